@@ -19,6 +19,7 @@ HELP = {
     "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
     "api.attempts": "how often a call is tried",
     "api.send_temperature": "false for models that refuse the field",
+    "api.max_tokens_field": "max_tokens, max_completion_tokens, or auto for the one that the server takes",
     "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
     "api.logprobs": "options about pictures: by log-probabilities (true) or by votes (false); none goes by the name",
     "api.votes": "options about pictures: answers that vote where there are no log-probabilities; none for 5",
@@ -50,6 +51,7 @@ def add_api(config: ml_collections.ConfigDict) -> None:
     config.api.timeout = 300.0
     config.api.attempts = 8
     config.api.send_temperature = True
+    config.api.max_tokens_field = "auto"
     config.api.extra_body = config_dict.placeholder(str)
     config.api.logprobs = config_dict.placeholder(bool)
     config.api.votes = config_dict.placeholder(int)

@@ -4,8 +4,13 @@ This module is the first of the project's that a launcher runs. What goes wrong 
 before the launchers' own handling of errors is there, is told here as it is there: in one line.
 """
 
+import _thread
+import os
+import signal
 import sys
+import threading
 import types
+from typing import Any
 
 BAD_INPUT, INTERRUPTED = 2, 130
 """Exit statuses of the launchers."""
@@ -24,6 +29,21 @@ _INSTALLED_AS = {
 }
 _OWN = ("winobench", "launch", "configs")
 
+_TRUE, _FALSE = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off")
+# Settings of JAX under which runs fail or give other numbers: the values under which they do not.
+_USUAL = {
+    "JAX_ENABLE_X64": _FALSE,
+    "JAX_DEFAULT_PRNG_IMPL": ("threefry2x32",),
+    "JAX_THREEFRY_PARTITIONABLE": _TRUE,
+    "JAX_RANDOM_SEED_OFFSET": ("0",),
+    "JAX_HIGH_DYNAMIC_RANGE_GUMBEL": _FALSE,
+    "JAX_NUMPY_RANK_PROMOTION": ("allow", "warn"),
+    "JAX_TRANSFER_GUARD": ("allow", "log", "log_explicit"),
+    "JAX_NUM_CPU_DEVICES": ("-1", *map(str, range(1, 1_025))),
+}
+# Modules of JAX that read the environment and look for devices.
+_SETTINGS, _DEVICES = "jax._src.config", "jax._src.xla_bridge"
+
 
 def missing_package(error: BaseException) -> str | None:
     """One sentence on how to get a package that is not installed; None if an error is about something else.
@@ -39,6 +59,32 @@ def missing_package(error: BaseException) -> str | None:
     return f"the Python package {package} is not installed in {sys.prefix}: install it with pip install {name}."
 
 
+def odd_setting() -> str | None:
+    """One sentence on a setting of JAX in the environment that runs do not allow; None without any."""
+    for name, usual in _USUAL.items():
+        value = os.environ.get(name, usual[0])
+        if value.lower() not in usual:
+            return f"{name}={value!r} in the environment would give other numbers, or none: unset it."
+    return None
+
+
+def refused_environment(error: BaseException) -> str | None:
+    """One sentence on what JAX says of its settings and devices; None if an error is about something else."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = None if trace is None else trace.tb_frame.f_globals.get("__name__")
+    if not isinstance(error, Exception) or where not in (_SETTINGS, _DEVICES):
+        return None
+    reason = " ".join(str(error).split()).rstrip(".") or "it does not say why"
+    of_devices = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_DEFAULT_DEVICE")
+    names = of_devices if where == _DEVICES else [] if "jax_" in reason.lower() else sorted(os.environ)
+    given = [f"{name}={os.environ[name]!r}" for name in names if name.startswith("JAX_") and name in os.environ]
+    seen = f" (in the environment: {', '.join(given)})" if given else ""
+    fault = "JAX refuses a setting" if where == _SETTINGS else "JAX finds no device"
+    return f"{fault}: {reason}{seen}."
+
+
 def _told(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
     """Python's last word on an error that nobody has handled; a launcher's is one line where that is enough."""
     from launch import output
@@ -46,7 +92,7 @@ def _told(kind: type[BaseException], error: BaseException, traceback: types.Trac
     if isinstance(error, KeyboardInterrupt):
         output.tell("interrupted")
         sys.exit(INTERRUPTED)
-    sentence = missing_package(error)
+    sentence = missing_package(error) or refused_environment(error)
     if sentence is None:
         sys.__excepthook__(kind, error, traceback)
         return
@@ -54,7 +100,18 @@ def _told(kind: type[BaseException], error: BaseException, traceback: types.Trac
     sys.exit(BAD_INPUT)
 
 
+def _dropped(error: Any) -> None:
+    """Raises an interrupt again that came in a destructor or a callback of the collector, where Python drops it."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
+    elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
+
+
 # Only of a launcher that Python is about to run: who imports this package has handlers of their own. Python has not
 # found the module yet when it imports the package, and says so here.
 if sys.argv[:1] == ["-m"]:
     sys.excepthook = _told
+    # JAX would take away the frames by which `refused_environment` knows its errors.
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+    sys.unraisablehook = _dropped

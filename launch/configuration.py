@@ -22,11 +22,11 @@ from typing import Any
 import ml_collections
 from absl import app, flags, logging
 
-from launch import BAD_INPUT, INTERRUPTED, missing_package, output
+from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
 from launch.overrides import OVERRIDE, flat, override, set_field
 from winobench import options
 from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.files import LARGEST, size_in_words, user_path
 from winobench.registry import near_first
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -224,7 +224,7 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
     parsed: list[Any] = []
 
     def parse_flags(argv: Sequence[str]) -> list[str]:
-        _check_working_directory()
+        _check_surroundings()
         parsed.append(parse(argv))
         return [argv[0]]
 
@@ -241,32 +241,27 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except InputError as error:
-        output.tell(f"error: {_in_one_line(error)}")
+        output.tell(f"error: {in_one_line(error)}")
         sys.exit(BAD_INPUT)
-    except ModuleNotFoundError as error:
-        sentence = missing_package(error)
+    except Exception as error:
+        sentence = missing_package(error) or refused_environment(error) or _refused_backend(error)
         if sentence is None:
             raise
-        output.tell(f"error: {sentence}")
-        sys.exit(BAD_INPUT)
-    except RuntimeError as error:
-        # JAX says which platforms it has; it looks for them at its first use, wherever that is.
-        if not str(error).startswith("Unable to initialize backend"):
-            raise
-        output.tell(f"error: JAX finds no device: {_in_one_line(error)}.")
-        sys.exit(BAD_INPUT)
-    except ValueError as error:
-        # Matplotlib reads the variable when it is imported, even where, as here, only files are drawn.
-        if not str(error).startswith("Key backend:"):
-            raise
-        output.tell(f"error: MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it.")
+        output.tell(f"error: {in_one_line(sentence)}")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
         sys.exit(INTERRUPTED)
 
 
-def _in_one_line(error: BaseException) -> str:
+def _refused_backend(error: Exception) -> str | None:
+    """One sentence on a variable that Matplotlib reads when it is imported, though only files are drawn here."""
+    if not isinstance(error, ValueError) or not str(error).startswith("Key backend:"):
+        return None
+    return f"MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it."
+
+
+def in_one_line(error: BaseException | str) -> str:
     """An error's sentence, with the middle of words cut out that nobody could read: names that are data by mistake."""
     half = _LONGEST_WORD // 2
     words = str(error).split()
@@ -275,8 +270,10 @@ def _in_one_line(error: BaseException) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:half]} [...] {line[-half:]}"
 
 
-def _check_working_directory() -> None:
-    """Raises InputError in a folder that was deleted, where no path that is relative to it has a meaning."""
+def _check_surroundings() -> None:
+    """Raises InputError in a folder that was deleted, and under settings of JAX that runs do not allow."""
+    if (sentence := odd_setting()) is not None:
+        raise InputError(sentence, code="odd-setting")
     try:
         os.getcwd()
     except OSError as error:
@@ -361,6 +358,8 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
         )
     if path.suffix != ".py":
         raise InputError(f"config file {path} is not a Python file: its name must end with .py.", code="bad-file-name")
+    if os.path.getsize(path) > LARGEST:
+        raise InputError(f"config file {path} has more than {size_in_words(LARGEST)}.", code="too-large")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(

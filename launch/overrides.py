@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import difflib
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -18,7 +18,8 @@ from winobench.errors import InputError
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 """``--config.field=text``, or ``--config.field`` with the text as the next word."""
 
-_WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
+# As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 
@@ -72,30 +73,19 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
 
 def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, optional: bool) -> Any:
     """A field's new value from its text; the field's type decides how it is read."""
-    if optional and text.lower() in ("none", ""):
+    # An empty word is a shell's variable that is not set. It says nothing, but for a text.
+    if optional and (text.lower() == "none" or (not text and kind is str)):
         return None
     try:
         if kind == int | str:
-            return int(text.replace("_", "")) if _WHOLE.fullmatch(text) else text
+            return _whole(text) if _WHOLE.fullmatch(text) else _not_empty(text)
         if kind == tuple | str:
             return text if re.fullmatch(r"[A-Za-z_]+", text) else tuple(_items(text, None))
-        if kind is bool:
-            if text.lower() not in _TRUE + _FALSE:
-                raise ValueError
-            return text.lower() in _TRUE
-        if kind is int:
-            if not _WHOLE.fullmatch(text.strip()):
-                raise ValueError
-            return int(text.replace("_", ""))
-        if kind is float:
-            if not text.isascii():
-                raise ValueError
-            return float(text)
-        if kind is str:
-            return text
+        if kind in _READERS:
+            return _READERS[kind](text)
         if kind in (tuple, list):
             return kind(_items(text, current))
-    except (ValueError, SyntaxError, TypeError):
+    except ValueError:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
         raise InputError(f"--config.{field} is {wanted}, not {options.shown(text)}.", code="bad-value") from None
@@ -104,14 +94,50 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
     )
 
 
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text.strip()):
+        raise ValueError
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not text.isascii():
+        raise ValueError
+    return float(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError
+    return text.lower() in _TRUE
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text
+
+
+_READERS: Mapping[type, Callable[[str], Any]] = {bool: _truth, int: _whole, float: _number, str: str}
+
+
 def _items(text: str, current: Sequence[Any] | None) -> list[Any]:
     """The items of a list like ``1,2`` or ``(1, 2)``, of the type of the present items if there are any."""
-    words = [word.strip() for word in text.strip("()[] ").split(",") if word.strip()]
+    inner = text.strip()
+    if inner[:1] + inner[-1:] in ("()", "[]"):
+        inner = inner[1:-1].strip().removesuffix(",")
+    words = [word.strip() for word in inner.split(",")]
+    # What is left of brackets and quotes belongs to something else than a flat list.
+    if any(not word or re.search("[][(){}'\"]", word) for word in words):
+        raise ValueError
     if current:
-        if not isinstance(current[0], str) and not text.isascii():
-            raise ValueError
-        return [type(current[0])(word) for word in words]
-    try:
-        return [ast.literal_eval(word) for word in words]
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return words
+        return [_READERS[type(current[0])](word) for word in words]
+    return [_plain(word) for word in words]
+
+
+def _plain(word: str) -> Any:
+    """A number, if the word is one; itself otherwise."""
+    for reader in (_whole, _number):
+        with contextlib.suppress(ValueError):
+            return reader(word)
+    return word

@@ -192,7 +192,7 @@ def prepare_task(
     allow_partial: bool,
     fetched: set[Any],
 ) -> str:
-    """Prepares a task, which has a ``source``, or a training set, and returns a line about it.
+    """Prepares a task with a ``source``, or a training set; returns lines about it and the examples that it lacks.
 
     Arguments as of `prepare_tasks`, and as of `download`.
 
@@ -224,7 +224,8 @@ def prepare_task(
         error.args = (f"{error}; {root} must hold {task.source.how_to_get}",)
         raise
     line = f"{task.name}: {prepared.describe(state)} in {folder}"
-    return line if source is not None else f"{line}; {root} is not needed any more"
+    line += "" if source is not None else f"; {root} is not needed any more"
+    return "\n  ".join([line, *prepared.describe_left_out(state)])
 
 
 def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) -> pathlib.Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration
+from launch import configuration, output
 
 if TYPE_CHECKING:
     from winobench.report.runs import Run
@@ -27,7 +27,8 @@ One run gives: what was run, the task table beside the paper's numbers, a radar 
 against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
 benchmarks give WinoViz's tables, WSC+'s figures and the questions that were answered wrongly. Several runs are compared
 in all of these, and give paired differences and the overlap of their right answers. What a run has no data for
-is left out. The first run is the one that the others are compared with where there are more than three.
+is left out. The first run is the one that the others are compared with where there are more than three. Of several
+folders, those that hold no finished run, or one whose files contradict each other, are skipped with a line each.
 """
 
 _OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")
@@ -61,6 +62,7 @@ def main(words: list[str]) -> None:
         drawn=_DRAWN.value,
         reproduce=eval_command,
         command=["python", "-m", "launch.report", *sys.argv[1:]],
+        skip=lambda error: output.tell(f"skipped: {configuration.in_one_line(error)}"),
     )
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from winobench.tasks.questions import TextTask
 
 INCOMPLETE = 2
-"""Exit status of runs that left something out: a task without data, or questions whose calls failed."""
+"""Exit status of runs that left something out: a task without data, questions whose calls failed, or the ends of
+answers."""
 
 # Whatever asks models has its fields; those about pictures come with ``configs/winoviz.py``.
 _EXAMPLE, _OF_PICTURES = "wscplus", "winoviz"
@@ -53,7 +54,7 @@ def main(
     example = _OF_PICTURES if about_pictures else _EXAMPLE
     configuration.require(config, configuration.flat(configuration.load(example)))
     # Late, so that --help and --list_tasks answer at once.
-    from winobench.evaluation import protocols, questions
+    from winobench.evaluation import endings, protocols, questions
     from winobench.report import table
     from winobench.responders import loading
 
@@ -104,6 +105,9 @@ def main(
             incomplete += [line for line in [questions.failure_line(results)] if line] + list(results["failed"])
             if results["failed_calls"]:
                 print(questions.failure_line(results), file=sys.stderr)
+            if unfinished := endings.incomplete_lines(results):
+                print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
+                incomplete += unfinished
     print(_how_to_get_data(config.tasks, config.data_dir), end="")
     print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
     if incomplete:
@@ -376,6 +380,8 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """
     options = dict(config.api.items())
     text, price = options.pop("extra_body"), options.pop("price")
+    if options["max_tokens_field"] == "auto":
+        del options["max_tokens_field"]
     if text is not None:
         try:
             options["extra_body"] = json_files.parse(text)

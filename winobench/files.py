@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
@@ -14,6 +15,9 @@ from typing import Any
 
 from winobench import options
 from winobench.errors import InputError
+
+LARGEST = 64 * 2**20
+"""Bytes of a table or text that people have written, unless its reader says otherwise."""
 
 
 def user_path(path: str | os.PathLike) -> str:
@@ -57,6 +61,47 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
     return text
 
 
+# First bytes -> (kind of file, what to do with one that should be something else).
+_CONVERT = "convert it to PNG or JPEG"
+_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_KINDS = (
+    _POINTER,
+    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
+    (b"8BPS", "a Photoshop file", _CONVERT),
+    (b"%!PS", "a PostScript file", _CONVERT),
+    (b"%PDF", "a PDF file", _CONVERT),
+    (b"<svg", "an SVG file", _CONVERT),
+    (b"\x1aE\xdf\xa3", "a video", "give an image"),
+    (b"<!doctype html", "an HTML page", "download the file again"),
+    (b"<html", "an HTML page", "download the file again"),
+    (b"{", "a JSON file", "download the file again"),
+    (b"PK\x03\x04", "a zip archive", "unpack it"),
+    (b"\x1f\x8b", "a gzip archive", "unpack it"),
+    (b"Rar!", "a RAR archive", "unpack it"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
+)
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+
+
+def known_kind(head: bytes) -> tuple[str, str] | None:
+    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
+
+    Args:
+      head: the first bytes, 64 or more of them if the file has as many.
+    """
+    if head[4:8] == b"ftyp":
+        is_image = head[8:12] in _HEIC_BRANDS
+        return ("a HEIC image", _CONVERT) if is_image else ("a video", "give an image")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith(b"<?xml") and b"<svg" in text:
+        return "an SVG file", _CONVERT
+    return next(
+        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
+    )
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
 
@@ -65,6 +110,63 @@ def check_regular(path: str | os.PathLike) -> None:
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def refuse_pointer(path: str | os.PathLike) -> None:
+    """Refuses a file that git-lfs has left instead of a large one.
+
+    Raises:
+      InputError: it is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            found = known_kind(file.read(64))
+    except OSError:  # whoever reads it says better what is wrong
+        return
+    if found == _POINTER[1:]:
+        kind, advice = found
+        raise InputError(
+            f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
+            code="git-lfs-pointer",
+        )
+
+
+def opened(path: str | os.PathLike) -> io.BufferedReader:
+    """Opens a regular file for its bytes, without waiting for another program.
+
+    Raises:
+      OSError: it cannot be opened, or is something else: a pipe may never end, and a device never does.
+    """
+    # A pipe without a writer would keep `open` waiting for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
+    """The bytes of a regular file.
+
+    Raises:
+      OSError: as of `opened`, or the file has more than ``largest`` bytes.
+    """
+    with opened(path) as file:
+        found = file.read(largest + 1)
+    if len(found) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {size_in_words(largest)}", os.fspath(path))
+    return found
+
+
+def size_in_words(number: int) -> str:
+    """A number of bytes for a sentence."""
+    return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"
 
 
 @contextlib.contextmanager

@@ -11,17 +11,15 @@ U+FFFD, numbers of hundreds of digits become infinite, of two equal keys the las
 
 from __future__ import annotations
 
-import errno
 import functools
-import io
 import json
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from winobench import files
 from winobench.errors import InputError
 
 LARGEST = 64 * 2**20
@@ -77,7 +75,7 @@ def parse(
       NotJSON: it is not JSON, too large or too deep, or holds something that it must not.
     """
     if len(content) > largest:
-        raise NotJSON(f"it has more than {_size(largest)}", code="too-large")
+        raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
     try:
         if isinstance(content, bytes):
             content = content.decode("utf-8", "replace" if foreign else "strict").removeprefix("\ufeff")
@@ -174,7 +172,7 @@ def read_lines(
       InputError: it cannot be read; names the file and the line.
     """
     try:
-        with _open(path) as file:
+        with files.opened(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(largest_line + 1), b""), 1):
                 if line.isspace():
                     continue
@@ -280,27 +278,8 @@ def _refuse_surrogates(text: str) -> str:
     return text
 
 
-def _open(path: str | os.PathLike) -> io.BufferedReader:
-    # A pipe without a writer would keep `open` waiting for ever.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
-        return open(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
 def _content(path: str | os.PathLike, largest: int) -> bytes:
-    with _open(path) as file:
+    with files.opened(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
-            raise NotJSON(f"it has more than {_size(largest)}", code="too-large")
+            raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
         return file.read(largest + 1)
-
-
-def _size(number: int) -> str:
-    return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"

@@ -193,7 +193,8 @@ def _value(text: str) -> bool | int | float | str:
         return text == "true"
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(text)
+            if text.isascii() and math.isfinite(kind(text)):
+                return kind(text)
     return text
 
 
@@ -324,6 +325,7 @@ API: Mapping[str, Range] = {
     "api.timeout": number(above=0, high=86_400),
     "api.attempts": whole(1, 1_000),
     "api.send_temperature": flag(),
+    "api.max_tokens_field": choice("auto", "max_tokens", "max_completion_tokens"),
     "api.extra_body": text().or_none(),
     "api.logprobs": flag().or_none(),
     "api.votes": whole(1, 1_000).or_none(),

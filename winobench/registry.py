@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -10,7 +11,8 @@ import importlib.metadata
 import os
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from winobench import json_files, options
@@ -21,6 +23,8 @@ _ASSETS = pathlib.Path(__file__).resolve().parent / "assets"
 
 CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
 """The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
+
+_LONGEST_REASON = 300
 
 # Owner and name; the hub checks the details, and takes 96 characters in all.
 HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -151,6 +155,45 @@ def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
     return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in own}
 
 
+@contextlib.contextmanager
+def foreign_code(whose: str) -> Iterator[None]:
+    """Around code that may be another package's: whatever it raises, an exit included, becomes one sentence.
+
+    Args:
+      whose: begins the sentence, such as "the entry point 'x' (y:Z)".
+
+    Raises:
+      InputError: the code failed; its own InputErrors pass.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise InputError(
+            f"{whose} failed with {type(error).__name__}: {reason} ({last.filename}, line {last.lineno}): correct that"
+            " code, or uninstall its package",
+            code="broken-plug-in",
+        ) from error
+
+
+def make_plugged_in(name: str) -> Any:
+    """The scorer or responder that an entry point makes.
+
+    Raises:
+      InputError: the entry point's code failed, or gave nothing.
+    """
+    entry = plugged_in()[name]
+    where = f"the entry point {entry.name!r} ({entry.value})"
+    with foreign_code(where):
+        made = entry.load()()
+    if made is None:
+        raise InputError(f"{where} made None: return a scorer or a responder", code="broken-plug-in")
+    return made
+
+
 @functools.cache
 def check_embedded(folder: str) -> None:
     """Makes sure that a model which comes with winobench is as it was released; once, in some 20 ms.
@@ -202,16 +245,21 @@ def model_source(name: str) -> str:
     if name and os.path.isdir(path):
         return path
     if name and os.path.exists(path):
-        raise InputError(
-            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json).",
-            code="is-a-file",
-        )
+        raise InputError(not_a_file(name), code="is-a-file")
     if HUB_ID.fullmatch(name):
         return name
     known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
     raise InputError(
         f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
         code="no-such-model",
+    )
+
+
+def not_a_file(name: str) -> str:
+    """The message about a model's name that is a file."""
+    return (
+        f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
+        " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
     )
 
 

@@ -118,21 +118,68 @@ def test_buffers_and_an_axis_of_the_temperature(folder):
     assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == before
 
 
+def _forget_activation(folder):
+    path = folder / "open_clip_config.json"
+    content = json.loads(path.read_text())
+    content["model_cfg"].pop("quick_gelu", None)
+    write_json(path, content)
+
+
 @pytest.mark.parametrize(
-    ("name", "quick_gelu", "expected"),
+    ("quick_gelu", "config", "expected"),
     [
-        ("CLIP-RN50", ..., "gelu"),
-        ("resnet50_clip.openai", ..., "quick_gelu"),
-        ("resnet50_clip.openai", False, "gelu"),
-        ("CLIP-RN50", True, "quick_gelu"),
+        (False, None, "gelu"),
+        (True, None, "quick_gelu"),
+        # The first uploads of OpenAI's weights lack quick_gelu, but timm's config.json names them.
+        (..., {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "openai"}}, "quick_gelu"),
+        (False, {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "openai"}}, "gelu"),
+        (..., {"architecture": "vit_base_patch32_clip_quickgelu_224"}, "quick_gelu"),
+        (..., {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "cc12m"}}, "gelu"),
+        (..., {"pretrained_cfg": []}, None),
+        (..., None, None),
     ],
 )
-def test_which_activation(folders, tmp_path, name, quick_gelu, expected):
-    """The first uploads of OpenAI's weights to ``*.openai`` repositories did not say that they need quick_gelu."""
+@pytest.mark.parametrize("name", ["any", "resnet50_clip.openai"])
+def test_files_decide_the_activation(folders, tmp_path, name, quick_gelu, config, expected):
     folder = shutil.copytree(folders / "resnet", tmp_path / name)
+    _forget_activation(folder)
     if quick_gelu is not ...:
         change_config(folder, "model_cfg", quick_gelu=quick_gelu)
-    assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == expected
+    if config is not None:
+        write_json(folder / "config.json", config)
+    if expected is None:
+        with raises("activation-not-named", '"quick_gelu"', "open_clip_config.json"):
+            clip_layouts.load_clip(folder)
+    else:
+        assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == expected
+
+
+@pytest.mark.parametrize("activation", ["quick_gelu", "gelu"])
+def test_the_config_of_transformers_names_the_activation_of_both_layouts(folders, tmp_path, activation):
+    folder = shutil.copytree(folders / "open_clip", tmp_path / "vit.openai")
+    _forget_activation(folder)
+    content = json.loads((folders / "transformers" / "config.json").read_text())
+    for tower in ("text_config", "vision_config"):
+        content[tower]["hidden_act"] = activation
+    write_json(folder / "config.json", content)
+    assert clip_layouts.load_clip(folder).model.config.vision_config.hidden_act == activation
+
+
+def test_the_checkpoint_of_a_training(folder):
+    expected = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+    path = folder / "open_clip_model.safetensors"
+    state = {f"module.{name}": tensor for name, tensor in safetensors.torch.load_file(path).items()}
+    safetensors.torch.save_file(state, path)
+    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == expected
+    path.unlink()
+    optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
+    content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer}
+    torch.save(content, folder / "epoch_5.pt")
+    with raises("no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin"):
+        clip_layouts.load_clip(folder)
+    (folder / "epoch_5.pt").rename(folder / "open_clip_pytorch_model.bin")
+    loaded = clip_layouts.load_clip(folder, allow_pickle=True)
+    assert checkpoints.weights_sha256(loaded.model) == expected
 
 
 def test_preprocessing(folder):

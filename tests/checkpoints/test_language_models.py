@@ -231,6 +231,51 @@ def test_stop_ids_are_those_of_all_files(folder):
     assert language_models.load_decoder(folder, mesh=one_device()).stop_ids == (2, 7, 8, 9)
 
 
+@pytest.mark.parametrize("ids", ["</s>", {}, [2, True], -1, [[2]]])
+def test_stop_ids_that_are_no_tokens_are_refused(folder, ids):
+    """Without them, an answer would go on to the last token that is allowed."""
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
+    with raises("wrong-type", "eos_token_id", "generation_config.json"):
+        language_models.load_decoder(folder, mesh=one_device())
+
+
+def _edit(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "tokenizer_config.json",
+            lambda content: content.update(tokenizer_class="FooTokenizer"),
+            ("wrong-kind-of-tokenizer", "'FooTokenizer'"),
+        ),
+        ("tokenizer_config.json", lambda content: content.update(tokenizer_class=5), ("wrong-kind-of-tokenizer", "5")),
+        # Made of another kind of model, texts would become other tokens.
+        (
+            "tokenizer_config.json",
+            lambda content: content.update(tokenizer_class="GPT2Tokenizer"),
+            ("wrong-kind-of-tokenizer", "WordLevel", "GPT2Tokenizer", "BPE"),
+        ),
+        # The library's part in Rust panics at this.
+        ("tokenizer.json", lambda content: content["added_tokens"][0].update(id=2**63), ("unreadable-tokenizer",)),
+    ],
+)
+def test_tokenizers_that_are_not_what_they_are_called(folder, name, change, message):
+    _edit(folder / name, change)
+    with raises(*message):
+        language_models.load_decoder(folder, mesh=one_device())
+
+
+def test_quantised_models_are_named(folder):
+    write_config(folder, quantization_config={"quant_method": "awq"})
+    with raises("unsupported-checkpoint", "'awq'", "config.json"):
+        language_models.load_decoder(folder, mesh=one_device())
+
+
 def test_tied_output_may_be_in_the_file(folder, tensors):
     write_config(folder, tie_word_embeddings=True)
     write_weights(folder, {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]})
@@ -276,7 +321,7 @@ def test_files_that_cannot_be_used(folder, tensors):
     expect_error(folder, "2 tokens (all, at)", "beyond the model's vocabulary of 14")
     write_config(folder)
     (folder / "tokenizer.json").write_text("{}")
-    expect_error(folder, "the tokenizer of the folder", "cannot be loaded")
+    expect_error(folder, "holds no readable tokenizer")
     (folder / "tokenizer.json").unlink()
     expect_error(folder, "has no tokenizer.json, so its texts cannot be made tokens")
 

@@ -101,7 +101,7 @@ def path(tmp_path):
 
 
 class Pipeline:
-    """The networks of a pipeline, and a count of refreshes."""
+    """The networks of a pipeline."""
 
     DENOISER, LARGE_ENCODERS, NETWORKS = "unet", (), ("unet", "text_encoder")
 
@@ -109,10 +109,6 @@ class Pipeline:
         self.unet = unet or network("unet")
         self.text_encoder = text_encoder or network("text")
         self.networks = {"unet": self.unet, "text_encoder": self.text_encoder}
-        self.refreshed = 0
-
-    def refresh(self):
-        self.refreshed += 1
 
 
 @pytest.mark.parametrize("alpha", [None, 6.0])
@@ -154,7 +150,6 @@ def test_every_form_comes_back_in_the_current_one(form, tmp_path):
     first = write(tmp_path / "a.safetensors", unet_tensors | text_tensors)
     pipeline = Pipeline()
     read = checkpoints.load_lora(pipeline, first, fuse=False)
-    assert pipeline.refreshed == 1
     saved = checkpoints.save_lora(tmp_path / "saved", unet=pipeline.unet, text_encoder=pipeline.text_encoder)
     assert os.path.basename(saved) == "pytorch_lora_weights.safetensors"
     expected = tensors_of(UNET_FORMS["peft"], unet_pairs()) | tensors_of(TEXT_FORMS["peft"], text_pairs())
@@ -517,7 +512,6 @@ def test_loras_of_other_models_change_nothing(tensors, words, path):
     with pytest.raises(InputError, match="the CLIPTextModel takes 12 features to 12"):
         checkpoints.load_lora(pipeline, path)
     assert checkpoints.weights_sha256(pipeline.unet) == before
-    assert not pipeline.refreshed
 
 
 def test_one_lora_apart_at_a_time(path):

@@ -125,9 +125,6 @@ class Pipeline:
         self.networks = {"transformer": Network()}
         self.networks["transformer"].lora_targets = {"all": ...}
 
-    def refresh(self):
-        pass
-
 
 def test_a_file_in_two_ways_of_naming_is_refused_only_for_the_same_layer(tmp_path):
     """Of ``unet`` and of ``transformer``, which mean the same network here."""

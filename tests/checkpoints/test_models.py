@@ -178,6 +178,15 @@ def test_config_problems_name_the_file(folder):
     (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
     with raises("unsupported-option", "config.json", "hidden_act='relu'"):
         CLIPTextModel.from_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": {}}))
+    with raises("unsupported-option", "config.json", "hidden_act={}"):
+        CLIPTextModel.from_pretrained(folder)
+    quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    (folder / "config.json").write_text(json.dumps(config | quantised))
+    with raises("unsupported-checkpoint", "config.json", "'bitsandbytes'"):
+        CLIPTextModel.from_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": None}))
+    assert CLIPTextModel.from_pretrained(folder).config == CONFIG
     (folder / "config.json").unlink()
     with pytest.raises(InputError, match=names("config.json", "CLIPTextModel")):
         CLIPTextModel.from_pretrained(folder)

@@ -9,8 +9,10 @@ from huggingface_hub import constants, errors
 from tests.expectations import names, raises
 from winobench import registry
 from winobench.checkpoints import sources
+from winobench.data import downloads
 from winobench.errors import InputError
 from winobench.scorers.loading import checkpoint_kind
+from winobench.tasks.published import Download
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -180,3 +182,57 @@ def test_an_adapter_is_no_model(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with raises("no-such-file", "tokenizer.json"):
         source.require("tokenizer.json", "so it has none")
+
+
+class _Answer(_Response):
+    def __init__(self, status, said=None):
+        self.status_code, self.headers = status, {"X-Error-Message": said} if said else {}
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (errors.HfHubHTTPError("x", response=_Answer(429)), ("rate-limited", "429")),
+        (errors.HfHubHTTPError("x", response=_Answer(503)), ("cannot-download", "503", "HF_HUB_OFFLINE=1")),
+        (errors.HfHubHTTPError("x", response=_Answer(401, "Invalid")), ("key-refused", "401", "HF_TOKEN")),
+        (
+            errors.HfHubHTTPError("x", response=_Answer(403, "No rights")),
+            ("cannot-download", "403", "No rights", "token"),
+        ),
+        (errors.HfHubHTTPError("x", response=_Answer(403, "It is disabled")), ("cannot-download", "disabled")),
+        (errors.FileMetadataError("x"), ("cannot-download", "login", "HF_ENDPOINT")),
+    ],
+)
+def test_what_the_hub_answers_is_not_taken_for_a_lost_connection(monkeypatch, tmp_path, cause, message):
+    """huggingface_hub raises the same error for each, which only its cause tells apart."""
+
+    def download(*_, **__):
+        raise errors.LocalEntryNotFoundError("check your connection") from cause
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    with raises(*message):
+        sources.resolve("owner/name").find("processor_config.json")
+    with raises(*message):
+        downloads.fetch(Download("a.zip", hub_id="owner/name", filename="a.zip"), tmp_path, None)
+
+
+def test_what_a_commit_is_known_to_lack_needs_no_network(hub_cache, monkeypatch):
+    cache_repository(hub_cache, "owner/name", {"model_index.json": "{}"})
+    absent = hub_cache / "models--owner--name" / ".no_exist" / COMMIT / "processor_config.json"
+    absent.parent.mkdir(parents=True)
+    absent.touch()
+    source = sources.resolve("owner/name", revision=COMMIT)
+    assert source.find("processor_config.json") is None
+    assert source.hint() == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["model_index.json", "vae/diffusion_pytorch_model.safetensors", "tokenizer/vocab.json"]
+)
+def test_pointers_of_git_lfs_are_named(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+    with raises("git-lfs-pointer", path.name, "git"):
+        sources.resolve(tmp_path).find(name)

@@ -139,6 +139,12 @@ def _settings(name, **changes):
             ("damaged-tokenizer", "tokens", "merges.txt"),
         ),
         (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "1")),
+        (
+            _settings("tokenizer_config.json", tokenizer_class="FooTokenizer"),
+            ("wrong-kind-of-tokenizer", "'FooTokenizer'", "CLIPTokenizer"),
+        ),
+        (_settings("tokenizer_config.json", tokenizer_class="BertTokenizerFast"), ("wrong-kind-of-tokenizer",)),
+        (_settings("tokenizer_config.json", tokenizer_class=[]), ("wrong-kind-of-tokenizer",)),
         (_settings("tokenizer_config.json", eos_token={"content": 5}), ("damaged-tokenizer", "eos_token", "5")),
         (_settings("tokenizer_config.json", bos_token=5), ("damaged-tokenizer", "bos_token", "5")),
         (_settings("tokenizer_config.json", unk_token=[]), ("damaged-tokenizer", "unk_token")),
@@ -167,3 +173,12 @@ def test_tokens_that_a_tool_has_added_need_no_merge(folder, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     again = tokenizer_files.read_clip_tokenizer(tmp_path)
     assert again("<my-cat>")["input_ids"][1] == len(tokenizer_files.read_clip_tokenizer(folder).get_vocab())
+
+
+@pytest.mark.parametrize("change", [{}, {"tokenizer_class": "CLIPTokenizerFast"}, {"tokenizer_class": None}])
+def test_names_of_the_same_class(folder, tmp_path, change):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    _settings("tokenizer_config.json", **change)(copy)
+    assert (
+        tokenizer_files.read_clip_tokenizer(copy).get_vocab() == tokenizer_files.read_clip_tokenizer(folder).get_vocab()
+    )

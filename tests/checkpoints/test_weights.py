@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
+import safetensors.torch
+import torch
 
 from tests.expectations import names, raises
 from winobench.checkpoints import sources, weights
@@ -233,3 +235,44 @@ def test_an_adapter_next_to_the_weights_is_not_passed_over(subfolder, tmp_path):
     (folder / "adapter_config.json").write_text("{}")
     with raises("adapter-next-to-weights", sources.join(subfolder, "adapter_config.json")):
         weights.find_weights(source, subfolder, "model")
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_floats_of_8_bits_are_those_of_torch(tmp_path, dtype):
+    every = torch.arange(256).to(torch.uint8).view(dtype).reshape(2, 8, 16)
+    path = str(tmp_path / "a.safetensors")
+    safetensors.torch.save_file({"first": torch.ones(3), "weight": every}, path)
+    values = weights.read_weights([path])["weight"].read()
+    np.testing.assert_array_equal(values, every.float().numpy())
+
+
+@pytest.mark.parametrize(
+    "name", ["a.weight_scale", "a.weight_scale_inv", "a.scale_weight", "a.input_scale", "scaled_fp8"]
+)
+def test_floats_of_8_bits_with_scales_are_not_the_weights(tmp_path, name):
+    path = str(tmp_path / "a.safetensors")
+    safetensors.torch.save_file({"a.weight": torch.ones(3).to(torch.float8_e4m3fn), name: torch.ones(1)}, path)
+    with raises("unsupported-checkpoint", "a.safetensors", name):
+        weights.read_weights([path])
+
+
+def test_dtypes_that_numpy_lacks_are_named(tmp_path):
+    path = str(tmp_path / "a.safetensors")
+    safetensors.torch.save_file({"weight": torch.ones(3).to(torch.float8_e8m0fnu)}, path)
+    with raises("unsupported-dtype", "a.safetensors", "weight"):
+        weights.read_weights([path])["weight"].read()
+
+
+def test_a_variant_of_some_parts(tmp_path):
+    source, stems = sources.LocalFolder(tmp_path), {"unet": STEM, "vae": STEM}
+    write(tmp_path / "unet", f"{STEM}.fp16.safetensors", f"{STEM}.safetensors")
+    write(tmp_path / "vae", f"{STEM}.safetensors")
+    assert weights.variants(source, stems, "fp16") == {"unet": "fp16", "vae": None}
+    assert weights.variants(source, stems, "bf16") == {"unet": "bf16", "vae": "bf16"}
+    assert weights.variants(source, stems, None) == {"unet": None, "vae": None}
+
+
+def test_gguf_is_named(tmp_path):
+    (tmp_path / "model-Q4_K_M.gguf").touch()
+    with raises("no-weights", "model-Q4_K_M.gguf", "GGUF", "safetensors"):
+        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)

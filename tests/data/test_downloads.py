@@ -453,3 +453,11 @@ def test_a_page_in_the_place_of_a_file_is_told(server, tmp_path):
     server.kind = "application/octet-stream"
     fetch(_download(server), tmp_path)
     assert (tmp_path / "sub" / "file.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://host/a", "http:///a", "a.zip", "http://[::1/a", "http://a b/c"]
+)
+def test_addresses_that_no_web_server_has_are_refused_at_once(tmp_path, url):
+    with raises("bad-url", repr(url), str(tmp_path / "a.zip")):
+        downloads.fetch(Download("a.zip", url=url), tmp_path, Display(), sleep=lambda _: pytest.fail("waited"))

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, PngImagePlugin
 
 from tests.expectations import names, raises
 from winobench.data import images
@@ -241,6 +241,19 @@ def test_the_first_of_several_frames_counts(tmp_path, format):
     assert _means(pixels) == pytest.approx((255, 0, 0), abs=3)
 
 
+@pytest.mark.parametrize("words", [2 << 20, 70 << 20])
+def test_long_texts_of_a_png_file_are_passed_over(tmp_path, words):
+    """Editors store workflows in them, which PIL refuses to decompress beyond 1 MiB."""
+    info = PngImagePlugin.PngInfo()
+    info.add_text("workflow", "x" * words, zip=True)
+    info.add_itxt("prompt", "y" * (2 << 20), zip=True)
+    info.add_itxt("XML:com.adobe.xmp", '<x:xmpmeta tiff:Orientation="6"/>')
+    pixels = np.random.default_rng(0).integers(0, 255, (5, 9, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "image.png", pnginfo=info, icc_profile=bytes(2 << 20))
+    found = np.asarray(images.open_image(tmp_path / "image.png"))
+    np.testing.assert_array_equal(found, np.rot90(pixels, -1))
+
+
 # What is no image, or too large.
 
 
@@ -283,7 +296,15 @@ def _make(kind, path):
         ("loop", "undecodable-image", "links"),
         ("sparse", "too-large", "1.1 GB"),
         (b"", "empty-file", ""),
-        (b"<html>", "not-an-image", ""),
+        (b"no image", "not-an-image", ""),
+        (b"<html>", "not-an-image", "HTML"),
+        (b'{"error": "gone"}', "not-an-image", "JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "not-an-image", "git lfs pull"),
+        (b"\0\0\0\x18ftypheic" + bytes(90), "not-an-image", "HEIC"),
+        (b"\0\0\0\x18ftypmif1" + bytes(90), "not-an-image", "HEIC"),
+        (b"\0\0\0\x18ftypisom" + bytes(90), "not-an-image", "video"),
+        (b"\xff\x0a" + bytes(90), "not-an-image", "JPEG XL"),
+        (b"\xef\xbb\xbf <?xml version='1.0'?>\n<svg/>", "not-an-image", "SVG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not-an-image", ""),
         (b"\x89PNG\r\n\x1a\n", "not-an-image undecodable-image", ""),  # by PIL's version
         (b"BM" + bytes(60), "undecodable-image", "BMP"),

@@ -253,6 +253,15 @@ def test_partial_sources(root, items, tmp_path, small_shards):
     options = {"num_published": 10, "allow_partial": True}
     state = published_files.prepare(tmp_path / "toy", items, root, **options)
     assert (state["num_examples"], state["num_published"], state["is_partial"]) == (6, 10, True)
+    left_out = state["left_out"]
+    assert left_out["num_examples"] == 4
+    assert left_out["reasons"] == {"missing": 2, "is empty": 2}
+    assert left_out["examples"]["item-2"] == {"image": "3.jpg[2,1,10,9]", "reason": "missing"}
+    assert left_out["examples"].keys() == {"item-2", "item-3", "item-6", "item-7"}
+    missing, empty = prepared.describe_left_out(state)
+    assert all(word in missing for word in ("2 examples", "missing", "item-2 (3.jpg[2,1,10,9])", "item-3 (3.jpg"))
+    assert all(word in empty for word in ("2 examples", "empty", "item-6 (7.jpg", "item-7 (7.jpg"))
+    assert prepared.read_state(tmp_path / "toy")["left_out"] == left_out
     found = prepared.PreparedSet(tmp_path / "toy")
     found.verify()
     kept = [item for item in items if item.id not in {"item-2", "item-3", "item-6", "item-7"}]
@@ -263,9 +272,14 @@ def test_partial_sources(root, items, tmp_path, small_shards):
         assert images.image_hash(example.images[0].open()) == example.images[0].content_hash
 
     # Fewer items than were published are partial too, and a source that has become complete is not.
-    assert published_files.prepare(tmp_path / "few", kept, root, **options)["is_partial"]
+    few = published_files.prepare(tmp_path / "few", kept, root, **options)
+    assert few["is_partial"]
+    assert prepared.describe_left_out(few) == ["the annotation files lack 4 of the 10 published examples"]
     published_files.make_images(root)
-    assert not published_files.prepare(tmp_path / "toy", items, root, **options)["is_partial"]
+    whole = published_files.prepare(tmp_path / "toy", items, root, **options)
+    assert not whole["is_partial"]
+    assert "left_out" not in whole
+    assert prepared.describe_left_out(whole) == []
 
 
 def test_a_partial_source_without_any_example(root, items, tmp_path):

@@ -92,6 +92,23 @@ def test_sources_of_images(tmp_path):
         ({"resample": 17}, ("out-of-range", "17")),
         ({"size": -3}, ("out-of-range", "-3")),
         ({"size": "large"}, ("bad-processor", "large")),
+        ({"size": {"shortest_edge": 224, "longest_edge": 300}}, ("unsupported-option", "longest_edge")),
+        ({"size": 10**9}, ("out-of-memory",)),
+        ({"do_center_crop": "no"}, ("unsupported-option", "do_center_crop='no'")),
+        # With these, all images look alike to a network, or none is a number.
+        ({"rescale_factor": 0}, ("out-of-range", "rescale_factor")),
+        ({"rescale_factor": -1 / 255}, ("out-of-range", "rescale_factor")),
+        ({"rescale_factor": 1 / 255**2}, ("out-of-range", "rescale_factor")),
+        ({"rescale_factor": float("nan")}, ("out-of-range", "rescale_factor")),
+        ({"rescale_factor": 1e300}, ("out-of-range", "rescale_factor")),
+        ({"rescale_factor": True}, ("unsupported-option", "rescale_factor=True")),
+        ({"image_std": [1e9] * 3}, ("out-of-range", "image_std")),
+        ({"image_std": [1e-30] * 3}, ("out-of-range", "image_std")),
+        ({"image_mean": [1e9] * 3}, ("out-of-range", "image_mean")),
+        ({"resample": 2.5}, ("unsupported-option", "resample=2.5")),
+        ({"image_processor_type": ["CLIPImageProcessor"]}, ("wrong-kind-of-processor",)),
+        ({"feature_extractor_type": "FooFeatureExtractor"}, ("wrong-kind-of-processor", "FooFeatureExtractor")),
+        ({"processor_class": "FooProcessor"}, ("wrong-kind-of-processor", "'FooProcessor'", "CLIPProcessor")),
     ],
 )
 def test_bad_preprocessor_config(options, message):
@@ -108,6 +125,8 @@ def test_bad_preprocessor_config(options, message):
         ({"mode": "L"}, 224, ("unsupported-option", "mode='L'")),
         ({"pad": 3}, 224, ("unknown-option", "pad=3")),
         ({"mean": "gray"}, 224, ("unsupported-option", "mean='gray'")),
+        ({"mean": True}, 224, ("unsupported-option", "mean=[True, True, True]")),
+        ({"std": 0}, 224, ("out-of-range", "std")),
         ({}, (224, 200), ("unsupported-option", "224", "200")),
     ],
 )

@@ -169,10 +169,8 @@ def without_numbers(pipeline, parameter, value=np.nan):
     """A parameter whose first value is not finite for as long as the block lasts."""
     before = parameter[...]
     parameter[...] = before.at[0].set(value)
-    pipeline.refresh()
     yield
     parameter[...] = before
-    pipeline.refresh()
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,17 @@ def test_pictures_are_on_disk_before_their_scores(tmp_path):
     assert len(read_edits(tmp_path)) == 2
 
 
+def test_edits_follow_the_weights(tmp_path):
+    one = editor(tmp_path)
+    before = one.score(IMAGES[:1], TEXTS)
+    one.pipeline.unet.offset.set_value(one.pipeline.unet.offset.get_value() * 3)
+    after = one.score(IMAGES[:1], TEXTS)
+    assert not np.allclose(before, after)
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    again = EditDistance(one.pipeline, tmp_path, num_steps=STEPS, batch_size=2, mesh=mesh)
+    np.testing.assert_array_equal(again.score(IMAGES[:1], TEXTS), after)
+
+
 @pytest.mark.parametrize("count", [2, 8])
 def test_devices_share_the_edits(tmp_path, count):
     one = editor(tmp_path / "one").score(IMAGES, TEXTS)

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from winobench.responders.language import Response
+from winobench.responders.language import CUT_OFF, Response
 
 
 def draw(*parts):
@@ -19,9 +19,9 @@ class Seer:
       asked: all requests, in order.
     """
 
-    def __init__(self, *kinds, name="seer", stop_after=None, failing=()):
+    def __init__(self, *kinds, name="seer", stop_after=None, failing=(), cut=()):
         self.kinds, self.name = frozenset(kinds), name
-        self.stop_after, self.failing = stop_after, failing
+        self.stop_after, self.failing, self.cut = stop_after, failing, cut
         self.asked = []
 
     def fingerprint(self):
@@ -36,6 +36,9 @@ class Seer:
             if about in self.failing:
                 yield index, {"error": {"kind": "server", "message": "status 500", "attempts": 1}}
                 continue
+            if about in self.cut:
+                yield index, {"partial": "a caption of"}
+                continue
             options = getattr(request, "options", getattr(request, "texts", ()))
             if options:
                 yield index, {"scores": [draw(self.name, about, option) for option in options]}
@@ -45,6 +48,8 @@ class Seer:
                 yield index, {"text": f"Option {1 + round(draw(self.name, about))}"}
 
     def read(self, request, raw):
+        if "partial" in raw:
+            return Response(partial=raw["partial"], ending=CUT_OFF)
         return Response(text=raw.get("text"), scores=tuple(raw["scores"]) if "scores" in raw else None)
 
 

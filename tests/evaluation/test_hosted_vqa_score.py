@@ -96,6 +96,26 @@ def test_without_log_probabilities_answers_vote(server, tmp_path):
     assert scorer.spent() == "4 calls; 60 tokens read, 20 written"
 
 
+def test_an_incomplete_vote_is_no_score_and_is_asked_for_again(server, tmp_path):
+    bodies = [api_server.anthropic_body("Yes, I", stop="max_tokens"), *(api_server.anthropic_body("Yes"),) * 2]
+    server.script = [(200, {}, body) for body in bodies]
+    with raises("calls-failed", "max_tokens"):
+        make(server, tmp_path, "anthropic", votes=3, concurrency=1).score([fakes.image(1)], ["a dog"])
+    server.answer = lambda _: "no"
+    scorer = make(server, tmp_path, "anthropic", votes=3, concurrency=1)
+    np.testing.assert_allclose(scorer.score([fakes.image(1)], ["a dog"]), [[2 / 3]], rtol=1e-6)
+    assert len(server.calls) == 4
+
+
+@pytest.mark.parametrize("fields", [{"content": None, "reasoning_content": "Yes"}, {"content": "<think>"}])
+def test_log_probabilities_of_a_thought_are_no_score(server, tmp_path, fields):
+    body = likely_body("Yes", **{fields["content"] or "Yes": 0.75, "No": 0.25})
+    body["choices"][0]["message"] |= fields
+    server.answer = lambda _: body
+    with raises("calls-failed", "thought", "logprobs"):
+        make(server, tmp_path).score([fakes.image(1)], ["a dog"])
+
+
 def test_a_hosted_model_is_a_scorer_by_its_name(server):
     scorer = loading.load_scorer(f"openai:m@{server.address}/v1", hosted={"votes": 3, "logprobs": None})
     assert isinstance(scorer, HostedVQAScore)

@@ -11,11 +11,12 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
+from tests.expectations import raises
 from tests.responders.api_server import KEY, anthropic_body, openai_body
 from tests.wscplus_items import fakes
 from winobench import json_files, report
 from winobench.errors import InputError
-from winobench.evaluation import provenance
+from winobench.evaluation import endings, provenance
 from winobench.evaluation.questions import evaluate_questions
 from winobench.responders.hosted import HostedModel
 from winobench.wscplus_items import prompts, run
@@ -143,13 +144,14 @@ def evaluate_odd_answers(folder, api, seed, *, with_report, limit=None):
     model = model_that_answers(api, lambda: odd_body(rng, api))
     try:
         results = evaluate_questions(model, TASK, folder, **options)
-        failed = (results["failed_calls"] or {"requests": 0})["requests"]
+        failed = results["requests"] - results["endings"][TASK]["finished"]
+        assert (results["failed_calls"] or {"requests": 0})["requests"] == results["endings"][TASK]["failed"]
         assert model.asked == results["asked"] == results["requests"]
     except InputError as error:
-        assert "failed calls" in str(error), error  # noqa: PT017
+        assert error.code in ("all-calls-failed", "incomplete-answers"), error  # noqa: PT017
         failed = model.asked
     check_files(folder)
-    # The same command asks for what has failed, and for nothing else.
+    # The same command asks for what has failed or is incomplete, and for nothing else.
     model = model_that_answers(api, good(api))
     results = evaluate_questions(model, TASK, folder, **options)
     assert (model.asked, results["asked"], results["failed_calls"]) == (failed, failed, None)
@@ -195,6 +197,36 @@ def test_a_thousand_odd_answers(api, tmp_path):
         count += evaluate_odd_answers(tmp_path / str(number), api, 1000 + number, with_report=number == 0)[0]
     generate_odd_answers(tmp_path / "items", api, 1, 110)
     assert count + 220 > 1000
+
+
+def test_incomplete_answers_choose_nothing_and_are_asked_for_again(api, tmp_path):
+    """Although they speak of an option."""
+    whole, cut = openai_body("Option 1"), openai_body("Maybe Option 1", "length")
+    if api == "anthropic":
+        whole, cut = anthropic_body("Option 1"), anthropic_body("Maybe Option 1", stop="max_tokens")
+    silent = openai_body("") if api == "openai" else anthropic_body()
+
+    def evaluate(bodies):
+        bodies = iter([json.dumps(body) for body in bodies])
+        model = model_that_answers(api, lambda: next(bodies))
+        options = {"protocol": "zero_shot", "limit": 2, "progress": False, "reuse": False}
+        return evaluate_questions(model, TASK, tmp_path / "run", **options)
+
+    with raises("incomplete-answers", "4", "max_tokens=128", "--config.api.extra_body"):
+        evaluate([cut] * 4)
+    results = evaluate([whole, cut, silent, {"error": "broken"}])
+    counts = {"finished": 1, "cut_off": 1, "empty": 1, "filtered": 0, "tool_call": 0, "interrupted": 0}
+    assert results["endings"][TASK] == counts | {"failed": 1, "unparsable": 0, "max_tokens": 128}
+    rows = pq.read_table(tmp_path / "run" / "examples" / f"{TASK}.parquet").to_pylist()
+    assert sorted(row["status"] for row in rows) == ["answered", "failed", "unparsable", "unparsable"]
+    assert ["Maybe Option 1"] in [row["responses"] for row in rows]  # to look at
+    assert results["tasks"][TASK]["unparsable"]["value"] == pytest.approx(2 / 3)
+    (line,) = endings.incomplete_lines(results)
+    for part in ("2 of 3", "1 cut off by max_tokens=128", "1 empty"):
+        assert part in line
+    results = evaluate([whole] * 3)
+    assert (results["asked"], results["endings"][TASK]["finished"]) == (3, 4)
+    assert endings.incomplete_lines(results) == []
 
 
 def test_half_an_emoji_is_an_answer_like_others(api, tmp_path):

@@ -120,21 +120,6 @@ def test_groups_and_clusters():
     assert found["colour/accuracy"]["low"] == pytest.approx(metrics.wilson(2, 2).low)
 
 
-def test_ranks_of_two_rows_with_one_text_are_not_compared():
-    """Rows a and b have the same text. Their pictures at places 2 of a and 1 of b are in the wrong order."""
-    task = fakes.text_task(metric="preference_agreement", chance={})
-    questions = [
-        dataclasses.replace(_question(name, images=(0, 1), texts=(0,)), ratings=(-1.0, -2.0)) for name in ("a", "b")
-    ]
-    scores = [np.array([[4.0], [3.0]]), np.array([[2.0], [1.0]])]
-    row = summary.task_results(task, questions, scores)["preference_accuracy"]
-    assert (row["value"], row["prompts"], row["n"]) == (1.0, 2, 4)
-    # Ratings on a scale are compared over all pictures of a text.
-    questions += [dataclasses.replace(_question("c", images=(0, 1), texts=(1,)), ratings=(1.0, 2.0))]
-    rated = dataclasses.replace(task, metric="rank_agreement")
-    assert summary.task_results(rated, questions, [*scores, scores[0]])["pairwise_accuracy"]["prompts"] == 2
-
-
 def test_macro_mean_weighs_groups_alike():
     questions = [_question(number, images=(number,), groups=("big",)) for number in range(4)]
     questions += [_question(4, images=(4,), groups=("small",))]

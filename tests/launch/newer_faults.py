@@ -197,9 +197,9 @@ def _countbench():
 
 def _mmvp():
     def more(folder):
-        change_lines(_QUESTIONS, lambda lines: [*lines, "8,Color,a dog\n", "9,Color,a cat\n"])(folder)
+        change_lines(_QUESTIONS, lambda lines: [*lines, "9,Color,a dog\n", "10,Color,a cat\n"])(folder)
         images = folder / "MLLM_VLM Images" / "Color"
-        for number in (8, 9):
+        for number in (9, 10):
             shutil.copyfile(images / "1.jpg", images / f"{number}.jpg")
 
     return [
@@ -210,7 +210,7 @@ def _mmvp():
         wrong(
             BROKEN,
             change_lines(_QUESTIONS, lambda lines: lines[:-2]),
-            f"row 5 of {{root}}/{_QUESTIONS} is the last of an odd number of rows of type 'Color'",
+            f"'Question ID' in row 5 of {{root}}/{_QUESTIONS} is 5, but no row of type 'Color' has the number 6",
         ),
         wrong(
             DUPLICATE,
@@ -432,7 +432,7 @@ def _imagenet():
         (folder / tench / name).write_text("no image")
 
     return [
-        missing_image(f"{tench}/{name}", 3, make=no_image, reason="is no image"),
+        missing_image(f"{tench}/{name}", 3, make=no_image, reason="is not an image"),
         too_few(remove(f"{tench}/{name}"), 2, 3),
         too_many(copy(f"{tench}/{name}", f"{tench}/ILSVRC2012_val_00000004.JPEG"), 4, 3),
         broken_off(file),

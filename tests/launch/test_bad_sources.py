@@ -174,7 +174,7 @@ def _pets_all():
         (folder / "images" / "Abyssinian_201.jpg").write_text("no image")
 
     return [
-        missing_image("images/Abyssinian_201.jpg", 3, make=_no_image, reason="is no image"),
+        missing_image("images/Abyssinian_201.jpg", 3, make=_no_image, reason="is not an image"),
         too_few(remove("images/shiba_inu_12.jpg"), 2, 3),
         too_many(copy("images/shiba_inu_12.jpg", "images/shiba_inu_13.jpg"), 4, 3),
         Fault(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
@@ -299,7 +299,12 @@ def _genderbias():
             "there is no folder {root}/suit-images: make it, with the task's .jpg files in it",
         ),
         missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b""), "is empty"),
-        missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b"<html>"), "is no image"),
+        missing_image(
+            suits[2],
+            24,
+            lambda folder: (folder / suits[2]).write_bytes(b"<html>"),
+            "is an HTML page: download the file again",
+        ),
         Fault(
             FEWER,
             remove(*suits[2:], "apron-images/7.jpg", "apron-images/12.jpg"),

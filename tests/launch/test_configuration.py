@@ -66,6 +66,7 @@ def test_names_paths_and_arguments(path):
         ("widths", "4,5,6", (4, 5, 6)),
         ("widths", "(4, 5)", (4, 5)),
         ("widths", "7", (7,)),
+        ("widths", "[7,]", (7,)),
         ("words", "a=b", "a=b"),
         ("words", "None", None),
         ("limit", "9", 9),
@@ -115,6 +116,24 @@ def test_bad_overrides(path, overrides, message):
         configuration.load(str(path), overrides)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "texts"),
+    [
+        ("widths", ["[0", "0)", "((0))", "(0]", "0,,1", "0,", ",0", "", "1,000", "'0'", "1e3", "0x10", "(1),(3)"]),
+        ("range", ["[0", "0)", "0,,1", "", '"0"', "{1}"]),
+        ("count", ["1__0", "1_", "0x10", "1e3", "True", "007", "", "[1", "٣"]),
+        ("limit", ["", " ", "null", "1_"]),
+        ("rate", ["0x1", "", "٣", "1e"]),
+        ("fast", ["", "2", "on off", "[true"]),
+        ("number_or_word", ["", " "]),
+    ],
+)  # fmt: skip
+def test_a_text_is_never_taken_for_another_value(path, field, texts):
+    for text in texts:
+        with raises("bad-value", f"--config.{field}"):
+            configuration.load(str(path), [(field, text)])
 
 
 @pytest.mark.parametrize(

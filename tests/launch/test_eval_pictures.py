@@ -122,11 +122,12 @@ def test_a_kill_at_any_stage_loses_no_picture_no_caption_and_no_answer(cast, tmp
     assert len(rows_of(folder)) == 4
 
 
-def test_failed_captions_are_told_and_asked_for_again(cast, tmp_path, capsys):
+@pytest.mark.parametrize("trouble", ["failing", "cut"])
+def test_failed_captions_are_told_and_asked_for_again(cast, tmp_path, capsys, trouble):
     captioner = cast.models["blip2-flan-t5-xl"]
     run("first", model="clip-vit-l14", limit=1)
     first = cast.models["clip-vit-l14"].asked[0].picture
-    captioner.failing = (first.sha256,)
+    setattr(captioner, trouble, (first.sha256,))
     fields = {"model": "flan-t5-xxl", "limit": 1, "pictures": "first-pictures"}
     with pytest.raises(SystemExit):
         run("run", **fields)
@@ -135,7 +136,7 @@ def test_failed_captions_are_told_and_asked_for_again(cast, tmp_path, capsys):
     assert results["tasks"][TASK]["individual"]["n"] == 1
     assert [row["status"] for row in rows_of("run")].count("failed") == 1
     assert "1 question is left out" in capsys.readouterr().err
-    captioner.failing = ()
+    setattr(captioner, trouble, ())
     run("run", **fields)
     assert results_of("run")["tasks"][TASK]["individual"]["n"] == 2
     assert collections.Counter(captioner.asked).most_common(1)[0][1] == 2  # the one that failed

@@ -145,7 +145,8 @@ def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
     model = f"openai:small-1@{server.address}/v1"
     fields = {"model": model, "protocol": "nt_zero_shot", "data_dir": tmp_path, "api__concurrency": 2}
     fields |= {"api__price": "1000,2000", "api__attempts": 1}
-    server.script = ["ok"] * 5 + [(500, {}, {"error": {"message": "out of order"}})]
+    failed = (500, {}, {"error": {"message": "out of order"}})
+    server.script = ["ok"] * 5 + [failed, (200, {}, api_server.openai_body("Answer: 1", "length"))]
     with pytest.raises(SystemExit) as end:
         run("wscplus", tmp_path / "run", **fields)
     assert end.value.code == 2
@@ -156,17 +157,20 @@ def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.err.count("1 of 24 calls failed and 1 question is left out") == 1
     assert "give the same command again, which asks only for what is missing" in captured.err
+    endings = results["endings"]["wscplus"]
+    assert (endings["finished"], endings["cut_off"], endings["failed"]) == (22, 1, 1)
+    assert "1 of 23 answers are incomplete" in captured.err
     run("wscplus", tmp_path / "run", **fields)
-    assert len(server.calls) == 25
+    assert len(server.calls) == 26
     results = results_of(tmp_path / "run")
     assert results["failed_calls"] is None
-    assert (results["requests"], results["asked"]) == (24, 1)
+    assert (results["requests"], results["asked"]) == (24, 2)
     assert results["tasks"]["wscplus"]["accuracy"]["value"] == 0.5
     assert results["tokens"] == {"input": 24 * 12, "output": 24 * 5}
     assert results["cost"] == pytest.approx(24 * (12 * 1000 + 5 * 2000) / 1e6)
-    assert "24 requests, 1 of them made now; 288 tokens read, 120 written; $0.53" in capsys.readouterr().out
+    assert "24 requests, 2 of them made now; 288 tokens read, 120 written; $0.53" in capsys.readouterr().out
     attempts = (tmp_path / "run" / "responses" / "attempts.jsonl").read_text().splitlines()
-    assert len(attempts) == 25
+    assert len(attempts) == 26
     for path in (tmp_path / "run").rglob("*"):
         assert not path.is_file() or api_server.KEY.encode() not in path.read_bytes()
 

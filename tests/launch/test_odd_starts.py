@@ -56,19 +56,60 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     folder.rmdir()
     with raises("no-working-folder"):
-        configuration._check_working_directory()
+        configuration._check_surroundings()
 
 
-def test_a_platform_that_is_not_there_is_one_sentence(capsys):
-    def start(_):
-        raise RuntimeError("Unable to initialize backend 'foo': Backend 'foo' is not known")
+@pytest.mark.parametrize(
+    ("module", "raised", "said"),
+    [
+        (
+            "jax._src.xla_bridge",
+            "RuntimeError('Unable to initialize backend')",
+            "error: JAX finds no device: Unable",
+        ),
+        (
+            "jax._src.xla_bridge",
+            "AssertionError",
+            "error: JAX finds no device: it does not say why (in",
+        ),
+        ("jax._src.config", "ValueError('invalid truth value')", "error: JAX refuses a setting: invalid truth value"),
+    ],
+)
+def test_what_jax_says_of_its_settings_is_one_sentence(capsys, monkeypatch, module, raised, said):
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    there = {"__name__": module}
+    exec(f"def start(): raise {raised}", there)
+    with pytest.raises(SystemExit) as end:
+        configuration._guarded(there["start"])
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(said)
+    assert "JAX_PLATFORMS='cuda'" in told
+    assert told.count("\n") == 1
 
-    with pytest.raises(SystemExit) as raised:
-        configuration._guarded(start, None)
-    assert raised.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: JAX finds no device: Unable to initialize backend 'foo'")
-    assert said.count("\n") == 1
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JAX_ENABLE_X64", "maybe"),
+        ("JAX_ENABLE_X64", "1"),
+        ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
+        ("JAX_THREEFRY_PARTITIONABLE", "off"),
+        ("JAX_RANDOM_SEED_OFFSET", "7"),
+        ("JAX_NUM_CPU_DEVICES", "0"),
+        ("JAX_NUM_CPU_DEVICES", "100000000"),
+    ],
+)
+def test_settings_that_would_give_other_numbers_are_refused(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with raises("odd-setting", f"{name}={value!r}"):
+        configuration._check_surroundings()
+
+
+@pytest.mark.parametrize(("name", "value"), [("JAX_ENABLE_X64", "False"), ("JAX_THREEFRY_PARTITIONABLE", "1")])
+def test_usual_settings_are_taken(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    configuration._check_surroundings()
 
 
 def test_a_backend_of_matplotlib_that_is_not_there_is_one_sentence(capsys, monkeypatch):

@@ -1,11 +1,15 @@
 """Standard output that is lost: a reader that has gone, a full disk, closed streams."""
 
+import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+import launch
 from launch import output
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -107,3 +111,15 @@ def test_launchers(redirection, status, sentence):
     ended = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stderr.count("\n")) == (status, bool(sentence))
     assert sentence in ended.stderr
+
+
+def test_an_interrupt_that_python_drops_is_raised_again(monkeypatch):
+    def called(phase, info):
+        gc.callbacks.remove(called)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sys, "unraisablehook", launch._dropped)
+    gc.callbacks.append(called)
+    gc.collect()
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5)

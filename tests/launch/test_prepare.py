@@ -139,7 +139,7 @@ def test_bad_images_are_listed_twenty_on_the_terminal_and_all_in_a_file(run, tas
     (source / names[0]).write_bytes(b"x")
     failed, _, err = run("toy", source)
     assert failed == ["toy"]
-    assert err.splitlines()[1] == "  0.png: is no image"
+    assert err.splitlines()[1] == "  0.png: is not an image"
     for name in names[5:30]:
         (source / name).unlink()
     failed, out, err = run("toy", source)

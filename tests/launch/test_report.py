@@ -45,6 +45,35 @@ def test_one_run_and_two(folder, tmp_path):
     assert "seed 3" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_what_is_no_finished_run_is_skipped_with_a_line(folder, tmp_path):
+    runs_folder = tmp_path / "runs"
+    shutil.copytree(folder, runs_folder / "good")
+    results = pathlib.Path(shutil.copytree(folder, runs_folder / "changed")) / "results.json"
+    changed = json.loads(results.read_text())
+    changed["tasks"]["square"]["group"]["n"] += 1
+    results.write_text(json.dumps(changed))
+    (pathlib.Path(shutil.copytree(folder, runs_folder / "half")) / "results.json").unlink()
+    for name in ("empty", "captions", "drawn", "other"):
+        (runs_folder / name).mkdir()
+    (runs_folder / "captions" / "captions.jsonl").write_text("{}")
+    (runs_folder / "drawn" / "config.json").write_text('{"kind": "pictures"}')
+    (runs_folder / "other" / "config.json").write_text("[]")
+    (runs_folder / "notes.txt").write_text("mine")
+    (runs_folder / "link").symlink_to(runs_folder / "good")
+    status, out, err = launch(*sorted(runs_folder.iterdir()), "--gallery=0", cwd=tmp_path)
+    assert status == 0, err
+    assert out.startswith("report/report.html")
+    skipped = ["captions", "changed", "drawn", "empty", "half", "link", "notes.txt", "other"]
+    for name, line in zip(skipped, err.strip().splitlines(), strict=True):
+        assert line.startswith("skipped: ")
+        assert name in line
+    status, out, err = launch(runs_folder / "empty", runs_folder / "half", cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith("error: none of the 2 folders is a finished run")
+    status, _, err = launch(runs_folder / "good", runs_folder / "goof", cwd=tmp_path)
+    assert (status, len(err.splitlines())) == (2, 1)
+
+
 def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
     code = (
         "import sys; from winobench import report; "

@@ -222,14 +222,18 @@ def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
 
 @pytest.mark.parametrize("items", [2, 25])
 def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
-    """Drawn and computed one by one, with the seed and the number that are the default."""
+    """Drawn and computed one by one: the interval reaches as far, and further where items are few."""
     counts = np.random.default_rng(7).multinomial(3, [0.5, 0.3, 0.2], size=items)
     counts[0], counts[1] = [3, 0, 0], [1, 2, 0]
     found = agreement.fleiss_kappa(counts)
+    assert found == agreement.fleiss_kappa(counts, num_resamples=2_000, seed=0)
     draws = np.random.default_rng(0).integers(items, size=(2_000, items))
     values = [agreement.fleiss_kappa(counts[rows], num_resamples=1).value for rows in draws]
-    ends = np.quantile([value for value in values if value is not None], [0.025, 0.975])
-    assert (found.low, found.high) == pytest.approx(tuple(ends))
+    low, high = np.quantile([value for value in values if value is not None], [0.025, 0.975])
+    assert found.low < low + 0.02
+    assert found.high > high - 0.02
+    if items == 25:
+        assert (found.low, found.high) == pytest.approx((low, high), abs=0.2)
     ratings = [
         agreement.Rating(str(item), str(rater), label)
         for item, some in enumerate(counts.tolist())

@@ -169,9 +169,10 @@ def test_levels(level):
     second[:gained], first[gained : gained + lost] = True, True
     found = paired_difference(first, second, range(total), level=level)
     assert _tango(gained / total, lost / total, total, found.low) == pytest.approx(z, rel=1e-4)
-    means = Design(range(total)).means(first[:, None], level)
-    half = scipy.stats.t.ppf(0.5 + level / 2, total - 1) * scipy.stats.sem(first.astype(float))
-    np.testing.assert_allclose([means[1][0], means[2][0]], [0.1 - half, 0.1 + half])
+    even = np.arange(total) % 2.0
+    means = Design(range(total)).means(even[:, None], level)
+    half = scipy.stats.t.ppf(0.5 + level / 2, total - 1) * scipy.stats.sem(even)
+    np.testing.assert_allclose([means[1][0], means[2][0]], [0.5 - half, 0.5 + half])
     assert found.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
 
 

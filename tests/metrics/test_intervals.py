@@ -8,25 +8,51 @@ from tests.expectations import names
 from winobench.metrics import (
     Design,
     clustered,
+    paired_difference,
     wilson,
 )
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 1), (0, 100), (1, 100), (50, 100), (99, 100), (100, 100), (7, 9)])
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
-def test_wilson_equals_scipys(successes, total, level):
-    expected = scipy.stats.binomtest(successes, total).proportion_ci(level, method="wilson")
+def test_wilson_is_widened_to_an_exact_interval_of_a_lower_level(successes, total, level):
+    test, lower = scipy.stats.binomtest(successes, total), 1 - min(1.4 * (1 - level), 1 - level + 0.02)
+    score, exact = test.proportion_ci(level, method="wilson"), test.proportion_ci(lower, method="exact")
+    expected = min(score.low, exact.low), max(score.high, exact.high)
     found = wilson(successes, total, level)
     assert found.value == successes / total
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-12)
 
 
-def test_wilson_at_the_ends_is_not_of_zero_width():
-    # z^2 = 3.8415: 3.8415 / 103.8415 = 0.0370
+def test_ends_of_rare_outcomes_by_hand():
+    # z^2 = 3.8415: 3.8415 / 103.8415 = 0.0370; exact, of 93%: 1 - 0.035^(1 / 100) = 0.0330.
     assert wilson(0, 100) == pytest.approx((0.0, 0.0, 0.0370), abs=1e-4)
     assert wilson(100, 100) == pytest.approx((1.0, 0.9630, 1.0), abs=1e-4)
-    # The closed form would miss them by rounding.
+    # Of 10: 1 - 0.035^(1 / 10) = 0.2848, and Wilson's 3.8415 / 13.8415 = 0.2775.
+    assert wilson(0, 10).high == pytest.approx(0.2848, abs=1e-4)
+    # One of 50: 1 - (1 - p)^50 = 0.035 has the solution 0.000712, and Wilson's end is 0.0035.
+    assert wilson(1, 50).low == pytest.approx(0.000712, abs=1e-6)
+    # The closed form would miss the ends by rounding.
     assert {(wilson(0, total).low, wilson(total, total).high) for total in range(1, 200)} == {(0.0, 1.0)}
+
+
+@pytest.mark.parametrize(("level", "least"), [(0.9, 0.88), (0.95, 0.93), (0.99, 0.986)])
+def test_exact_least_coverage(level, least):
+    """Binomial probabilities at both sides of every end, where coverage jumps; Wilson's own falls to 84% at 95%."""
+    for total in (10, 13, 25, 50, 100, 333, 1_000):
+        _, low, high = np.array([wilson(successes, total, level) for successes in range(total + 1)]).T
+        ends = np.concatenate([low[1:], high[:-1]])
+        truth = np.concatenate([ends - 1e-11, ends + 1e-11])
+        covering = (low <= truth[:, None]) & (truth[:, None] <= high)
+        coverage = np.sum(covering * scipy.stats.binom.pmf(np.arange(total + 1), total, truth[:, None]), axis=1)
+        assert coverage.min() >= least
+
+
+def test_effective_numbers_between_whole_ones_give_intervals_between():
+    ends = np.array([wilson(0.97 * total, total)[1:] for total in np.arange(20, 40, 0.1)])
+    assert (np.diff(ends[:, 0]) > 0).all()
+    assert (np.diff(ends[:, 1]) < 1e-12).all()
+    assert np.abs(np.diff(ends, axis=0)).max() < 1e-3
 
 
 @pytest.mark.parametrize("arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 1.0), (1, 2, 0.0)])
@@ -138,16 +164,59 @@ def test_coverage(num_clusters, value, correlation):
 
 
 def test_means_are_students_and_know_copies():
-    values = np.random.default_rng(1).normal(size=(40, 2))
+    half_of_them = np.random.default_rng(1).normal(size=(20, 2))
+    values = np.concatenate([half_of_them, -half_of_them])  # not skewed
     mean, low, high = Design(range(40)).means(values)
     half = scipy.stats.t.ppf(0.975, 39) * scipy.stats.sem(values, axis=0)
-    np.testing.assert_allclose(mean, values.mean(axis=0))
+    np.testing.assert_allclose(mean, values.mean(axis=0), atol=1e-15)
     np.testing.assert_allclose([high - mean, mean - low], [half, half], rtol=1e-9)
     # Twice the same: the same means and the same degrees of freedom.
-    doubled = Design(np.repeat(np.arange(40), 2)).means(np.repeat(values, 2, axis=0))
-    np.testing.assert_allclose(doubled, [mean, low, high], rtol=1e-12)
+    skewed = np.exp(values)
+    once, doubled = Design(range(40)).means(skewed), Design(np.repeat(np.arange(40), 2)).means(np.repeat(skewed, 2, 0))
+    np.testing.assert_allclose(doubled, once, rtol=1e-12)
     assert np.isnan(Design([0, 0]).means(values[:2])[1:]).all()
     assert np.isnan(Design([0]).means(values[:1])[1:]).all()
+
+
+def test_means_of_skewed_values_reach_further_to_their_side():
+    # Of 0, 0, 0, 4: mean 1, standard error 1, skewness of the mean k3 / s^3 / sqrt(4) = 16 / 8 / 2 = 1. Hall's
+    # transformation t + t^2 / 3 + t^3 / 27 + 1 / 6 of t = (mean - truth) / 1 is -3.182446 at t = -6.423.
+    _, low, high = Design(range(4)).means(np.array([[0.0], [0.0], [0.0], [4.0]]))
+    assert low[0] == pytest.approx(1 - 3.182446, abs=1e-6)
+    t = 1 - high[0]
+    assert t + t**2 / 3 + t**3 / 27 + 1 / 6 == pytest.approx(-3.182446, abs=1e-6)
+    assert t < -3.182446
+
+
+def test_coverage_of_the_mean_of_lognormal_values():
+    values = np.random.default_rng(0).lognormal(size=(20, 4_000))
+    _, low, high = Design(range(20)).means(values)
+    covered = np.mean((low <= np.exp(0.5)) & (np.exp(0.5) <= high))
+    half = scipy.stats.t.ppf(0.975, 19) * scipy.stats.sem(values, axis=0)
+    assert np.mean(np.abs(values.mean(axis=0) - np.exp(0.5)) <= half) < 0.88
+    assert covered > 0.92
+
+
+def test_what_outcomes_have_in_common_by_hand():
+    # Two outcomes that rise together: the mean has the variance 1/2, each outcome alone brings 1/2 / 4.
+    together = [[0, 1], [0, 1]]
+    assert Design(range(2)).common_variance(together) == pytest.approx(0.25)
+    # Of one cluster it is in the variance between outcomes already.
+    assert Design([0, 0]).common_variance(together) == 0
+    assert Design(range(2)).common_variance([[0, 1], [1, 0]]) == 0
+
+
+def test_noise_that_all_share_widens_a_difference():
+    first, second = np.zeros(40, bool), np.arange(40) < 12
+    plain = paired_difference(first, second, range(40))
+    same = paired_difference(first, second, range(40), replicates=np.zeros((40, 5)), freedom=3)
+    assert same == pytest.approx(plain)
+    noise = np.tile([0.1, -0.1, 0.1, -0.1, 0.0], (40, 1))
+    noisy = paired_difference(first, second, range(40), replicates=noise, freedom=3)
+    assert noisy.value == plain.value
+    assert noisy.low < plain.low
+    assert noisy.high > plain.high
+    assert noisy.p_value > plain.p_value
 
 
 def test_means_of_values_that_cancel_are_as_sure_as_independent_ones():

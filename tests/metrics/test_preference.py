@@ -21,7 +21,7 @@ def test_two_seeds_of_a_prompt_are_not_two_prompts():
     alone = preference.summarize([1] * 8 + [-1] * 2, range(10))
     doubled = preference.summarize(([1] * 8 + [-1] * 2) * 2, [*range(10), *range(10)])
     assert doubled.share.value == alone.share.value == 0.8
-    assert doubled.share.low == pytest.approx(alone.share.low, abs=0.02)
+    assert doubled.share.low == pytest.approx(alone.share.low, abs=0.03)
     assert doubled.p_value == alone.p_value == pytest.approx(2 * (45 + 10 + 1) / 1024)
 
 

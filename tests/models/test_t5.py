@@ -125,6 +125,8 @@ def test_configs():
             {"feed_forward_proj": "gated-silu"},
             ("unsupported-option", "feed_forward_proj='gated-silu'", "'relu'", "'gated-gelu'"),
         ),
+        ({"feed_forward_proj": {}}, ("unsupported-option", "feed_forward_proj={}")),
+        ({"decoder_start_token_id": 32128}, ("unsupported-option", "decoder_start_token_id=32128", "vocab_size=32128")),
         ({"is_encoder_decoder": False}, ("unsupported-option", "True")),
         ({"relative_attention_max_distance": 16}, ("unsupported-option", "relative_attention_num_buckets=32")),
         ({"model_type": "umt5"}, ("wrong-kind-of-model", "'t5'")),

@@ -87,6 +87,24 @@ def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_o
         families.load_pipeline(folder)
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("sd3", {"_class_name": "FooPipeline"}, ("FooPipeline", "StableDiffusion3Pipeline")),
+        ("sd3", {"_class_name": "StableDiffusion3ControlNetPipeline"}, ("StableDiffusion3ControlNetPipeline",)),
+        ("sd3", {"_class_name": 5}, ("5", "StableDiffusion3Pipeline")),
+        ("flux", {"_class_name": "FluxControlPipeline"}, ("FluxControlPipeline", "FluxPipeline")),
+        ("flux", {"tokenizer_2": ["transformers", "FooTokenizer"]}, ("tokenizer_2", "FooTokenizer")),
+        ("flux", {"transformer": ["pipeline", "FluxTransformer2DModel"]}, ("pipeline.FluxTransformer2DModel",)),
+    ],
+)
+def test_classes_that_are_not_known_are_not_taken_for_others(kind, changes, words, folder_of, tmp_path):
+    folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
+    edited(INDEX, **changes)(folder)
+    with raises("wrong-kind-of-model", INDEX, *words):
+        families.read_description(folder)
+
+
 def test_pipelines_of_other_tasks_with_the_same_parts_are_taken(folder_of, tmp_path):
     folder = pathlib.Path(shutil.copytree(folder_of("sd3"), tmp_path / "folder"))
     edited(INDEX, _class_name="StableDiffusion3Img2ImgPipeline")(folder)

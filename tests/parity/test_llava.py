@@ -196,6 +196,7 @@ def test_config():
         ({"vision_feature_select_strategy": "cls"}, ("unsupported-option", "'cls'")),
         ({"image_token_index": 32064}, ("unsupported-option", "image_token_index", "32064")),
         ({"architectures": ["LlavaLlamaForCausalLM"]}, ("unsupported-checkpoint", "LlavaLlamaForCausalLM")),
+        ({"architectures": 2}, ("unsupported-checkpoint", "2")),
     ]
     for fault, message in faults:
         with raises(*message):

@@ -1,5 +1,6 @@
 """Tasks and scorers of another package, found through its entry points once it is installed."""
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -10,7 +11,9 @@ import sys
 import pytest
 
 from tests import launching
-from winobench import metrics
+from tests.expectations import raises
+from winobench import metrics, registry, tasks
+from winobench.evaluation import plan
 
 PACKAGE = pathlib.Path(__file__).parent / "package"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -132,3 +135,73 @@ def test_a_broken_package_takes_no_other_task_away(site, tmp_path):
     assert status == 0
     assert "brightness (version 1)" in out
     assert "the entry point 'broken' (no_such_module:TASK) adds no tasks: ModuleNotFoundError" in err
+
+
+class _Entry:
+    """An entry point whose code does as it is given."""
+
+    def __init__(self, name, load):
+        self.name, self.value, self.load = name, f"package:{name}", load
+
+
+def _raising(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+@pytest.fixture
+def plugged_in(monkeypatch):
+    """A function that plugs in entry points; the tasks are read anew."""
+
+    def plug_in(*entries):
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(entries))
+        tasks._all_tasks.cache_clear()
+        registry.plugged_in.cache_clear()
+
+    yield plug_in
+    monkeypatch.undo()
+    tasks._all_tasks.cache_clear()
+    registry.plugged_in.cache_clear()
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), ImportError("no module 'x'"), ZeroDivisionError()])
+def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
+    plugged_in(_Entry("odd", _raising(error)), _Entry("none", lambda: None), _Entry("number", lambda: [5]))
+    with pytest.warns(UserWarning, match="adds no tasks") as caught:
+        assert "clevr" in tasks.TASKS
+    assert [str(warning.message).split("'")[1] for warning in caught] == ["none", "number", "odd"]
+    with pytest.warns(UserWarning, match="adds no metric"):
+        assert set(type(metrics.METRICS)(metrics.METRICS.data)) == set(metrics.METRICS.data)
+    with raises("broken-plug-in", "'odd'", type(error).__name__):
+        registry.make_plugged_in("odd")
+    plugged_in(_Entry("empty", lambda: lambda: None))
+    with raises("broken-plug-in", "'empty'", "None"):
+        registry.make_plugged_in("empty")
+
+
+@pytest.mark.parametrize(
+    ("load", "code", "word"),
+    [
+        (_raising(SystemExit(3)), "broken-plug-in", "SystemExit"),
+        (_raising(KeyError("left")), "broken-plug-in", "KeyError"),
+        (lambda *_: None, "bad-example", "None"),
+        (lambda *_: "red", "bad-example", "red"),
+        (lambda *_: [None], "bad-example", "None"),
+        (lambda *_: (1 / zero for zero in (0,)), "broken-plug-in", "ZeroDivisionError"),
+    ],
+)
+def test_a_task_that_does_not_load_fails_alone(plugged_in, load, code, word):
+    task = dataclasses.replace(tasks.get_task("clevr_image"), name="odd", load=load, ready=_raising(OSError("gone")))
+    plugged_in(_Entry("odd", lambda: task))
+    found = tasks.get_task("odd")
+    assert "gone" in found.ready(None)
+    failed = {}
+    made = plan.make_plan(
+        [found, tasks.get_task("clevr_image")], data_dir=None, limit=1, normalize="none", failed=failed
+    )
+    assert list(made.questions) == ["clevr_image"]
+    assert failed["odd"].code == code
+    assert "'odd'" in str(failed["odd"])
+    assert word in str(failed["odd"])

@@ -67,6 +67,52 @@ def test_a_difference_of_macro_means_weighs_groups_alike():
     assert found.low < 0.25 < found.high
 
 
+def sampled(margins, timesteps):
+    """The row of a run with two texts an image, of which the first fits, from [n, samples] margins."""
+    errors = np.zeros((len(margins), 1, 2, margins.shape[1]), np.float32)
+    errors[:, 0, 1] = margins
+    batches = [Batch(np.arange(len(margins)), {"own": errors})]
+    draws = analysis.redrawn(batches, [0] * len(margins), metrics.METRICS["accuracy"], timesteps)["accuracy"]
+    correct = error_store.mean_scores(batches[0])[:, 0].argmax(axis=1) == 0
+    return dataclasses.replace(row(correct), redrawn=draws, num_samples=margins.shape[1])
+
+
+def test_a_model_does_not_differ_from_itself_on_other_samples():
+    """The noise of a sample serves all images, so that accuracies of two seeds differ by more than images tell."""
+    rng, alone = np.random.default_rng(0), metrics.Dependence.of_labels(range(200))
+    aware = unaware = 0
+    for _ in range(60):
+        skill = rng.normal(0.5, 1, size=(200, 1))
+        one, other = (
+            sampled(skill + rng.normal(size=8) + 2 * rng.normal(size=(200, 8)), np.arange(first, first + 8))
+            for first in (0, 100)
+        )
+        aware += analysis.paired_differences([one], [other], alone)[0].excludes_zero
+        plain = [dataclasses.replace(each, redrawn=None) for each in (one, other)]
+        unaware += analysis.paired_differences(*[[each] for each in plain], alone)[0].excludes_zero
+    assert unaware / 60 > 0.3
+    assert aware / 60 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def test_a_run_does_not_differ_from_itself():
+    margins = np.random.default_rng(1).normal(0.2, 1, size=(50, 6))
+    one, other = sampled(margins, np.arange(6)), sampled(margins, np.arange(6))
+    alone = metrics.Dependence.of_labels(range(50))
+    (found,) = analysis.paired_differences([one], [other], alone)
+    (plain,) = analysis.paired_differences([row(one.correct)], [row(one.correct)], alone)
+    assert (found.value, found.p_value, found.clusters_apart) == (0, 1, 0)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_draws_vary_means_half_as_much_as_seeds_do():
+    rng = np.random.default_rng(2)
+    margins = rng.normal(size=12)  # the same for many images, whose skills are a fine grid around the mean
+    skill = np.linspace(-3, 3, 2_001)[:, None]
+    draws = sampled(skill - margins.mean() + margins, None).redrawn
+    # The share right is linear in the mean: of a grid over six units.
+    assert draws.mean(axis=0).std() * 6 == pytest.approx(0.5 * margins.std(ddof=1) / np.sqrt(12), rel=0.15)
+
+
 def test_few_images_are_no_clear_difference():
     alone = metrics.Dependence.of_labels(range(100))
     first, second = row([0] * 9 + [1] * 91), row([1] * 100)

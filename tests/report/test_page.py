@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import dataclasses
 import html.parser
 import io
 import json
@@ -19,8 +20,8 @@ from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.errors import InputError
-from winobench.report import analysis, figures, paper, runs
-from winobench.report.sections import shared
+from winobench.report import analysis, figures, paper, published, runs
+from winobench.report.sections import differences, shared
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
@@ -194,13 +195,13 @@ def test_the_papers_numbers_stand_beside(page, comparison):
 
 
 def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
-    first, second = (runs.read_run(folder).tasks["square"] for folder in run_folders[:2])
-    expected = {
-        found.name: found
-        for found in analysis.paired_differences(
-            analysis.rows_of(first), analysis.rows_of(second), first.examples.dependence
-        )
-    }
+    found_rows = []
+    for run in map(runs.read_run, run_folders[:2]):
+        square = run.tasks["square"]
+        draws = analysis.redrawn(run.batches("square"), square.examples.targets, square.judge, square.timesteps)
+        found_rows.append(analysis.rows_of(square, draws))
+    dependence = runs.read_run(run_folders[0]).tasks["square"].examples.dependence
+    expected = {found.name: found for found in analysis.paired_differences(*found_rows, dependence)}
     rows = [
         row
         for row in rows_of(comparison / "differences.csv")
@@ -211,8 +212,24 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
         found = expected[row["metric"]]
         assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
         assert shared.percent(found.value, sign=True) in page.section("differences")
+        assert row["knows_samples"] == "True"
     assert "Tango's score interval" in page.words
+    assert "other noise and timesteps" in page.words
     assert f"adjusted for the {len(rows_of(comparison / 'differences.csv'))} differences below" in page.words
+
+
+def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
+    lost = shutil.copytree(run_folders[1], tmp_path / "strong")
+    shutil.rmtree(lost / "errors")
+    page = Page(report.write_report([run_folders[0], lost], tmp_path / "out", resamples=10))
+    rows = rows_of(tmp_path / "out" / "differences.csv")
+    assert {row["knows_samples"] for row in rows} == {"False"}
+    assert differences.NO_NOISE in page.section("differences")
+    found = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    assert differences._difference(found).text == "+10.0 ●"
+    assert differences._difference(dataclasses.replace(found, lacks_noise=True)).text == "+10.0 ● ‡"
+    unmarked = dataclasses.replace(found, lacks_noise=True, low=-0.01, p_adjusted=0.2)
+    assert differences._difference(unmarked).text == "+10.0"
 
 
 def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
@@ -265,15 +282,37 @@ def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     assert "clevr-tiny was not asked: Words." in words
 
 
-def test_failed_tasks_and_edited_numbers_are_noted(run_folders, tmp_path):
+def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
+    folder = pathlib.Path(shutil.copytree(run_folders[2], tmp_path / "run"))
+    shutil.rmtree(folder / "examples")
+    contents = {name: json.loads((folder / name).read_text()) for name in ("config.json", "results.json")}
+    entry = contents["results.json"]["tasks"]["clevr"]["accuracy"]
+    groups = {f"group {number}/accuracy": entry for number in range(3_000)}
+    contents["results.json"]["tasks"]["clevr"] |= groups
+    for number in range(300):
+        contents["results.json"]["tasks"][f"task {number}"] = {"accuracy": entry}
+        contents["config.json"]["identity"]["tasks"][f"task {number}"] = {}
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content))
+    asked = []
+    reference = published.reference
+    monkeypatch.setattr(published, "reference", lambda *args, **kw: asked.append(1) or reference(*args, **kw))
+    path = report.write_report([folder])
+    assert path.stat().st_size < 2**21
+    assert len(asked) < 4_000  # once a row
+    assert len(rows_of(folder / "report" / "tasks.csv")) > 3_300
+    page = Page(path)
+    assert "more rows are in the CSV file" in page.words
+    assert "Charts and the gallery leave out the last" in page.words
+
+
+def test_failed_tasks_are_noted(run_folders, tmp_path):
     folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
     results = json.loads((folder / "results.json").read_text())
     results["failed"] = {"pets": "there is no image at <pets/1.jpg>"}
-    results["tasks"]["square"]["group"]["value"] = 0.5
     (folder / "results.json").write_text(json.dumps(results))
     page = Page(report.write_report([folder]))
     assert "Pets gave no numbers: there is no image at <pets/1.jpg>" in page.words
-    assert "group of Square does not follow from the stored scores" in page.words
 
 
 def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
@@ -345,9 +384,10 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
     path = f"/tmp/{'some' * 10}/{'deep' * 10}/{'x' * 120}"
     folders = [pathlib.Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in run_folders[1:]]
     for folder in folders:
-        config = json.loads((folder / "config.json").read_text())
-        config["model"] = config["config"]["model"] = path
-        (folder / "config.json").write_text(json.dumps(config))
+        for name in ("config.json", "results.json"):
+            content = json.loads((folder / name).read_text())
+            content["model"] = content["config"]["model"] = path
+            (folder / name).write_text(json.dumps(content))
     page = Page(report.write_report(folders, tmp_path / "out", resamples=10, gallery_examples=3))
     assert page.words.count(path) == 2  # once a run, in what was run
     assert path in page.section("runs")

@@ -320,7 +320,7 @@ def replaced(name, make):
         (
             "clevr",
             replaced("scores", lambda rows: [[float("nan") for _ in row] for row in rows]),
-            "does not fit the metric accuracy (scores hold NaN or infinity.)",
+            "clevr.parquet has scores that hold NaN or infinity",
         ),
     ],
 )
@@ -363,3 +363,85 @@ def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
     (tmp_path / "circle").symlink_to("circle")
     with raises("no-such-folder"):
         runs.read_runs([tmp_path / name, tmp_path / "other"])
+
+
+def entry(row, **changes):
+    """A change of an entry of the task clevr in ``results.json``."""
+
+    def change(folder):
+        rewrite(folder / "results.json", lambda content: content["tasks"]["clevr"][row].update(changes))
+
+    return change
+
+
+def in_file(name, change):
+    return lambda folder: rewrite(folder / name, change)
+
+
+def in_table(change):
+    def changing(folder):
+        path = folder / "examples" / "clevr.parquet"
+        pq.write_table(change(pq.read_table(path)), path)
+
+    return changing
+
+
+def with_column(table, name, values):
+    kept = table.schema.field(name).type
+    return table.set_column(table.column_names.index(name), name, pa.array(values, kept))
+
+
+def add_ghost(entries):
+    entries["ghost/accuracy"] = entries["accuracy"]
+
+
+def twice(table):
+    ids = table["id"].to_pylist()
+    return with_column(table, "id", [ids[0], *ids[:-1]])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (entry("accuracy", low=0, high=0.01), ("damaged-results", "tasks.clevr.accuracy", "interval")),
+        (entry("accuracy", low=0.9, high=0.1), ("damaged-results", "tasks.clevr.accuracy", "interval")),
+        (entry("accuracy", n=17), ("damaged-results", "tasks.clevr.accuracy", "17", "16")),
+        (entry("accuracy", ties=17), ("damaged-results", "tasks.clevr.accuracy", "17 ties")),
+        (entry("accuracy", ties=1), ("damaged-results", "tasks.clevr.accuracy", "clevr.parquet")),
+        (entry("accuracy", value=0.75, low=0, high=1), ("damaged-results", "tasks.clevr.accuracy", "0.75")),
+        (entry("spatial/accuracy", n=7), ("damaged-results", "tasks.clevr.spatial/accuracy", "7", "8")),
+        (entry("accuracy", value=float("nan")), ("wrong-value", "tasks.clevr.accuracy")),
+        (entry("accuracy", n=-1), ("wrong-value", "tasks.clevr.accuracy")),
+        (entry("accuracy", high=1.5), ("wrong-value", "tasks.clevr.accuracy")),
+        (
+            in_file("results.json", lambda all: add_ghost(all["tasks"]["clevr"])),
+            ("damaged-results", "tasks.clevr.ghost/accuracy"),
+        ),
+        (in_file("results.json", lambda all: all["config"].update(model="another")), ("damaged-results", "another")),
+        (in_file("results.json", lambda all: all.update(failed={"clevr": ""})), ("damaged-results", "clevr", "failed")),
+        (
+            in_file("results.json", lambda all: all["tasks"].update(more=all["tasks"]["clevr"])),
+            ("damaged-results", "more", "identity.tasks"),
+        ),
+        (
+            in_file("config.json", lambda all: all["rounds"][0]["tasks"].append("clevr")),
+            ("damaged-results", "clevr", "rounds"),
+        ),
+        (
+            in_file("config.json", lambda all: all["metrics"]["clevr"].update(higher_is_better=False)),
+            ("damaged-results", "metrics.clevr.higher_is_better"),
+        ),
+        (in_table(twice), ("damaged-examples", "clevr.parquet", "twice")),
+        (
+            in_table(lambda table: with_column(table, "correct", [not one for one in table["correct"].to_pylist()])),
+            ("damaged-results", "clevr.parquet"),
+        ),
+        (in_table(lambda table: table.slice(1)), ("damaged-results", "tasks.clevr.accuracy", "16", "15")),
+        (in_table(lambda table: with_column(table, "target", [2] * len(table))), ("damaged-examples", "clevr.parquet")),
+    ],
+)  # fmt: skip
+def test_files_that_contradict_each_other_are_told(run_folders, tmp_path, change, said):
+    folder = copied(run_folders[0], tmp_path)
+    change(folder)
+    with raises(*said):
+        runs.read_run(folder)

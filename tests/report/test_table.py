@@ -90,6 +90,7 @@ def test_the_papers_numbers_stand_beside_ours():
     assert " ".join(word for line in lines[at + 1 :] for word in line.split()) == (
         'sd21-base, 250 samples a pair: "DiffusionITM (Ours)" in Table 1a; '
         '"Diffusion Classifier / DiffusionITM (Ours)" in Table 1b; "Diffusion Classifier" in Table 6'
+        " paper's spatial/accuracy: of the first caption as the true one; Self-Bench's code takes the second"
     )
 
 

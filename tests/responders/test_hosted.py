@@ -263,15 +263,33 @@ def test_answers_under_way_are_kept_when_the_run_ends(server, name):
     assert len(taken) == len(server.answered) >= 1
 
 
-def test_which_field_of_the_limit_is_refused(server):
-    model = make(f"openai:m@{server.address}/v1", concurrency=1)
-    for field, advice in (
-        ("max_tokens", "max_tokens_field to max_completion_tokens"),
-        ("max_completion_tokens", "max_tokens_field to max_tokens"),
-    ):
-        server.script = [(400, {}, openai_error(f"Unsupported parameter: '{field}'", "unsupported_parameter"))]
-        with raises("field-refused", f"field {field}", advice):
-            ask(model, questions(1))
+def refusing(field):
+    """A server that takes only the other name of the limit."""
+    other = "max_tokens" if field == "max_completion_tokens" else "max_completion_tokens"
+    words = f"Unsupported parameter: '{field}' is not supported with this model. Use '{other}' instead."
+    return (400, {}, openai_error(words, "unsupported_parameter"))
+
+
+def test_the_limit_is_sent_in_the_field_that_the_server_takes(server):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1, attempts=1)
+    before = model.fingerprint()
+    server.script = [refusing("max_tokens")]
+    assert all("error" not in raw for raw in ask(model, questions(3)).values())
+    fields = [sorted({"max_tokens", "max_completion_tokens"} & set(body)) for _, _, body in server.calls]
+    assert fields == [["max_tokens"], *[["max_completion_tokens"]] * 3]
+    assert model.fingerprint() == before
+    server.script = [refusing("max_completion_tokens")]  # and there is no way back
+    with raises("field-refused", "field max_completion_tokens"):
+        ask(model, questions(1))
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_a_field_that_is_asked_for_is_not_changed(server, field):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1, max_tokens_field=field)
+    server.script = [refusing(field)]
+    other = "max_completion_tokens" if field == "max_tokens" else "max_tokens"
+    with raises("field-refused", f"field {field}", f"--config.api.max_tokens_field={other}"):
+        ask(model, questions(1))
 
 
 @pytest.mark.parametrize("form", ["malformed", "html", "no choices"])
@@ -287,23 +305,99 @@ def test_a_malformed_body_is_handed_on_as_it_is(server, name, form):
     assert len(server.calls) == 2
 
 
-def test_a_refusal_has_no_text(server, name):
-    server.script = ["refusal"]
-    model, requests = make(name), questions(1)
-    response = model.read(requests[0], ask(model, requests)[0])
-    assert (response.text, response.output_tokens) == (None, 5)
+def test_an_incomplete_answer_is_asked_for_again_a_few_times(server, name):
+    server.script = ["refusal"] * 4
+    model, requests = make(name, concurrency=1), questions(2)
+    raws = ask(model, requests)
+    response = model.read(requests[0], raws[0])
+    assert (response.text, response.ending, response.output_tokens) == (None, "filtered", 5)
+    assert [raws[index]["attempts"] for index in (0, 1)] == [3, 2]
+    assert len({headers["idempotency-key"] for _, headers, _ in server.calls}) == 5  # else a server may repeat itself
 
 
 @pytest.mark.parametrize(
-    ("api", "body", "text", "finish"),
+    ("body", "attempts", "message"),
     [
-        ("openai", openai_body("cut of", "length"), "cut of", "length"),
-        ("openai", openai_body("", "content_filter"), None, None),
-        ("openai", openai_body([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "stop"),
-        ("openai", {**openai_body("x"), "usage": None}, "x", "stop"),
-        ("anthropic", anthropic_body("a", "b"), "ab", "stop"),
-        ("anthropic", anthropic_body("a", stop="max_tokens"), "a", "length"),
-        ("anthropic", anthropic_body(), None, "stop"),
+        ({"error": {"message": "overloaded", "code": 502}}, 3, "overloaded"),
+        ({**openai_body("Option 1"), "error": "no upstream"}, 3, "no upstream"),
+        ({"choices": [{**openai_body("1")["choices"][0], "error": {"message": "x", "code": "429"}}]}, 3, "x"),
+        (
+            {"choices": [{**openai_body("1")["choices"][0], "finish_reason": "error"}]},
+            3,
+            "the answer ended in an error",
+        ),
+        ({"error": {"message": "too long", "code": 400}}, 1, "too long"),
+        (anthropic_error("prompt is too long"), 1, "prompt is too long"),
+        (anthropic_error("Overloaded", "overloaded_error"), 3, "Overloaded"),
+        ({"choices": None, "base_resp": {"status_code": 1002, "status_msg": "slow down"}}, 3, "slow down"),
+        ({"errors": [{"message": "first"}, {"message": "second"}]}, 3, "first"),
+        ({"detail": "Not Found"}, 3, "Not Found"),
+        ({"code": 40001, "msg": "bad key"}, 3, "bad key"),
+    ],
+)
+def test_an_error_in_a_body_of_status_200_is_a_failed_call(server, name, body, attempts, message):
+    model, requests = make(name, concurrency=1, attempts=3), questions(2)
+    server.script = [(200, {}, body)] * attempts
+    raws = ask(model, requests)
+    assert (raws[0]["error"]["message"], raws[0]["error"]["attempts"]) == (message, attempts)
+    assert model.read(requests[1], raws[1]).text is not None
+    with pytest.raises(ValueError, match=message):  # what earlier versions have recorded
+        model.read(requests[0], {"body": json.dumps(body)})
+
+
+def test_an_error_in_a_body_that_every_call_would_meet_ends_the_run(server, name):
+    server.script = [(200, {}, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": 401}})]
+    with raises("key-refused") as raised:
+        ask(make(name, concurrency=1), questions(3))
+    assert (len(server.calls), KEY in str(raised.value)) == (1, False)
+
+
+def test_a_body_may_say_that_there_is_no_error(server):
+    body = {**openai_body("Option 1"), "error": None, "errors": [], "base_resp": {"status_code": 0}, "msg": "success"}
+    model = make(f"openai:m@{server.address}")
+    assert model.read(question("?"), {"body": json.dumps(body)}).text == "Option 1"
+
+
+TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "Option 1"}}]
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "text", "ending"),
+    [
+        ("openai", openai_body([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "finished"),
+        ("openai", {**openai_body("x"), "usage": None}, "x", "finished"),
+        ("openai", openai_body("x", "eos"), "x", "finished"),
+        ("openai", openai_body("x", None), "x", "finished"),
+        ("openai", openai_body("x", reasoning_content="y"), "x", "finished"),
+        ("openai", openai_body("<think>y</think> x"), "<think>y</think> x", "finished"),
+        ("openai", openai_body("cut of", "length"), None, "cut_off"),
+        ("openai", openai_body("cut of", "MAX_TOKENS"), None, "cut_off"),
+        ("openai", openai_body(None, "length", reasoning="Option 1"), None, "cut_off"),
+        ("openai", {**openai_body("x", None), "usage": {"completion_tokens": 16}}, None, "cut_off"),
+        ("openai", openai_body(None), None, "empty"),
+        ("openai", openai_body(" \n\u200b"), None, "empty"),
+        ("openai", openai_body("", reasoning_content="Option 1"), None, "empty"),
+        ("openai", openai_body("<think>Option 1"), None, "empty"),
+        ("openai", openai_body("Option 1</think>\n"), None, "empty"),
+        ("openai", openai_body("[THINK]Option 1[/THINK]"), None, "empty"),
+        ("openai", openai_body([{"type": "image_url", "image_url": {"url": "x"}}]), None, "empty"),
+        ("openai", openai_body("", "content_filter"), None, "filtered"),
+        ("openai", openai_body("Option 1", "SAFETY"), None, "filtered"),
+        ("openai", openai_body(None, refusal="I cannot say Option 1"), None, "filtered"),
+        ("openai", openai_body(None, "tool_calls", tool_calls=TOOL), None, "tool_call"),
+        ("openai", openai_body(None, tool_calls=TOOL), None, "tool_call"),
+        ("openai", openai_body(None, "function_call"), None, "tool_call"),
+        ("openai", openai_body("Option 1 is", "abort"), None, "interrupted"),
+        ("openai", openai_body("Option 1", {}), None, "interrupted"),
+        ("anthropic", anthropic_body("a", "b"), "ab", "finished"),
+        ("anthropic", anthropic_body("a", stop="stop_sequence"), "a", "finished"),
+        ("anthropic", anthropic_body("a", stop="max_tokens"), None, "cut_off"),
+        ("anthropic", anthropic_body("a", stop="model_context_window_exceeded"), None, "cut_off"),
+        ("anthropic", anthropic_body(), None, "empty"),
+        ("anthropic", anthropic_body("a", stop="refusal"), None, "filtered"),
+        ("anthropic", {**anthropic_body(), "content": [{"type": "tool_use"}]}, None, "tool_call"),
+        ("anthropic", anthropic_body("a", stop="pause_turn"), None, "interrupted"),
+        ("anthropic", anthropic_body("a", stop=None), None, "interrupted"),
         (
             "anthropic",
             {
@@ -311,13 +405,13 @@ def test_a_refusal_has_no_text(server, name):
                 "content": [{"type": "thinking", "thinking": "..."}, {"type": "text", "text": "a"}],
             },
             "a",
-            "stop",
+            "finished",
         ),
     ],
 )
-def test_reading(server, api, body, text, finish):
+def test_reading(server, api, body, text, ending):
     response = make(f"{api}:m@{server.address}").read(question("?"), {"body": json.dumps(body)})
-    assert (response.text, response.finish) == (text, finish)
+    assert (response.text, response.ending) == (text, ending)
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
@@ -426,6 +520,18 @@ def test_a_stand_in_for_a_key_is_not_blanked(server, monkeypatch):
     assert texts(model, questions(1)) == {0: "the set is EMPTY"}
 
 
+@pytest.mark.parametrize("model", ["claude-x@20240229", "@cf/meta/llama-3-8b", "ft:gpt-4o:org::id"])
+def test_names_with_signs_of_addresses(server, model):
+    assert make(f"openai:{model}").model == model
+    assert make(f"openai:{model}@{server.address}/v1").model == model
+
+
+def test_an_address_in_the_environment_needs_a_scheme(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000/v1")
+    with raises("bad-url", "OPENAI_BASE_URL", "http://"):
+        make("openai:m")
+
+
 def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     assert len(ask(make(f"openai:m@{server.address}/v1"), questions(1))) == 1
@@ -438,6 +544,11 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
         ("openai:", {}, ("unknown-api",)),
         ("mistral:x", {}, ("unknown-api",)),
         ("openai:x@http://", {}, ("bad-url", "http://")),
+        ("openai:x@127.0.0.1:80/v1", {}, ("bad-url", "http://")),
+        ("openai:x@localhost", {}, ("bad-url", "http://")),
+        ("openai:x@ws://h/v1", {}, ("bad-url", "http://")),
+        ("openai:x@[::1]:80/v1", {}, ("bad-url", "http://")),
+        ("openai:http://h/v1", {}, ("bad-url", "http://")),
         ("openai:x@http://h:port/v1", {}, ("bad-url", "http://h:port/v1")),
         ("openai:x", {"base_url": "localhost:80"}, ("bad-url", "localhost:80")),
         ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url", "'http://b/v1'")),

@@ -163,3 +163,45 @@ def test_templates_that_do_not_end_are_refused_soon(template):
     with raises("conversation-refused"):
         Prompts(make_tokenizer(chat_template=template)).text(TURNS)
     assert sys.gettrace() is before
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 2**10000000000 }}",
+        "{{ [1]|slice(10**10)|list }}",
+        "{{ 'x' * 10**10 }}{{ messages[0].content }}",
+        "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+        "<assistant>",
+        " ",
+    ],
+)
+def test_templates_that_no_conversation_comes_out_of(template):
+    with raises("conversation-refused", "--config.chat_template=plain"):
+        Prompts(make_tokenizer(chat_template=template))
+
+
+@pytest.mark.parametrize(
+    ("source", "code"), [(5, "wrong-type"), ([1], "wrong-type"), ({"rag": "x"}, "no-chat-template")]
+)
+def test_chat_templates_that_are_none(source, code):
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = source
+    with raises(code):
+        Prompts(tokenizer)
+
+
+def test_system_turns_that_a_template_leaves_out_go_to_the_user():
+    template = "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
+    prompts = Prompts(make_tokenizer(chat_template=template))
+    assert prompts.text(TURNS[:2]) == "<user>Be brief.\n\nQ1"
+    assert prompts.fingerprint()["system_in_user_turn"]  # earlier records lack the system's text
+
+
+def test_a_chat_model_that_has_lost_its_template():
+    tokenizer = make_tokenizer()  # has <|im_end|>, as base models may
+    assert not Prompts(tokenizer, stop_ids=[tokenizer.eos_token_id]).chat
+    stop_ids = [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")]
+    with raises("no-chat-template", "<|im_end|>", "--config.chat_template=plain"):
+        Prompts(tokenizer, stop_ids=stop_ids)
+    assert not Prompts(tokenizer, template="plain", stop_ids=stop_ids).chat

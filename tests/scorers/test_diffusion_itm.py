@@ -17,6 +17,7 @@ from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
 from winobench.errors import InputError
+from winobench.metrics import normalization
 from winobench.parallel import mesh as mesh_module
 from winobench.scorers import denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -148,20 +149,25 @@ def test_scores(error):
     np.testing.assert_allclose(normalised, -(errors - errors[:, 2:]).mean(axis=-1), rtol=1e-12)
     np.testing.assert_array_equal(normalised[:, 2], 0)
     np.testing.assert_array_equal(s.score(IMAGES, TEXTS, num_samples=4), normalised)
-    np.testing.assert_array_equal(s.score(IMAGES[:1], TEXTS, num_samples=4), plain[:1])
     assert plain.shape == (3, 3)
 
 
-def test_the_gray_image_is_subtracted_text_by_text():
-    """Appendix F: for one image less the gray image's error, for several also less the unconditional one.
+@pytest.mark.parametrize("normalize", [None, *normalization.NORMALIZATIONS])
+def test_a_score_depends_on_its_own_image_and_text_alone(normalize):
+    s, how = scorer(), {"num_samples": 4} | ({} if normalize is None else {"normalize": normalize})
+    together = s.score(IMAGES, [*TEXTS, "a text of more words than the others have"], **how)
+    for row, image in enumerate(IMAGES):
+        for column, text in enumerate(TEXTS):
+            # Up to rounding: the empty text is scored among the others, or beside them.
+            alone = s.score([image], [text], **how)
+            np.testing.assert_allclose(alone[0, 0], together[row, column], rtol=1e-5, atol=1e-5)
 
-    The gray image's own unconditional error is in neither, as in an evaluation: it is the same for all candidates.
-    """
+
+def test_the_gray_image_is_subtracted_text_by_text():
+    """Appendix F; the gray image's own unconditional error is not in it: it is the same for all candidates."""
     s = scorer()
     gray = np.full((7, 9, 3), 128, np.uint8)  # of another size than ours: resized, it is the same
     errors = s.errors([*IMAGES, gray], TEXTS, num_samples=4).astype(np.float64)
-    one = s.score(IMAGES[:1], TEXTS, num_samples=4, normalize="gray_image")
-    np.testing.assert_allclose(one, -(errors[:1] - errors[3:]).mean(axis=-1), rtol=1e-12)
     several = s.score(IMAGES, TEXTS, num_samples=4, normalize="gray_image")
     expected = -(errors[:3] - errors[:3, 2:] - errors[3:])  # the last text is the empty one
     np.testing.assert_allclose(several, expected.mean(axis=-1), rtol=1e-12, atol=1e-12)
@@ -189,9 +195,9 @@ def test_the_unconditional_pass_is_made_once_for_each_image_and_sample(monkeypat
     assert len(np.unique(triples, axis=0)) == len(triples)
 
 
-def test_ranking_texts_makes_no_unconditional_pass(monkeypatch):
+def test_scores_that_are_not_normalised_need_no_unconditional_pass(monkeypatch):
     seen = count_triples(monkeypatch)
-    scorer().score(IMAGES[:1], ["a", "b b"], num_samples=4)
+    scorer().score(IMAGES[:1], ["a", "b b"], num_samples=4, normalize="none")
     ((_, texts, triples),) = seen
     assert texts == ["a", "b b"]
     assert len(triples) == 2 * 4
@@ -406,6 +412,10 @@ def test_bfloat16_is_near_float32():
         (lambda s: s.score("cat.png", ["a"]), ("wrong-type", "images")),
         (lambda s: s.score(IMAGES, [7]), ("wrong-type", "texts[0]")),
         (lambda s: s.score(IMAGES, ["a"], normalize="gray"), ("bad-value", "normalize", "'gray'")),
+        (
+            lambda s: s.score(IMAGES, ["a"], normalize="auto"),
+            ("bad-value", "'auto'", "unconditional", "none"),
+        ),
         (lambda s: s.score(IMAGES, ["a"], num_samples=0), ("bad-value", "num_samples", "0")),
         (lambda s: s.score(IMAGES, ["a"], timesteps=[1000]), ("out-of-range", "timesteps")),
         (

@@ -19,6 +19,7 @@ ANNOTATIONS = {
     "aro_vg_attribution": "visual_genome_attribution.json",
     "aro_vg_relation": "visual_genome_relation.json",
     "clevr": "captions/spatial.json",
+    "clevr_spatial_selfbench": "captions/spatial.json",
     "coco_hardneg_image": "valid_neg_clip.tsv",
     "coco_hardneg_image_328": "valid_neg_clip.tsv",
     "coco_hardneg_text": "valid_neg_clip.tsv",
@@ -78,7 +79,10 @@ def test_items_are_as_the_task_declares(name, tmp_path):
         fewest = 2 if task.name.endswith("_order_published") else task.shape[1] - 1
         assert fewest <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "own_texts", "all_answers", "effect_size") or task.is_rated:
+        if (
+            task.metric in ("winoground", "winoground_image", "own_texts", "all_answers", "effect_size")
+            or task.is_rated
+        ):
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))

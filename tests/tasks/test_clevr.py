@@ -9,6 +9,7 @@ from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.data import clevr_captions, images, preparing
 from winobench.errors import InputError
+from winobench.report import published
 from winobench.tasks import TASKS, get_task
 
 
@@ -64,18 +65,6 @@ def test_published_layout_is_read(tmp_path):
     assert [item.groups[0] for item in items[:14:2]] == list(clevr_captions.SUBTASKS)
 
 
-def test_self_bench_takes_the_other_spatial_caption(tmp_path):
-    folder = published_layouts.write_clevr(tmp_path)
-    ours = [item for item in get_task("clevr").source.read(folder) if item.groups == ("spatial",)]
-    theirs = list(get_task("clevr_spatial_selfbench").source.read(folder))
-    assert [(item.id, item.images, item.texts[::-1], item.target) for item in theirs] == [
-        (item.id, item.images, item.texts, item.target) for item in ours
-    ]
-    # It needs no other file of captions.
-    (folder / "captions" / "recognition_color.json").unlink()
-    assert list(get_task("clevr_spatial_selfbench").source.read(folder)) == theirs
-
-
 def test_incomplete_published_layout_is_named(tmp_path):
     folder = published_layouts.write_clevr(tmp_path)
     path = folder / "captions" / "spatial.json"
@@ -127,7 +116,18 @@ def test_published_captions(reference_data, tmp_path):
     (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
     items = list(get_task("clevr").source.read(tmp_path))
     assert len(items) == get_task("clevr").source.num_examples == 574 * 7 * 2
-    spatial = list(get_task("clevr_spatial_selfbench").source.read(tmp_path))
-    assert len(spatial) == get_task("clevr_spatial_selfbench").source.num_examples == 574 * 2
-    assert spatial[0].id == "CLEVR_val2_000138.png/spatial/0"
-    assert spatial[0].texts[spatial[0].target] == "On the left is a gray cylinder."
+    (one,) = (item for item in items if item.id == "CLEVR_val2_000138.png/spatial/0")
+    assert one.texts == ("On the right is a gray cylinder.", "On the left is a gray cylinder.")
+
+
+def test_left_and_right_as_self_bench_takes_them(reference_data, tmp_path):
+    """Of each item of ``spatial`` the other caption is true, and each paper's number stands beside its own."""
+    (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
+    task = get_task("clevr_spatial_selfbench")
+    items = list(task.source.read(tmp_path))
+    assert len(items) == task.source.num_examples == 1148
+    first = {item.id: item for item in get_task("clevr").source.read(tmp_path)}
+    assert all(item.texts == first[item.id].texts[::-1] and item.images == first[item.id].images for item in items)
+    settings = {"model": "sd3-medium", "kind": "diffusion"}
+    assert published.reference(task.name, "accuracy", **settings).printed == ".59"
+    assert published.reference("clevr", "spatial/accuracy", **settings).printed == "43.9"

@@ -12,6 +12,7 @@ from tests.expectations import raises
 from tests.launch.source_faults import change
 from tests.tasks import newer_layouts
 from winobench.evaluation import evaluate
+from winobench.metrics import METRICS
 from winobench.tasks import TASKS, eqbench, mmvp, spec, vismin, whatsup
 
 
@@ -181,15 +182,31 @@ def test_mmvp_pairs_neighbouring_numbers(tmp_path):
     assert items[1].texts == ("a photo of a cup, seen 3 times", "a photo of a cup, seen 4 times")
     assert items[1].images[0].path == tmp_path / "MLLM_VLM Images" / "Structural Character" / "3.jpg"
     assert len(mmvp.PATTERNS) == 9
+    # Rows 2 and 5 are missing, and the others are no pairs, though their number is even.
+    path = tmp_path / "Questions.csv"
+    lines = [line for line in path.read_text().splitlines() if line[:1] not in "25"]
+    path.write_text("\n".join(lines) + "\n")
+    with raises("not-a-pair", "1", "2", "'Structural Character'"):
+        read("mmvp_structural", tmp_path)
+
+
+@pytest.mark.parametrize("task", ["mmvp_color", "cola"])
+def test_the_headline_is_the_authors_pair_accuracy(task):
+    """Both texts find their image, whatever the images' own texts."""
+    metric = METRICS[TASKS[task].metric]
+    scores = [np.array([[0.9, 0.8], [0.1, 0.85]]), np.array([[0.9, 0.1], [0.95, 0.97]])]
+    found = metric(scores, [None, None])
+    assert found[metric.headline].correct.tolist() == [True, False]
+    assert [found[name].correct.tolist() for name in ("text", "group")] == [[True, True], [True, False]]
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("8,Color,a cup", ("not-a-pair", "'Color'")),
+        ("8,Color,a cup", ("not-a-pair", "7", "'Color'")),
         ("6,Color,a cup", ("repeated-id", "6")),
         ("six,Color,a cup", ("not-a-number", "8")),
-        ("8,Color,", ("not-a-text", "'Statement'")),
+        ("10,Color,", ("not-a-text", "'Statement'")),
     ],
 )
 def test_bad_rows_of_mmvp(line, expected, tmp_path):

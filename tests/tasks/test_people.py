@@ -10,6 +10,8 @@ import scipy.stats
 
 from tests.expectations import raises
 from tests.tasks import newer_layouts
+from winobench.evaluation import summary
+from winobench.evaluation.plan import Question
 from winobench.metrics import ratings
 from winobench.tasks import TASKS, meta_geneval, meta_imagereward, meta_tifa160, people
 from winobench.tasks.annotations import Entry
@@ -128,6 +130,27 @@ def test_other_answers_are_refused(value):
         people.answer(Entry(value, "here"), 1, 5)
 
 
+def results_of(task, rows):
+    """Of (id, scores, ratings) whose prompts are the same text."""
+    questions = [Question(id, (0,) * len(given), (0,), 0, (), tuple(given)) for id, _, given in rows]
+    return summary.task_results(TASKS[task], questions, [np.array(scores)[:, None] for _, scores, _ in rows])
+
+
+def test_rows_with_equal_prompts_are_ranked_apart():
+    """Two pictures a row: one pair each, of which the first is right. Across the rows there would be four more."""
+    found = results_of("meta_imagereward", [("a", [2.0, 1.0], [-1.0, -2.0]), ("b", [8.0, 9.0], [-1.0, -2.0])])
+    assert found["preference_accuracy"]["value"] == found["mean_preference_accuracy"]["value"] == 1 / 2
+    assert (found["preference_accuracy"]["pairs"], found["preference_accuracy"]["prompts"]) == (2, 2)
+
+
+def test_pictures_of_a_prompt_of_geneval_are_compared_whatever_drew_them():
+    rows = [("sdv2/00000", [1.0], [0.2]), ("clip/00000", [2.0], [0.8]), ("sdv2/00014", [1.0, 2.0], [0.2, 0.8])]
+    found = results_of("meta_geneval", rows)
+    assert (
+        found["within_prompt_kendall_tau_b"]["prompts"] == found["within_prompt_kendall_tau_b"]["prompts_with_tau"] == 2
+    )
+
+
 @needs_reference
 def test_the_published_annotations_have_the_published_counts():
     for name, count in (
@@ -139,9 +162,8 @@ def test_the_published_annotations_have_the_published_counts():
         items = list(TASKS[name].source.read(REFERENCE))
         assert len(items) == count == TASKS[name].source.num_examples
     assert sum(len(item.images) for item in items) == 1200
-    ranked = [item.ratings for item in meta_imagereward.read(REFERENCE)]
-    pairs = sum(one != other for given in ranked for place, one in enumerate(given) for other in given[:place])
-    assert pairs == 6399  # Table 3
+    ranked = [(item.id, np.arange(len(item.ratings)), item.ratings) for item in meta_imagereward.read(REFERENCE)]
+    assert results_of("meta_imagereward", ranked)["preference_accuracy"]["pairs"] == 6399  # Table 3
 
 
 @needs_reference

@@ -1,7 +1,6 @@
 """Self-Bench from a run of pictures and from its published layout: candidates, groups, and what is wrong."""
 
 import json
-import shutil
 
 import numpy as np
 import PIL.Image
@@ -14,7 +13,7 @@ from winobench.data.pictures.verdicts import Verdict, write_verdicts
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.pictures.draw import draw_pictures
-from winobench.tasks import selfbench, tasks_from
+from winobench.tasks import tasks_from
 
 RECORDS = [
     {"tag": "counting", "include": [{"class": "bus", "count": 3}], "prompt": "a photo of three buses"},
@@ -73,17 +72,17 @@ def test_it_is_evaluated_by_drawer(run, tmp_path):
     assert rows["accuracy"]["ties"] == 8  # it cannot tell three from two
 
 
-FOLDERS = {version: folder for folder, version in selfbench.VERSIONS.items()}
-
-
-def published(folder, labels, model="1.5"):
-    rows, version, model = [], model, FOLDERS.get(model, model)
+def published(folder, labels, model="1.5", version=None, judged=lambda number, sample: True):
+    """Self-Bench's layout, with a filter file for the version, by default called as the folder."""
+    rows = []
     for number, record in enumerate(RECORDS):
         place = folder / "9.0" / model / f"{number:05d}"
         (place / "samples").mkdir(parents=True)
         (place / "metadata.jsonl").write_text(json.dumps(record) + "\n")
         for sample in range(2):
             PIL.Image.new("RGB", (4, 4), (number * 20, sample, 0)).save(place / "samples" / f"{sample:05d}.png")
+            if not judged(number, sample):
+                continue
             rows.append(
                 {
                     "tag": record["tag"],
@@ -93,7 +92,7 @@ def published(folder, labels, model="1.5"):
                 }
             )
     (folder / "filter").mkdir(exist_ok=True)
-    (folder / "filter" / f"SD-{version}-CFG=9.json").write_text(json.dumps(rows))
+    (folder / "filter" / f"SD-{version or model}-CFG=9.json").write_text(json.dumps(rows))
 
 
 def labelled(*names):
@@ -115,6 +114,72 @@ def test_the_published_layout(tmp_path, model, correct):
     assert groups.count((model,)) == 4 - correct
     # The folder of a guidance scale may be named, too.
     assert tasks_from([f"selfbench:{tmp_path / '9.0'}"])[0].count(None) == 4
+
+
+def groups_of(*places):
+    return [
+        example.groups
+        for task in tasks_from([f"selfbench:{place}" for place in places])
+        for example in task.load(None, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [
+        ("stable-diffusion-v1-5", "1.5"),
+        ("stable-diffusion-2-base", "2.0"),
+        ("stable-diffusion-3-medium-diffusers", "3-m"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", ".."])
+def test_filter_files_are_found_by_the_version_of_a_models_folder(tmp_path, folder, version, place):
+    """As published; the README has the filter files in the folder of the guidance scales, the code above it."""
+
+    def labels(number, sample):
+        good = labelled("original_good") if version != "2.0" else {"human_label": "original_good"}
+        return good if sample else labelled("bad")
+
+    root = tmp_path / "images"
+    published(root, labels, folder, version)
+    (root / "filter").rename(root / "moved").rename(root / place / "filter")
+    groups = groups_of(root)
+    assert groups.count((version, f"{version}, correct")) == groups.count((version,)) == 3
+    assert len(groups) == 6
+
+
+def test_a_missing_filter_file_is_said(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"), "FLUX.1-dev", "3-m")
+    with pytest.warns(UserWarning, match=r"SD-flux-CFG=9\.json"):
+        assert set(groups_of(tmp_path)) == {("flux",)}
+
+
+def test_pictures_that_nobody_judges_are_said(tmp_path):
+    def labels(number, sample):
+        return labelled(*["original_good"] * sample)
+
+    published(tmp_path, labels, judged=lambda number, sample: number)
+    (tmp_path / "9.0" / "1.5" / "00002" / "samples" / "00001.png").unlink()
+    with pytest.warns(UserWarning, match=r"4 of the 5 images.* 1 images .*00002/samples/00001\.png"):
+        assert groups_of(tmp_path).count(("1.5", "1.5, correct")) == 1
+
+
+def test_two_guidance_scales_of_a_model_are_not_one_drawer(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    (tmp_path / "9.0").rename(tmp_path / "7.0")
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    with pytest.raises(InputError, match=names("'1.5'", str(tmp_path / "7.0"), str(tmp_path / "9.0"))):
+        tasks_from([f"selfbench:{tmp_path}"])
+    assert len(groups_of(tmp_path / "9.0")) == 6
+
+
+def test_labels_that_contradict_are_named(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    path = tmp_path / "filter" / "SD-1.5-CFG=9.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([*rows, {**rows[0], **labelled("bad")}]))
+    with raises("contradicting-rows", "00000/samples/00000.png", "row 7"):
+        tasks_from([f"selfbench:{tmp_path}"])
 
 
 def test_human_labels_and_two_drawers(tmp_path):
@@ -141,46 +206,6 @@ def test_what_is_no_such_folder(tmp_path, run):
         tasks_from([f"selfbench:{run.folder}"])
 
 
-def test_each_version_has_its_folder_and_its_filter(tmp_path):
-    """Drawers are called by their versions, beside which the published numbers stand."""
-    for version in FOLDERS:
-        published(tmp_path, lambda _, sample: {"human_label": "bad" if sample else "original_good"}, version)
-    for folder in (tmp_path, tmp_path / "9.0"):
-        counting, _ = tasks_from([f"selfbench:{folder}"])
-        groups = [group for example in counting.load(None, None) for group in example.groups]
-        assert {group: groups.count(group) for group in groups} == {
-            group: count for version in FOLDERS for group, count in ((version, 4), (f"{version}, correct", 2))
-        }
-    # The published code looks one level higher.
-    (tmp_path / "filter").rename(tmp_path.parent / "filter")
-    assert tasks_from([f"selfbench:{tmp_path}"])[0].data_fingerprint(None, None) == counting.data_fingerprint(
-        None, None
-    )
-    shutil.rmtree(tmp_path.parent / "filter")
-
-
-def test_a_filter_that_is_missing_or_of_other_pictures_is_said(tmp_path):
-    published(tmp_path, lambda number, sample: labelled("original_good"), "2.0")
-    path = tmp_path / "filter" / "SD-2.0-CFG=9.json"
-    rows = json.loads(path.read_text())
-    path.write_text(json.dumps([{**row, "sample_path": "/data/other/" + row["sample_path"][-9:]} for row in rows]))
-    with raises("contradicting-rows", "2.0", FOLDERS["2.0"]):
-        tasks_from([f"selfbench:{tmp_path}"])
-    path.rename(path.with_name("SD-2-CFG=9.json"))
-    with pytest.warns(UserWarning, match=names(str(path), "2.0, correct")):
-        counting, _ = tasks_from([f"selfbench:{tmp_path}"])
-    assert {example.groups for example in counting.load(None, None)} == {("2.0", "2.0, no filter")}
-    (tmp_path / "9.0" / "2.0").symlink_to(FOLDERS["2.0"])
-    with raises("named-twice", "'2.0'"), pytest.warns(UserWarning, match="filter"):
-        tasks_from([f"selfbench:{tmp_path}"])
-
-
-def test_labels_count_before_a_human_label(tmp_path):
-    published(tmp_path, lambda number, sample: {**labelled("bad"), "human_label": "original_good"})
-    counting, _ = tasks_from([f"selfbench:{tmp_path}"])
-    assert {example.groups for example in counting.load(None, None)} == {("1.5",)}
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [
@@ -194,6 +219,6 @@ def test_labels_count_before_a_human_label(tmp_path):
 )
 def test_a_damaged_record_is_named(tmp_path, content, named):
     published(tmp_path, lambda number, sample: labelled("bad"))
-    (tmp_path / "9.0" / FOLDERS["1.5"] / "00000" / "metadata.jsonl").write_text(content)
+    (tmp_path / "9.0" / "1.5" / "00000" / "metadata.jsonl").write_text(content)
     with pytest.raises(InputError, match=named):
         tasks_from([f"selfbench:{tmp_path}"])

@@ -2,7 +2,7 @@
 
 import json
 
-from winobench.responders.language import Response
+from winobench.responders.language import CUT_OFF, Response
 from winobench.wscplus_items.items import Item, Origin, Sentence
 
 # (statement with the two words, pronoun, options, answers)
@@ -69,13 +69,14 @@ class Writer:
       asked: the requests of all calls, in order.
       failing: samples whose calls fail.
       broken: samples that are answered with what cannot be read.
+      cut: samples whose answers are cut off.
       stop_after: so many calls before an interrupt.
     """
 
     kinds = frozenset({"generation"})
 
-    def __init__(self, name="writer", failing=(), broken=(), stop_after=None):
-        self.name, self.failing, self.broken, self.stop_after = name, failing, broken, stop_after
+    def __init__(self, name="writer", failing=(), broken=(), stop_after=None, cut=()):
+        self.name, self.failing, self.broken, self.stop_after, self.cut = name, failing, broken, stop_after, cut
         self.asked = []
 
     def fingerprint(self):
@@ -92,12 +93,16 @@ class Writer:
             elif sample in self.broken:
                 yield index, {"nonsense": True}
             else:
-                yield index, {"text": answer(requests[index].turns[-1].text, sample)}
+                text = answer(requests[index].turns[-1].text, sample)
+                yield index, {"text": text, "cut": True} if sample in self.cut else {"text": text}
 
     def read(self, request, raw):
         if "text" not in raw:
             raise ValueError("the body has no text")
-        return Response(raw["text"], input_tokens=7, output_tokens=9, finish="stop")
+        spent = {"input_tokens": 7, "output_tokens": 9}
+        if "cut" in raw:
+            return Response(partial=raw["text"], **spent, finish="length", ending=CUT_OFF)
+        return Response(raw["text"], **spent, finish="stop")
 
     def cost(self, response):
         return 0.01

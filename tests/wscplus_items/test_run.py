@@ -72,6 +72,17 @@ def test_failed_calls_are_counted_and_are_no_items(tmp_path):
     assert len(again.asked) == 4
 
 
+def test_items_of_an_answer_that_is_cut_off_are_not_taken(tmp_path):
+    generate(tmp_path / "run", fakes.Writer(cut=(1,)))
+    summary = run.check(tmp_path / "run")
+    assert (summary["requests"], summary["failed"], summary["accepted"]) == (6, 2, {"traditional": 4, "ambiguous": 1})
+    assert "max_tokens=2048" in summary["first_failure"]
+    assert (summary["tokens"], summary["cost"]) == ({"input": 42, "output": 54}, pytest.approx(0.06))
+    again = fakes.Writer()
+    generate(tmp_path / "run", again)
+    assert (len(again.asked), run.check(tmp_path / "run")["failed"]) == (2, 0)
+
+
 def test_other_ends_of_lines_are_part_of_the_texts(tmp_path):
     class Separating(fakes.Writer):
         def read(self, request, raw):

@@ -11,6 +11,11 @@ Two layouts are read, each from a folder or a hub repository.
   Keys are ``visual.*`` and ``transformer.resblocks.*``; an attention holds its three projections in one
   ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
 
+OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
+a folder's name: ``quick_gelu`` in ``model_cfg``, or ``hidden_act`` in transformers' ``config.json`` in the same folder,
+or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file says it, GELU is
+taken and logged, as in OpenCLIP itself. Weights that may be OpenAI's are refused then.
+
 A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
 where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
 and are not read; the same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
@@ -26,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench.checkpoints import models, sources, tokenizer_files, weights
+from winobench.checkpoints import models, processor_files, sources, tokenizer_files, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
@@ -46,8 +51,9 @@ _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
 # Whose tokenizer all models with its number of tokens have, for folders that bring none.
 _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
-# What OpenAI's models were trained with, for the first uploads of their OpenCLIP configs, which do not say so.
-_OPENAI_SUFFIX = ".openai"
+# Of weights, in timm's config.json and in names of folders.
+_OPENAI = "openai"
+# A matrix that all networks have. OpenAI published its matrices in 16 bits.
 
 # OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
 _OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -154,13 +160,14 @@ class Checkpoint(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A layout that a source has the config of."""
+    """A layout that a source has the config of. No file of one that ``lacks_activation`` names it."""
 
     stems: tuple[str, ...]
     config_name: str
     config: CLIPConfig
     processor: ImageProcessor
     convert: Callable[[Mapping[str, FileTensor]], dict[str, FileTensor]]
+    lacks_activation: bool = False
 
 
 def load_clip(
@@ -197,6 +204,8 @@ def load_clip(
             code="mismatched-parts",
         )
     tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
+    if layout.lacks_activation:
+        raise _activation_not_named(source)
     tensors = layout.convert(weights.read_weights(paths))
     model = models.build_model(CLIPModel, config, tensors, dtype=dtype, config_name=layout.config_name)
     return Checkpoint(model, layout.processor, tokenizer)
@@ -206,12 +215,14 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     """The layouts that a source has, the preferred one first; at least one."""
     config_path, open_clip_path = source.find(_CONFIG), source.find(_OPEN_CLIP_CONFIG)
     # timm's networks have a config.json too, which is not transformers'.
-    kind = None if config_path is None else sources.read_json(config_path).get("model_type")
+    other = {} if config_path is None else sources.read_json(config_path)
+    kind = other.get("model_type")
     found = []
     if kind == "clip":
         found.append(_transformers_layout(source, open_clip_path))
     if open_clip_path is not None:
-        found.append(_open_clip_layout(source, open_clip_path))
+        named = _activation(found[0].config) if found else _has_quick_gelu(other)
+        found.append(_open_clip_layout(source, open_clip_path, named))
     if found:
         return found
     if kind is not None:
@@ -236,7 +247,7 @@ def _layouts(source: sources.Source) -> list[_Layout]:
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
     config = models.read_config(CLIPModel, source)
     path = source.find(_PROCESSOR)
-    options = None if path is None else sources.read_json(path).get("image_processor")
+    options = processor_files.own_options(path)
     if options is None and (path := source.find(_PREPROCESSOR)) is not None:
         options = sources.read_json(path)
     if isinstance(options, Mapping):
@@ -249,12 +260,39 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
     return _Layout(("model",), _CONFIG, config, processor, dict)
 
 
-def _open_clip_layout(source: sources.Source, path: str) -> _Layout:
-    content = sources.read_json(path)
+def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None) -> _Layout:
+    """OpenCLIP's layout. The other files say of the activation whether it is ``quick_gelu``."""
+    options = sources.read_json(path).get("model_cfg")
     with _blame(path):
-        config = open_clip_config(content.get("model_cfg"), quick_gelu=str(source).endswith(_OPENAI_SUFFIX))
+        config = open_clip_config(options, quick_gelu=bool(quick_gelu))
     processor = _open_clip_processor(path, config.vision_config.image_size)
-    return _Layout(_OPEN_CLIP_STEMS, _OPEN_CLIP_CONFIG, config, processor, from_open_clip)
+    is_unnamed = quick_gelu is None and "quick_gelu" not in options
+    return _Layout(_OPEN_CLIP_STEMS, _OPEN_CLIP_CONFIG, config, processor, from_open_clip, is_unnamed)
+
+
+def _activation(config: CLIPConfig) -> bool | None:
+    """Whether both towers of transformers' config have QuickGELU. None if they differ, or have a third function."""
+    named = {getattr(tower, "hidden_act", None) for tower in (config.text_config, config.vision_config)}
+    return {"quick_gelu": True, "gelu": False}.get(named.pop()) if len(named) == 1 else None
+
+
+def _has_quick_gelu(content: Mapping[str, Any]) -> bool | None:
+    """Whether timm's ``config.json`` names weights with QuickGELU; None where it names no weights."""
+    weights_of = content.get("pretrained_cfg")
+    tag = weights_of.get("tag") if isinstance(weights_of, Mapping) else None
+    if tag == _OPENAI or "quickgelu" in str(content.get("architecture")):
+        return True
+    return False if isinstance(tag, str) else None
+
+
+def _activation_not_named(source: sources.Source) -> InputError:
+    """OpenCLIP takes GELU where no file names one, and OpenAI's first uploads need another: nothing is guessed."""
+    path = source.require(_OPEN_CLIP_CONFIG, "")
+    return InputError(
+        f'{path} does not name the activation: add "quick_gelu": true to its model_cfg if the weights are OpenAI\'s or'
+        ' were trained from them, "quick_gelu": false for GELU',
+        code="activation-not-named",
+    )
 
 
 def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:

@@ -37,7 +37,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.checkpoints import language_models, models, sources, tokenizer_files, weights
+from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
 from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.errors import InputError
@@ -94,6 +94,8 @@ T5_TABLE = KeyTable(
 
 _HEAD = "classifier."
 _POOLER = "bert.pooler."
+# Those of its descendants do the same.
+_BERT_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -297,12 +299,10 @@ def read_bert_tokenizer(
     if paths[0] is None:
         source.require(sources.join(subfolder, "vocab.txt"), "so it has no BERT tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
-    try:
+    fast_tokenizers.check_class(paths[_TOKENIZER_FILES.index("tokenizer_config.json")], _BERT_TOKENIZERS)
+    with fast_tokenizers.reading(folder, "BERT tokenizer"):
         tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, local_files_only=True)
-    # The library passes on whatever its JSON and Rust parts raise.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable BERT tokenizer: {reason}", code="unreadable-tokenizer") from error
+    fast_tokenizers.check_kind(tokenizer, paths[_TOKENIZER_FILES.index("tokenizer.json")])
     missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
     if missing:
         raise InputError(
@@ -358,7 +358,7 @@ def load_t5(
         language_models.model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
         mesh,
         language_models.find_stop_ids(source, config.eos_token_id, tokenizer),
-    )
+    ).as_loaded()
 
 
 def build_t5(

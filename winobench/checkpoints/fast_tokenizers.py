@@ -6,13 +6,15 @@ own (`winobench.checkpoints.tokenizer_files`), which reads files of all vintages
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from winobench import options
 from winobench.checkpoints import sources
 from winobench.errors import InputError
 from winobench.texts import check_texts, count_truncated, log_truncated
@@ -27,6 +29,80 @@ _FILES = (
     "merges.txt",
     "chat_template.jinja",
 )
+
+ANY = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+"""Classes of tokenizers that do what ``tokenizer.json`` says, as versions of transformers call them."""
+
+
+@contextlib.contextmanager
+def reading(place: str, kind: str = "tokenizer") -> Iterator[None]:
+    """Makes an InputError of any error of a tokenizer's Python, JSON and Rust parts."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{place} holds no readable {kind}: {reason}", code="unreadable-tokenizer") from error
+
+
+def check_class(path: str | None, known: Collection[str] | None = None) -> None:
+    """Refuses a tokenizer of another class, which would turn texts into other ids without a word.
+
+    Args:
+      path: of its ``tokenizer_config.json``, None where there is none.
+      known: allowed names, without their ``Fast``. When None, each class of transformers is allowed.
+
+    Raises:
+      InputError: the file names another one.
+    """
+    named = sources.read_json(path).get("tokenizer_class") if path is not None else None
+    if named is None:
+        return
+    plain = named.removesuffix("Fast") if isinstance(named, str) else ""
+    if not (plain in known or named in known if known is not None else _has_class(plain) or _has_class(str(named))):
+        expected = f"not {' or '.join(sorted(known))}" if known is not None else "which transformers does not have"
+        raise InputError(
+            f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the tokenizer that was"
+            " published with the model",
+            code="wrong-kind-of-tokenizer",
+        )
+
+
+def _has_class(name: str) -> bool:
+    import transformers
+
+    return name in ANY or ("Tokenizer" in name and name.isidentifier() and hasattr(transformers, name))
+
+
+def check_kind(tokenizer: Any, path: str | None) -> None:
+    """Refuses a tokenizer whose class has made another kind of its file, such as words out of byte pairs.
+
+    One with dropout, which makes other tokens of a text at each call, is refused too.
+
+    Args:
+      tokenizer: as transformers has loaded it.
+      path: of its ``tokenizer.json``, None where there is none.
+
+    Raises:
+      InputError: the two differ, or there is dropout.
+    """
+    model = sources.read_json(path).get("model") if path is not None else None
+    wanted = model.get("type") if isinstance(model, dict) else None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None and getattr(backend.model, "dropout", None):
+        raise InputError(
+            f"{path} has a dropout of {backend.model.dropout:g}, with which a text has other tokens at each call: set"
+            " it to null",
+            code="unsupported-option",
+        )
+    if wanted is None or backend is None or (found := type(backend.model).__name__) == wanted:
+        return
+    raise InputError(
+        f"{path} holds a {wanted} model, but its tokenizer_class, {type(tokenizer).__name__}, makes a {found} of it:"
+        " take the tokenizer_config.json that was published with the model",
+        code="wrong-kind-of-tokenizer",
+    )
 
 
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
@@ -51,17 +127,15 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     if paths["tokenizer.json"] is None and paths["spiece.model"] is None and paths["vocab.json"] is None:
         source.require(sources.join(subfolder, "tokenizer.json"), "so its texts cannot be made tokens")
     folder = os.path.dirname(next(path for path in paths.values() if path is not None))
-    try:
+    check_class(paths["tokenizer_config.json"])
+    with reading(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    # The library passes on whatever its JSON and Rust parts raise.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable tokenizer: {reason}", code="unreadable-tokenizer") from error
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise InputError(
             f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file",
             code="incomplete-tokenizer",
         )
+    check_kind(tokenizer, paths["tokenizer.json"])
     if tokenizer.pad_token_id is None:
         raise InputError(
             f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one",

@@ -25,9 +25,10 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from winobench import hub, options, parallel
-from winobench.checkpoints import models, sources, weights
+from winobench.checkpoints import fast_tokenizers, models, sources, weights
+from winobench.checkpoints.loaded import Loaded
 from winobench.errors import InputError
-from winobench.models import decoder, decoder_cache
+from winobench.models import decoder, decoder_cache, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
 
@@ -53,7 +54,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.
 
 
 @dataclasses.dataclass(frozen=True)
-class LoadedLanguageModel:
+class LoadedLanguageModel(Loaded):
     """A language model, ready to be computed with.
 
     Attributes:
@@ -61,9 +62,11 @@ class LoadedLanguageModel:
       config: the network's config.
       tokenizer: a transformers tokenizer.
       fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different: the values in
-        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template.
+        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template. `identity` follows
+        the arrays that are there now.
       mesh: the devices.
       stop_ids: tokens that end an answer, sorted.
+      origin: the arrays that the fingerprint is of; None where they are not known.
     """
 
     network: tuple[Any, Any]
@@ -72,10 +75,7 @@ class LoadedLanguageModel:
     fingerprint: str
     mesh: Mesh
     stop_ids: tuple[int, ...]
-
-    def module(self) -> Any:
-        """The network as one object."""
-        return nnx.merge(*self.network)
+    origin: holding.Taken | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +166,7 @@ def load_decoder(
         model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
         mesh,
         find_stop_ids(source, config.eos_token_id, tokenizer),
-    )
+    ).as_loaded()
 
 
 def language_model_dtype(dtype: Any) -> jnp.dtype:
@@ -183,6 +183,7 @@ def read_decoder_config(source: sources.Source) -> DecoderConfig:
     """Reads and checks the config of a decoder; raises InputError as `load_decoder` does."""
     path = source.require("config.json", "so it is no language model")
     content = sources.read_json(path)
+    models.refuse_quantised(path, content)
     try:
         return DecoderConfig.from_dict(content)
     except InputError as error:
@@ -435,18 +436,15 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
 
     if not any(source.find(name) for name in _TOKENIZER_FILES):
         source.require("tokenizer.json", "so its texts cannot be made tokens: save the model's tokenizer there")
+    fast_tokenizers.check_class(source.find("tokenizer_config.json"))
     place, options = (
         (source.repo_id, {"revision": source.revision, "local_files_only": not hub.is_reachable()})
         if isinstance(source, sources.HubRepository)
         else (str(source.path), {"local_files_only": True})
     )
-    try:
+    with fast_tokenizers.reading(str(source)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
-    # Whatever its code and its parsers have to say about files that are not of their making.
-    except Exception as error:
-        raise InputError(
-            f"the tokenizer of {source} cannot be loaded: {sources._first_line(error)}", code="unreadable-tokenizer"
-        ) from error
+    fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
     beyond = sorted(
         token
         for token, number in tokenizer.get_vocab().items()
@@ -462,13 +460,24 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
 
 
 def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end an answer: those of ``generation_config.json``, of the config and of the tokenizer."""
+    """The tokens that end an answer in ``generation_config.json``, in the config or in the tokenizer.
+
+    Raises:
+      InputError: a file names something else than tokens.
+    """
     path = source.find("generation_config.json")
     generation = sources.read_json(path).get("eos_token_id") if path is not None else None
     found: set[int] = set()
     for ids in (generation, eos_token_id, tokenizer.eos_token_id):
         ids = ids if isinstance(ids, list | tuple) else [ids]
-        found |= {number for number in ids if isinstance(number, int)}
+        for number in ids:
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+                raise InputError(
+                    f"{source} has the eos_token_id {options.shown(number)}, which is not the number of a token:"
+                    " correct it in config.json or generation_config.json",
+                    code="wrong-type",
+                )
+        found |= set(ids) - {None}
     return tuple(sorted(found))
 
 

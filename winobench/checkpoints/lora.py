@@ -214,7 +214,6 @@ def load_lora(
         lora.attach(pipeline.networks[name], scaled)
         if fuse:
             lora.fuse(pipeline.networks[name])
-    pipeline.refresh()
     return LoRAWeights(chosen, read.file, read.negatives)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import options
+from winobench import options, parallel
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 from winobench.files import write_json
-from winobench.models import lora
+from winobench.models import holding, lora
 
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
@@ -209,10 +209,23 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
+    refuse_quantised(path, content)
     try:
         return cls.config_class.from_dict(content)
     except InputError as error:
         raise InputError(f"{path}: {error}", code=error.code) from error
+
+
+def refuse_quantised(path: str, content: dict[str, Any]) -> None:
+    """Refuses a config whose weights are quantised. Takes the option out if it is empty."""
+    quantised = content.pop("quantization_config", None)
+    if quantised:
+        method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
+        raise InputError(
+            f"{path} says that the weights are quantised ({options.shown(method)}, quantization_config), and such are"
+            " not read: take the unquantised model",
+            code="unsupported-checkpoint",
+        )
 
 
 def build_model(
@@ -253,7 +266,10 @@ def build_model(
             )
         values = _from_torch(path, values)
         # A copy in order: what the file's reader returns may be the file itself, or be turned around.
-        filled = np.array(values, dtype, order="C") if on_host else jnp.asarray(values.astype(dtype, copy=False))
+        if not on_host:
+            return path, leaf.replace(jnp.asarray(values.astype(dtype, copy=False)))
+        filled = np.array(values, dtype, order="C")
+        filled.flags.writeable = False  # what identifies them holds as long as they are there
         return path, leaf.replace(filled)
 
     # NumPy lets go of the interpreter while it copies, and copying is all there is to do.
@@ -347,7 +363,7 @@ def weights_sha256(*modules: nnx.Module) -> str:
     """Identifies the weights that are in memory: names, dtypes, shapes and values.
 
     The same file loaded in another dtype gives another hash, since it gives other errors. Buffers and key names of
-    other vintages do not matter.
+    other vintages do not matter. Computed once for the same arrays (`winobench.models.holding.once`).
 
     Args:
       modules: networks, in a fixed order.
@@ -355,12 +371,22 @@ def weights_sha256(*modules: nnx.Module) -> str:
     Returns:
       64 hexadecimal digits.
     """
+    named = [(type(module).__name__, sorted(_named(module), key=lambda one: one[0])) for module in modules]
+    names = tuple((kind, tuple(key for key, _ in leaves)) for kind, leaves in named)
+    return holding.once(names, [array for _, leaves in named for _, array in leaves], lambda: _sha256(named))
+
+
+def _named(module: nnx.Module) -> Iterator[tuple[str, Any]]:
+    return ((_torch_key(path), leaf.get_value()) for path, leaf in _leaves(module))
+
+
+def _sha256(named: list[tuple[str, list[tuple[str, Any]]]]) -> str:
     digest = hashlib.sha256()
-    for module in modules:
-        digest.update(f"{type(module).__name__}\n".encode())
-        for path, leaf in sorted(_leaves(module), key=lambda item: _torch_key(item[0])):
-            values = np.ascontiguousarray(leaf.get_value())
-            digest.update(f"{_torch_key(path)} {values.dtype.name} {values.shape}\n".encode())
+    for kind, leaves in named:
+        digest.update(f"{kind}\n".encode())
+        for key, array in leaves:
+            values = np.ascontiguousarray(parallel.fetch(array) if isinstance(array, jax.Array) else array)
+            digest.update(f"{key} {values.dtype.name} {values.shape}\n".encode())
             digest.update(values.view(np.uint8).data if values.size else b"")
     return digest.hexdigest()
 

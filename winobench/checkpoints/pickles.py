@@ -41,6 +41,8 @@ _DTYPES = {
 _MAX_PICKLE_BYTES = 16 * 2**20
 _MAX_OPCODES = 250_000
 _LONGEST_ORDER = 100
+# The weights' key in the checkpoint of a training, of OpenCLIP's or Lightning's.
+_WEIGHTS = "state_dict"
 # What reading a member of a damaged, encrypted or oddly packed archive raises, besides BadZipFile.
 _UNREADABLE = (OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)
 
@@ -281,7 +283,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
 
 
 def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
-    """Lists the tensors of a ``torch.save`` file that holds one flat dictionary of tensors.
+    """Lists the tensors of a ``torch.save`` file that holds one flat dictionary of tensors, or it as ``state_dict``.
 
     Args:
       path: a file in the zip format of PyTorch 1.6 and later.
@@ -340,6 +342,9 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
         raise InputError(
             f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}", code="not-weights"
         )
+    # Checkpoints of a training hold how far it was, and its optimizer's state, besides.
+    if type(content.get(_WEIGHTS)) is dict:
+        content = content[_WEIGHTS]
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from winobench.checkpoints import sources
 from winobench.data import patches
 from winobench.data.patches import PatchProcessor
@@ -23,8 +25,8 @@ def read_image_processor(
       InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.
     """
     path = source.find("processor_config.json")
-    options = sources.read_json(path).get("image_processor") if path is not None else None
-    if not isinstance(options, dict):
+    options = own_options(path)
+    if options is None:
         path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
         options = sources.read_json(path)
     if max_pixels is not None and family != patches.FAMILY:
@@ -39,3 +41,16 @@ def read_image_processor(
         return ImageProcessor.from_config(family, options)
     except InputError as error:
         raise InputError(f"{path}: {error}", code=error.code) from error
+
+
+def own_options(path: str | None) -> dict[str, Any] | None:
+    """The image processor's options in a ``processor_config.json`` and the class of the whole, or None.
+
+    Args:
+      path: of the file, None where there is none.
+    """
+    content = sources.read_json(path) if path is not None else {}
+    options = content.get("image_processor")
+    if not isinstance(options, dict):
+        return None
+    return {"processor_class": content.get("processor_class"), **options}

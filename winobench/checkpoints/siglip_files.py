@@ -38,6 +38,8 @@ _TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
+# Of a SigLIP, and of SigLIP 2, whose class is Gemma's in earlier versions of transformers.
+_TOKENIZERS = ("SiglipTokenizer", "GemmaTokenizer", "Siglip2Tokenizer", *fast_tokenizers.ANY)
 # What SentencePiece has for a blank.
 _BLANK = "▁"
 # The end of text.
@@ -130,6 +132,7 @@ def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size
     source = sources.resolve(source)
     path = source.find("tokenizer_config.json")
     options = sources.read_json(path) if path is not None else {}
+    fast_tokenizers.check_class(path, _TOKENIZERS)
     if str(options.get("tokenizer_class", "SiglipTokenizer")).removesuffix("Fast") == "SiglipTokenizer":
         tokenizer = _read_pieces(source, options)
     else:
@@ -153,16 +156,12 @@ def _read_pieces(source: sources.Source, options: dict[str, Any]) -> Any:
     if paths[0] is None and paths[1] is None:
         source.require("tokenizer.json", "so its texts cannot be made tokens")
     folder = os.path.dirname(next(path for path in paths if path is not None))
-    try:
+    with fast_tokenizers.reading(folder):
         if paths[0] is None:
             return transformers.T5TokenizerFast(**_sentencepiece(paths[1]), extra_ids=0, pad_token=_PAD)
         # As in SigLIP's own class, the end of text pads.
         special = {} if "pad_token" in options else {"pad_token": _PAD}
         return transformers.T5TokenizerFast.from_pretrained(folder, local_files_only=True, extra_ids=0, **special)
-    # The library passes on whatever its JSON and Rust parts raise.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable tokenizer: {reason}", code="unreadable-tokenizer") from error
 
 
 def _sentencepiece(path: str) -> dict[str, Any]:

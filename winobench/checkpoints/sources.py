@@ -11,7 +11,7 @@ from typing import Any
 
 from winobench import hub, json_files, options, registry
 from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.files import refuse_pointer, user_path
 
 ADAPTER_CONFIG = "adapter_config.json"
 """The name of the config of peft's adapters."""
@@ -76,7 +76,10 @@ class LocalFolder(Source):
     def find(self, name: str) -> str | None:
         """As declared."""
         path = self.path / name
-        return str(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        refuse_pointer(path)
+        return str(path)
 
     def names(self, subfolder: str) -> list[str]:
         """As declared."""
@@ -107,15 +110,11 @@ class HubRepository(Source):
         """As declared; only the asked file is downloaded."""
         from huggingface_hub import errors
 
-        place = f"the hub repository {self.repo_id}"
+        place, page = f"the hub repository {self.repo_id}", f"https://huggingface.co/{self.repo_id}"
         try:
             path = hub.download(self.repo_id, name, revision=self.revision)
         except errors.GatedRepoError as error:
-            raise InputError(
-                f"{place} is gated: accept its terms at https://huggingface.co/{self.repo_id} and log in with"
-                " `hf auth login` or the environment variable HF_TOKEN",
-                code="gated-repository",
-            ) from error
+            raise hub.refusal(error, place, page) from error
         except errors.RepositoryNotFoundError as error:
             raise InputError(
                 f"{place} does not exist or is private, and there is no local folder of this name: check the spelling,"
@@ -130,14 +129,18 @@ class HubRepository(Source):
             raise InputError(
                 f"{self.repo_id!r} is neither a local folder nor a hub id: {error}", code="no-such-model"
             ) from error
-        except (errors.LocalEntryNotFoundError, ConnectionError) as error:
-            # Offline, or no connection: the file may well exist on the hub.
-            self._unreachable = _first_line(error)
+        except errors.RemoteEntryNotFoundError:
             return None
-        except errors.EntryNotFoundError:
-            return None
-        # Whatever else the transport or the disk of the cache has to say.
         except Exception as error:
+            if refused := hub.refusal(error, place, page):
+                raise refused from error
+            if isinstance(error, errors.LocalEntryNotFoundError | ConnectionError):
+                # Offline, or no connection: the file may well exist on the hub.
+                self._unreachable = _first_line(error)
+                return None
+            if isinstance(error, errors.EntryNotFoundError):
+                return None
+            # Whatever else the transport or the disk of the cache has to say.
             raise InputError(
                 f"{name} of {place} could not be fetched: {_first_line(error)}", code="cannot-download"
             ) from error
@@ -206,9 +209,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
         registry.check_embedded(os.fspath(path))
         return LocalFolder(path)
     if os.path.exists(path):
-        raise InputError(
-            f"{name} is a file, but a folder in the diffusers layout or a hub id is needed", code="is-a-file"
-        )
+        raise InputError(registry.not_a_file(name), code="is-a-file")
     if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
         raise InputError(
             f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name",

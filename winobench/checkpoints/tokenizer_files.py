@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from winobench import json_files, options
-from winobench.checkpoints import sources
+from winobench.checkpoints import fast_tokenizers, sources
 from winobench.errors import InputError
 from winobench.files import write_text
 from winobench.texts import check_texts, count_truncated, log_truncated
@@ -59,14 +59,11 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
             source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
     at = dict(zip((*_OTHER_FILES, *_VOCABULARY_FILES), paths, strict=True))
+    fast_tokenizers.check_class(at["tokenizer_config.json"], ("CLIPTokenizer",))
     _check_special_tokens(at["tokenizer_config.json"], at["special_tokens_map.json"])
     _check_ids(at["vocab.json"])
-    try:
+    with fast_tokenizers.reading(folder, "CLIP tokenizer"):
         tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
-    # The library passes on whatever its JSON and Rust parts raise.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable CLIP tokenizer: {reason}", code="unreadable-tokenizer") from error
     longest = tokenizer.model_max_length
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
         raise InputError(
@@ -74,6 +71,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
             f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again",
             code="out-of-range",
         )
+    fast_tokenizers.check_kind(tokenizer, at["tokenizer.json"])
     _check_vocabulary(tokenizer, folder)
     return tokenizer
 

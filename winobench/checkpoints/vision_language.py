@@ -17,11 +17,12 @@ from jax.sharding import Mesh
 
 from winobench import options, parallel
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
+from winobench.checkpoints.loaded import Loaded
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
-from winobench.models import vision_language
+from winobench.models import holding, vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.opt_config import OPTConfig
@@ -42,7 +43,7 @@ NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class LoadedVisionLanguageModel:
+class LoadedVisionLanguageModel(Loaded):
     """A language model that sees, ready to be computed with.
 
     Attributes:
@@ -55,6 +56,7 @@ class LoadedVisionLanguageModel:
       mesh: the devices.
       stop_ids: tokens that end an answer, sorted.
       form: how it is spoken to.
+      origin: the arrays that the fingerprint is of; None where they are not known.
     """
 
     network: tuple[Any, Any]
@@ -66,10 +68,7 @@ class LoadedVisionLanguageModel:
     mesh: Mesh
     stop_ids: tuple[int, ...]
     form: PromptForm
-
-    def module(self) -> Any:
-        """The network as one object."""
-        return nnx.merge(*self.network)
+    origin: holding.Taken | None = None
 
     @property
     def end(self) -> int:
@@ -242,7 +241,7 @@ def load_vision_language(
     stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
     return LoadedVisionLanguageModel(
         network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, form
-    )
+    ).as_loaded()
 
 
 def build_vision_language(

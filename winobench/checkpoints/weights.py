@@ -9,15 +9,16 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy, which safetensors relies on
+import ml_dtypes  # registers bfloat16 with NumPy, which safetensors relies on
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from winobench import json_files, options
+from winobench import files, json_files, options
 from winobench.checkpoints import pickles
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
 from winobench.errors import InputError
@@ -28,6 +29,11 @@ _LARGEST_HEADER = 100_000_000
 # Where the header of a file that is written here keeps the digest of its tensors. Other tools drop it when they write a
 # file of their own, so that weights which are changed on purpose are not taken for damaged ones.
 _DIGEST = "winobench.sha256"
+_OF_SEVERAL_DEVICES = "module."
+# Names of dtypes in safetensors files that NumPy lacks.
+_EIGHT_BITS = {"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2}
+# What quantised tensors have to be multiplied by, as the tools that write them call it.
+_SCALE = re.compile(r"(.+[._])?(scaled_fp8|(weight|input)_scale(_inv)?|scale_(weight|input)|comfy_quant)")
 # Values that are looked at together, so that what is found of each takes little memory.
 _AT_ONCE = 2**22
 
@@ -78,14 +84,9 @@ def find_weights(
             " diffusion model takes as its LoRA",
             code="adapter-next-to-weights",
         )
-    paths = _find(source, subfolder, stem, "safetensors", variant)
-    if paths:
+    if paths := _find_either(source, subfolder, stem, variant, allow_pickle):
         return paths
     pickle_stem = PICKLE_STEMS.get(stem, stem)
-    if allow_pickle:
-        paths = _find(source, subfolder, pickle_stem, "bin", variant)
-        if paths:
-            return paths
     wanted = join(subfolder, _with_variant(f"{stem}.safetensors", variant))
     there = [name for name in source.names(subfolder or "") if name not in ("config.json", "model_index.json")]
     there = [name for name in there if not name.endswith((".txt", ".md", ".gitattributes"))]
@@ -97,11 +98,53 @@ def find_weights(
             " which reads it with a restricted unpickler",
             code="weights-are-a-pickle",
         )
-    found = f"; it has {shorten(there)}: check the variant" if there else ""
+    found = f"; it has {shorten(there)}: {_advice(there)}" if there else ""
     hint = source.hint()
     if hint:
         raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
     raise InputError(f"{source} has no {wanted}{found}", code="no-weights")
+
+
+def variants(
+    source: Source, stems: Mapping[str, str], variant: str | None, *, allow_pickle: bool = False
+) -> dict[str, str | None]:
+    """The variant of each of a pipeline's networks: as in diffusers, those without files of it have the usual ones.
+
+    Args:
+      source: the pipeline.
+      stems: subfolder -> stem of its weight files.
+      variant: the wanted one. It stays if no network has files of it, so that `find_weights` refuses it.
+      allow_pickle: also look for ``.bin`` files.
+    """
+    if not variant:
+        return dict.fromkeys(stems)
+    having = [name for name, stem in stems.items() if _find_either(source, name, stem, variant, allow_pickle)]
+    # Where the hub cannot be asked, files may be there that the cache lacks.
+    if not having or source.hint():
+        having = stems
+    return {name: variant if name in having else None for name in stems}
+
+
+def _find_either(
+    source: Source, subfolder: str | None, stem: str, variant: str | None, allow_pickle: bool
+) -> list[str]:
+    paths = _find(source, subfolder, stem, "safetensors", variant)
+    if not paths and allow_pickle:
+        paths = _find(source, subfolder, PICKLE_STEMS.get(stem, stem), "bin", variant)
+    return paths
+
+
+def _advice(names: list[str]) -> str:
+    """The advice for a folder with these files instead of weights that are read."""
+    endings = {os.path.splitext(name)[1] for name in names}
+    if ".gguf" in endings and ".safetensors" not in endings:
+        return "GGUF files hold quantised weights and are not read, so take the unquantised model as safetensors"
+    if endings & {".pt", ".pth", ".ckpt"} and not endings & {".safetensors", ".bin"}:
+        return (
+            "a file of torch.save that holds weights by name, or a state_dict of them, is read as"
+            " pytorch_model.bin (open_clip_pytorch_model.bin of OpenCLIP) where pickles are allowed, so rename it"
+        )
+    return "check the variant"
 
 
 def _find(source: Source, subfolder: str | None, stem: str, extension: str, variant: str | None) -> list[str]:
@@ -156,12 +199,16 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
     """
     tensors: dict[str, FileTensor] = {}
     for path in paths:
+        files.refuse_pointer(path)
         new = _read_safetensors(path) if path.endswith(".safetensors") else _read_pickle(path)
         if twice := sorted(new.keys() & tensors.keys()):
             raise InputError(
                 f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}", code="repeated-tensor"
             )
         tensors |= new
+    # What torch puts in front of every key where several devices have trained.
+    if all(name.startswith(_OF_SEVERAL_DEVICES) for name in tensors):
+        tensors = {name.removeprefix(_OF_SEVERAL_DEVICES): tensor for name, tensor in tensors.items()}
     return tensors
 
 
@@ -172,6 +219,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         handle = safetensors.safe_open(path, framework="np")
         slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # it is no dictionary
         shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        eight_bits = {name: _EIGHT_BITS[kind] for name in slices if (kind := slices[name].get_dtype()) in _EIGHT_BITS}
         written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(
@@ -184,7 +232,8 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         def read() -> np.ndarray:
             try:
                 return handle.get_tensor(name)
-            except (safetensors.SafetensorError, TypeError, KeyError) as error:
+            # NumPy has no attribute of the dtype's name.
+            except (safetensors.SafetensorError, AttributeError, TypeError, KeyError) as error:
                 raise InputError(
                     f"{path}: the tensor {name} has a dtype that is not supported: {error}", code="unsupported-dtype"
                 ) from error
@@ -192,6 +241,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         return read
 
     readers = {name: reader(name) for name in shapes}
+    readers |= _eight_bit_readers(path, eight_bits, shapes)
     if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
         raise InputError(
             f"{path} is damaged: its tensors are not those that were written into it (SHA-256); get it again, or, if"
@@ -199,6 +249,41 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
             code="damaged-file",
         )
     return {name: FileTensor(name, shape, path, readers[name]) for name, shape in shapes.items()}
+
+
+def _eight_bit_readers(
+    path: str, dtypes: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Readers of floats of 8 bits, which they return as float32: it holds each of them exactly.
+
+    Raises:
+      InputError: the file holds scales of theirs as well, without which they are not the weights.
+    """
+    scales = sorted(name for name in shapes if _SCALE.fullmatch(name)) if dtypes else []
+    if scales:
+        raise InputError(
+            f"{path} is quantised: its floats of 8 bits have to be multiplied by other tensors ({shorten(scales, 1)}),"
+            " which is not done here, so take the unquantised model",
+            code="unsupported-checkpoint",
+        )
+    if not dtypes:
+        return {}
+    header, start = _header(path)
+
+    def read(name: str) -> np.ndarray:
+        first, end = header[name]["data_offsets"]
+        content = np.fromfile(path, np.uint8, end - first, offset=start + first)
+        return content.view(dtypes[name]).astype(np.float32).reshape(shapes[name])
+
+    return {name: functools.partial(read, name) for name in dtypes}
+
+
+def _header(path: str, **parsing: Any) -> tuple[Any, int]:
+    """The header of a safetensors file, and where the values begin."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(size) if size <= _LARGEST_HEADER else b""
+    return json_files.parse(header, largest=_LARGEST_HEADER, **parsing), 8 + size
 
 
 def _digest(tensors: Iterable[tuple[str, np.ndarray]]) -> str:
@@ -214,10 +299,8 @@ def _check_names(path: str) -> None:
     """Refuses a safetensors file whose header has a name twice: the library would take one of the two in silence."""
     twice: list[str] = []
     # Of all else the library says better what is wrong.
-    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = file.read(size) if size <= _LARGEST_HEADER else b""
-        json_files.parse(header, pairs=functools.partial(_unrepeated, twice), largest=_LARGEST_HEADER)
+    with contextlib.suppress(OSError, ValueError):
+        _header(path, pairs=functools.partial(_unrepeated, twice))
     if twice:
         raise InputError(
             f"{path} has the name {options.shown(twice[0])} twice in its header, so what is meant is open: get the"

@@ -27,6 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from winobench import random_numbers
+
 SHAPES = ("cube", "sphere", "cylinder")
 COLORS = ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow")
 SIZES = ("small", "large")
@@ -275,7 +277,7 @@ def _sample(count, seed, split, start, min_objects, max_objects, clear, distinct
 
 @functools.partial(jax.jit, static_argnames=("split", "min_objects", "max_objects"))
 def _sample_chunk(seed, indices, clear, distinct, split, min_objects, max_objects) -> Scenes:
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), split), seed)
+    key = jax.random.fold_in(jax.random.fold_in(random_numbers.seed_key(0), split), seed)
 
     def one(index):
         return _sample_one(jax.random.fold_in(key, index), clear, distinct, min_objects, max_objects)
@@ -285,7 +287,7 @@ def _sample_chunk(seed, indices, clear, distinct, split, min_objects, max_object
 
 def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
     # One draw for everything: each call of the generator takes a third of a second to compile.
-    draws = jax.random.uniform(key, (_SCENE_DRAWS + max_objects * (_OBJECT_DRAWS + 2 * _CANDIDATES),))
+    draws = random_numbers.uniform(key, (_SCENE_DRAWS + max_objects * (_OBJECT_DRAWS + 2 * _CANDIDATES),))
     scene = draws[:_SCENE_DRAWS]
     of_object = draws[_SCENE_DRAWS:].reshape(max_objects, -1)
 

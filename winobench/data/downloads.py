@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import winobench
-from winobench import hub, json_files
+from winobench import hub, json_files, options
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ def _from_url(
     first_wait: float,
     sleep: Callable[[float], None],
 ) -> None:
+    _check_address(download.url, target)
     part = _Part(target.with_name(f"{target.name}.part"), download.url)
     part.recall()
     failures, has_answered = 0, False
@@ -204,6 +205,21 @@ def _from_url(
                 code="wrong-checksum",
             )
     part.finish(target)
+
+
+def _check_address(url: str, target: pathlib.Path) -> None:
+    """Refuses an address that no web server has, at which no later attempt can help."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid or re.search(r"[\x00-\x20\x7f]", url):
+        raise InputError(
+            f"{options.shown(url)} is not the address of a file on the web (https://HOST/FILE): get the file by other"
+            f" means and put it at {target}",
+            code="bad-url",
+        )
 
 
 def _receive(part: _Part, display: Display) -> None:
@@ -304,26 +320,28 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
 
     place = f"the hub data set {download.hub_id}"
     page = f"https://huggingface.co/datasets/{download.hub_id}"
-    log_in = "log in with `hf auth login` or set the environment variable HF_TOKEN"
     try:
         path = hub.download(download.hub_id, download.filename, repo_type="dataset")
     except errors.GatedRepoError as error:
-        raise InputError(
-            f"{place} is gated: accept its terms at {page}, then {log_in}, and try again", code="gated-repository"
-        ) from error
+        raise hub.refusal(error, place, page) from error
     except errors.RepositoryNotFoundError as error:
         raise InputError(
-            f"{place} does not exist or is private: see {page}, and {log_in}", code="no-such-repository"
+            f"{place} does not exist or is private: see {page}, and log in with `hf auth login` or set the environment"
+            " variable HF_TOKEN",
+            code="no-such-repository",
         ) from error
-    except (errors.LocalEntryNotFoundError, ConnectionError) as error:
-        raise InputError(
-            f"{download.filename} of {place} cannot be downloaded, as the hub cannot be reached: check the connection"
-            " and the environment variable HF_HUB_OFFLINE",
-            code="hub-not-reached",
-        ) from error
-    except errors.EntryNotFoundError as error:
+    except errors.RemoteEntryNotFoundError as error:
         raise InputError(f"{place} has no {download.filename} any more: see {page}", code="no-such-file") from error
-    except Exception as error:  # whatever else the transport or the disk of the cache has to say
+    except Exception as error:
+        if refused := hub.refusal(error, place, page):
+            raise refused from error
+        if isinstance(error, errors.LocalEntryNotFoundError | ConnectionError):
+            raise InputError(
+                f"{download.filename} of {place} cannot be downloaded, as the hub cannot be reached: check the"
+                " connection and the environment variable HF_HUB_OFFLINE",
+                code="hub-not-reached",
+            ) from error
+        # Whatever else the transport or the disk of the cache has to say.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{download.filename} of {place} cannot be downloaded: {reason}", code="cannot-download"

@@ -29,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.files import known_kind, user_path
 
 # A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
 # (what `image_hash` says of it), which need not be decoded to be told from others.
@@ -68,6 +69,10 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")
+_PNG_ORIENTATION = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
+_HEAD = 1024  # bytes that tell the kind of a file
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _TIFF_TILE_SIDES = 258, 262, (322, 323)
 _WHITE_IS_ZERO = 0
 _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
@@ -223,12 +228,46 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
     Raises:
       ImageProblem: it cannot be decoded, or declares more than ``MAX_PIXELS``; nothing is allocated for those.
     """
-    with _problems(), Image.open(file, formats=formats) as picture:
+    with _problems(), _identified(_without_texts(file), formats) as picture:
         _check_size(picture.size)
         _check_tiles(picture)
         picture.load()
         with _passing():
             yield picture
+
+
+def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
+    """A PIL image; the first bytes of a file that is not one tell its kind."""
+    try:
+        return Image.open(file, formats=formats)
+    except UnidentifiedImageError:
+        file.seek(0)
+        found = known_kind(file.read(_HEAD))
+        if found is None:
+            raise
+        kind, advice = found
+        raise ImageProblem(f"is {kind}: {advice}", code="not-an-image") from None
+
+
+def _without_texts(file: BinaryIO) -> BinaryIO:
+    """A PNG file without texts and colour profiles, which no rule uses; any other file as it is.
+
+    Programs store whole workflows in texts, of which PIL decompresses 1 MiB at most. Texts that may hold the
+    orientation stay.
+    """
+    if file.read(len(_PNG)) != _PNG:
+        file.seek(0)
+        return file
+    kept, is_whole = [_PNG], True
+    while len(header := file.read(8)) == 8:
+        length, kind = int.from_bytes(header[:4], "big"), header[4:]
+        body = file.read(min(length, MAX_FILE_BYTES) + 4)
+        is_used = kind not in _PNG_TEXTS or body.startswith(_PNG_ORIENTATION)
+        is_whole &= is_used
+        if is_used:
+            kept += [header, body]
+    file.seek(0)
+    return file if is_whole else io.BytesIO(b"".join([*kept, header]))
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:
@@ -399,7 +438,7 @@ def _problems() -> Iterator[None]:
     except _Passing as passing:
         raise passing.__cause__ from None
     except UnidentifiedImageError:
-        raise ImageProblem("is no image", code="not-an-image") from None
+        raise ImageProblem("is not an image", code="not-an-image") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ImageProblem(
             f"declares more pixels than the {MAX_PIXELS:,} that are decoded", code="too-many-pixels"

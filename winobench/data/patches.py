@@ -106,11 +106,7 @@ class PatchProcessor:
             self.max_pixels * _BYTES_OF_A_PIXEL,
             "allow fewer",
         )
-        if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
-            raise InputError(
-                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, std above 0",
-                code="out-of-range",
-            )
+        processors.check_normalization(self.rescale, self.mean, self.std)
         if self.resample not in processors.RESAMPLING:
             raise InputError(
                 f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"

@@ -53,6 +53,8 @@ _STATE_KEYS |= {"is_partial", "content", "files"}
 _NUM_READERS = 4
 _NUM_READ_AHEAD = 256
 _NUM_VERIFIERS = 8
+# Lines on examples that were left out, and the ids in each.
+_MOST_REASONS, _MOST_IDS = 5, 5
 
 
 def default_data_dir() -> pathlib.Path:
@@ -81,7 +83,8 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
     Returns:
       {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
       "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
-      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}.
+      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}; and where examples were left out, "left_out":
+      {"num_examples", "reasons": {reason: examples}, "examples": {id: {"image", "reason"}}, at most 1,000 of them}.
     """
     try:
         state = json_files.load(pathlib.Path(folder) / STATE)
@@ -127,6 +130,27 @@ def describe(state: dict[str, Any]) -> str:
     of = f" of {published:,}" if state["is_partial"] and published else ""
     partial = " (partial)" if state["is_partial"] else ""
     return f"{count:,}{of} examples{partial}, {state['num_images']:,} images, {state['num_bytes'] / 1e6:,.1f} MB"
+
+
+def describe_left_out(state: dict[str, Any]) -> list[str]:
+    """Lines on the examples that a prepared set lacks, by reason, with the first ids; none where it lacks none.
+
+    Args:
+      state: the result of `preparing.prepare`.
+    """
+    found = state.get("left_out", {"num_examples": 0, "reasons": {}, "examples": {}})
+    lines = []
+    for reason, count in list(found["reasons"].items())[:_MOST_REASONS]:
+        named = [(id, about["image"]) for id, about in found["examples"].items() if about["reason"] == reason]
+        shown = ", ".join(f"{id} ({image})" for id, image in named[:_MOST_IDS])
+        more = f" and {count - _MOST_IDS:,} more" if count > _MOST_IDS else ""
+        lines.append(f"left out {count:,} example{'' if count == 1 else 's'} ({reason}): {shown}{more}")
+    if len(found["reasons"]) > _MOST_REASONS:
+        lines.append(f"and {len(found['reasons']) - _MOST_REASONS:,} other reasons, listed in {STATE}")
+    absent = (state["num_published"] or 0) - state["num_examples"] - found["num_examples"]
+    if absent > 0:
+        lines.append(f"the annotation files lack {absent:,} of the {state['num_published']:,} published examples")
+    return lines
 
 
 @dataclasses.dataclass(frozen=True)

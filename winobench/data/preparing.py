@@ -7,12 +7,14 @@ happens in ``<folder>.unfinished``, which takes the place of ``<folder>`` when i
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
 import hashlib
 import io
+import itertools
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -47,6 +49,8 @@ _PNG_LEVEL = 1
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Of the rules in `winobench.data.images`; shards that were made under others are not gone on with.
 _PIXEL_RULES = 2
+# Examples that ``prepared.json`` names as left out; a set can lose 100,000.
+_MOST_NAMED = 1000
 
 
 def prepare(
@@ -97,6 +101,7 @@ def prepare(
 
     stamps, missing = sources.stamps(found)
     num_read = len(questions)
+    left_out = sources.left_out(found, questions, missing)
     kept_images, questions_left = sources.keep_whole(found, questions, missing)
     if missing and not (allow_partial and questions_left):
         # By file: of one that is missing, the boxes say nothing.
@@ -117,6 +122,7 @@ def prepare(
         kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
         if broken and not (allow_partial and kept):
             raise sources.problems_error(broken, len(found), root, task, problems_path, allow_partial)
+        left_out |= sources.left_out(found, questions, broken)
         about = {
             "task": task,
             "task_version": task_version,
@@ -124,10 +130,22 @@ def prepare(
             "is_partial": len(kept) < max(num_read, num_published or 0),
             "source": str(root.resolve()),
         }
+        if left_out:
+            about["left_out"] = _described(left_out)
         state = _finish(unfinished, jobs, ordered, kept, hashes, about)
         _replace(folder, unfinished)
     problems_path.unlink(missing_ok=True)
     return state
+
+
+def _described(left_out: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """What ``prepared.json`` says of the examples that were left out."""
+    reasons = collections.Counter(about["reason"] for about in left_out.values())
+    return {
+        "num_examples": len(left_out),
+        "reasons": dict(reasons.most_common(_MOST_NAMED)),
+        "examples": dict(itertools.islice(left_out.items(), _MOST_NAMED)),
+    }
 
 
 def _make_shards(

@@ -34,10 +34,19 @@ _NAMES = {
     "qwen2_vl": ("Qwen2VLImageProcessor",),
 }
 _KINDS = ("image_processor_type", "feature_extractor_type")
+# What it may call the pair of an image processor and a tokenizer.
+_PAIRS = {
+    "clip": ("CLIPProcessor", "LlavaProcessor"),
+    "blip": ("BlipProcessor", "Blip2Processor", "InstructBlipProcessor"),
+    "siglip": ("SiglipProcessor", "Siglip2Processor"),
+    "qwen2_vl": ("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"),
+}
+# How far white is from black once normalised, 2 to 4 in published processors, and how far both may be from 0.
+_LEAST_SPAN, _LARGEST = 0.1, 1000.0
 _SWITCHES = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
 # Padding makes the images of a batch equally large; these are already.
-_NO_EFFECT = frozenset({"processor_class", "do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
+_NO_EFFECT = frozenset({"do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
 _INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
 RESAMPLING = (0, 1, 2, 3, 4, 5)
 # As bytes on the host, and as float32 on the device.
@@ -90,17 +99,13 @@ class ImageProcessor:
                     f"images are resized to {self.resize}, which is less than the crop {self.crop}",
                     code="crop-larger-than-image",
                 )
-        height, width = self.crop or (self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize))
+        height, width = self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize)
         memory.check(
             f"an image of {height:,} x {width:,} pixels, as the processor's configuration has it,",
             height * width * _BYTES_OF_A_PIXEL,
             "correct its size or crop size",
         )
-        if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
-            raise InputError(
-                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, std above 0",
-                code="out-of-range",
-            )
+        check_normalization(self.rescale, self.mean, self.std)
         if self.resample not in RESAMPLING:
             raise InputError(
                 f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
@@ -119,9 +124,20 @@ class ImageProcessor:
         """
         with one_sentence():
             described = official(family, options, _OPTIONS, ("do_center_crop",))
+            named = options.get("size")
+            if isinstance(named, Mapping) and set(named) not in ({"shortest_edge"}, {"height", "width"}):
+                raise InputError(
+                    f"unsupported option size={dict(named)!r}: it must be shortest_edge, or height and width",
+                    code="unsupported-option",
+                )
             size, crop = described.size, described.crop_size
             resize = size.shortest_edge if size.shortest_edge else (size.height, size.width)
             cropped = options.get("do_center_crop", family == "clip")
+            if not isinstance(cropped, bool):
+                raise InputError(
+                    f"unsupported option do_center_crop={cropped!r}: it must be true or false",
+                    code="unsupported-option",
+                )
             return cls(
                 resize=resize,
                 crop=(crop.height, crop.width) if cropped and crop is not None else None,
@@ -295,18 +311,29 @@ def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], 
     Raises:
       InputError: the file describes a processor of another family, or asks for something that is not supported.
     """
-    named = {options.get(key) for key in _KINDS} - {None}
-    if strange := sorted(
-        str(name) for name in named if str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]
-    ):
+    for name in map(options.get, _KINDS):
+        if name is not None and str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]:
+            raise InputError(
+                f"the image processor is a {name}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
+            )
+    if (pair := options.get("processor_class")) is not None and pair not in _PAIRS[family]:
         raise InputError(
-            f"the image processor is a {strange[0]}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
+            f"the processor_class is {pair!r}, not {' or '.join(_PAIRS[family])}", code="wrong-kind-of-processor"
         )
+    for key in ("resample", "rescale_factor", "image_mean", "image_std"):
+        values = options.get(key, 0)
+        for value in values if isinstance(values, list | tuple) else (values,):
+            if isinstance(value, bool) or not isinstance(value, int if key == "resample" else int | float):
+                raise InputError(f"unsupported option {key}={values!r}: it must be a number", code="unsupported-option")
     for key, value in options.items():
         # SigLIP 2 leaves it to its users whether images are made RGB; here they always are.
         if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
             raise InputError(f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option")
-        if not (key in (*_SWITCHES, *_KINDS, *passed_on, *others) or key in _NO_EFFECT or key.startswith("_")):
+        if not (
+            key in (*_SWITCHES, *_KINDS, "processor_class", *passed_on, *others)
+            or key in _NO_EFFECT
+            or key.startswith("_")
+        ):
             raise InputError(f"unknown option {key}={value!r}; remove it if it is idle", code="unknown-option")
     return official_class(family)(**{key: options[key] for key in passed_on if key in options})
 
@@ -324,6 +351,32 @@ def one_sentence() -> Iterator[None]:
         ) from error
 
 
+def check_normalization(rescale: float, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuses a normalisation that leaves nothing of images, or nothing that is a number, to a network.
+
+    Args:
+      rescale: what a byte is multiplied by.
+      mean: of each channel, subtracted after that.
+      std: of each channel, divided by at last.
+
+    Raises:
+      InputError: black and white are hardly apart, in the wrong order, or far from 0.
+    """
+    if len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
+        raise InputError(
+            f"the mean {mean!r} and the std {std!r} of pixels must be three numbers each, std above 0",
+            code="out-of-range",
+        )
+    for center, spread in zip(mean, std, strict=True):
+        black, white = -center / spread, (255 * rescale - center) / spread
+        if not (white - black >= _LEAST_SPAN and max(-black, white, black, -white) <= _LARGEST):
+            raise InputError(
+                f"rescale_factor={rescale!r}, image_mean={mean!r} and image_std={std!r} turn black into {black:g} and"
+                f" white into {white:g}, which are 2 to 4 apart in published processors: get the file again",
+                code="out-of-range",
+            )
+
+
 def byte_table(rescale: float, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
     """What each byte becomes in each channel: float32 [256, 3], by the published processors' own arithmetic."""
     processor = _processor(1)
@@ -335,7 +388,9 @@ def byte_table(rescale: float, mean: Sequence[float], std: Sequence[float]) -> n
 def _three(name: str, values: Any) -> tuple[float, float, float]:
     """One number for all channels, or three."""
     values = [values] * 3 if isinstance(values, int | float) else values
-    if not isinstance(values, list | tuple) or not all(isinstance(value, int | float) for value in values):
+    if not isinstance(values, list | tuple) or not all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    ):
         raise InputError(f"unsupported option {name}={values!r}: it must be three numbers", code="unsupported-option")
     return tuple(map(float, values))
 

@@ -178,6 +178,15 @@ def keep_whole(
     return [found[number] for number in numbers], renumbered
 
 
+def left_out(
+    found: Sequence[SourceImage], questions: Sequence[Question], problems: dict[str, str]
+) -> dict[str, dict[str, str]]:
+    """Id of each question that loses an image to a problem -> {"image": its name, "reason": the problem}."""
+    names = {question.id: [found[number].name for number in question.images] for question in questions}
+    first = {id: next((name for name in of_one if name in problems), None) for id, of_one in names.items()}
+    return {id: {"image": name, "reason": problems[name]} for id, name in first.items() if name is not None}
+
+
 def problems_error(
     problems: dict[str, str], num_images: int, root: pathlib.Path, task: str, path: pathlib.Path, allow_partial: bool
 ) -> SourceProblems:

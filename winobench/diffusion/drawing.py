@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,11 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from winobench import memory, options, parallel
+from winobench import memory, options, parallel, random_numbers
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
 from winobench.errors import InputError
+from winobench.models import holding
 from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Drawing:
           InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
             gives NaN or infinite numbers.
         """
-        pipeline = cast("Pipeline", self)
+        pipeline = cast("Pipeline", self).held()  # all parts of a picture are of one moment
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
@@ -107,16 +108,15 @@ class Drawing:
             )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
         if isinstance(params[0], np.ndarray):
-            self._copies.pop("denoiser", None)  # off the devices while texts are encoded
+            pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
         empty = pipeline.unconditional().encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
-        shared = Shared(self._copied("denoiser", params, mesh), *whole, guidance_scale)
-        drawn, decoded = self._drawn(
-            LatentDrawing(found, function), shared, rows, batch_size, mesh, decoding=not return_latents
-        )
+        shared = Shared(pipeline._copied("denoiser", params, mesh), *whole, guidance_scale)
+        draw, decoding = LatentDrawing(found, function), not return_latents
+        drawn, decoded = pipeline._drawn(draw, shared, rows, batch_size, mesh, decoding=decoding)
         seeds = np.resize(seed, total)
         names = [f"{options.shown(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
         check_finite(np.isfinite(drawn).all(axis=(1, 2, 3)), "the latent array of", names, pipeline.networks.values())
@@ -129,7 +129,7 @@ class Drawing:
         self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
     ) -> tuple[np.ndarray, Decoded | None]:
         """Latents and, if they are wanted, the images of them, a batch at a time."""
-        function, params = cast("Pipeline", self)._image_function
+        function, params = cast("Pipeline", self).image_function()
         decode = PictureDecoding(function.family, function.structure)
         params = self._copied("autoencoder", params, mesh) if decoding else None
         split, total = parallel.split_axis(mesh), len(rows.noise)
@@ -153,10 +153,12 @@ class Drawing:
 
     def _copied(self, name: str, params: list[jax.Array], mesh: Mesh) -> list[jax.Array]:
         """A network's parameters on all devices of a mesh, made once for as long as they are the same arrays."""
-        before = self._copies.get(name)
-        if before is None or before[0] != mesh or any(map(_differ, before[1], params)):
-            before = self._copies[name] = (mesh, params, parallel.place_parameters(params, mesh))
-        return before[2]
+        copies = self._copies
+        before = copies.get(name)
+        if before is None or not before[0].is_of(mesh, params):
+            taken = holding.Taken(mesh, params, lambda: copies.pop(name, None))
+            before = copies[name] = (taken, parallel.place_parameters(params, mesh))
+        return before[1]
 
 
 def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: Iterable[Network]) -> None:
@@ -176,10 +178,6 @@ def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: I
             f"{what} {names[wrong[0]]} has NaN or infinite numbers: {advice}",
             code="not-finite",
         )
-
-
-def _differ(one: Any, other: Any) -> bool:
-    return one is not other
 
 
 def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:
@@ -251,7 +249,7 @@ def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> j
 
 
 def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+    return jax.vmap(lambda key: random_numbers.normal(key, shape))(keys)
 
 
 def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
@@ -259,7 +257,7 @@ def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> t
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds
     numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
-    roots = {one: jax.random.key(one) for one in set(seeds)}
+    roots = {one: random_numbers.seed_key(one) for one in set(seeds)}
     roots = jnp.stack([roots[one] for one in seeds])
     fold = jax.vmap(jax.random.fold_in)
     numbers = jnp.asarray(numbers, jnp.uint32)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from winobench import options
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ FAMILIES: dict[str, str] = {
     "ZImagePipeline": "winobench.diffusion.z_image:ZImage",
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
+
+_OTHER_TASKS = ("Img2Img", "Inpaint")
+_LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 
 def load_pipeline(
@@ -76,17 +80,34 @@ def family_of(source: Source) -> type[Pipeline]:
     path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
-    if isinstance(kind, str) and kind.removeprefix("Flax") in FAMILIES:
-        return _family(kind.removeprefix("Flax"))
-    # Pipelines of other tasks are of the same parts: image to image, people's own.
-    for name in FAMILIES:
-        if folders.mismatch(_family(name), index) is None:
-            return _family(name)
+    if name := family_name(kind):
+        return _family(name)
+    fitting = [name for name in FAMILIES if folders.mismatch(_family(name), index) is None]
+    if kind is None and fitting:
+        return _family(fitting[0])
+    if fitting:
+        raise InputError(
+            f"{path} names the pipeline {options.shown(kind)}, which is not known, though its parts are those of a"
+            f" {fitting[0]}: write that as its _class_name if it is one",
+            code="wrong-kind-of-model",
+        )
     raise InputError(
         f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
         f" {', '.join(FAMILIES)}",
         code="wrong-kind-of-model",
     )
+
+
+def family_name(kind: Any) -> str | None:
+    """The key of ``FAMILIES`` for a ``_class_name``, None if it is not known.
+
+    diffusers' Flax classes, and those of image to image and inpainting, have the same parts.
+    """
+    if not isinstance(kind, str):
+        return None
+    kind = _LEGACY.get(kind, kind.removeprefix("Flax"))
+    plain = {kind, *(kind.replace(f"{task}Pipeline", "Pipeline") for task in _OTHER_TASKS)}
+    return next((name for name in FAMILIES if name in plain), None)
 
 
 def _family(name: str) -> type[Pipeline]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax.numpy as jnp
 
 from winobench import files, options
-from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files
+from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files, weights
 from winobench.checkpoints.sources import Source
+from winobench.diffusion import families
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
+_log = logging.getLogger(__name__)
 _Family = TypeVar("_Family", bound="Pipeline")
 
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
@@ -80,6 +83,10 @@ def load(
     configs = description.configs
     tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS if name not in absent}
     family.check_fit(configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()})
+    stems = {name: family.NETWORKS[name].weights_name for name in configs}
+    variants = weights.variants(source, stems, variant, allow_pickle=allow_pickle)
+    if usual := [name for name in configs if variants[name] != variant]:
+        _log.warning("%s has no %s files of %s: the usual ones are read", source, variant, ", ".join(usual))
     networks = {}
     for name in configs:
         network = family.NETWORKS[name]
@@ -91,7 +98,7 @@ def load(
             source,
             subfolder=name,
             dtype=its_dtype,
-            variant=variant,
+            variant=variants[name],
             allow_pickle=allow_pickle,
             on_host=on_host and name != family.AUTOENCODER,
         )
@@ -146,10 +153,14 @@ def read_description(
     source = sources.resolve(source, revision=revision)
     path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
     index = sources.read_json(path)
-    kind = index.get("_class_name", "pipeline")
-    if problem := mismatch(family, index):
+    kind = index.get("_class_name")
+    problem = mismatch(family, index)
+    if kind is not None and problem is None and families.family_name(kind) != family.CLASS_NAME:
+        problem = "by its _class_name"
+    if problem:
         raise InputError(
-            f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}", code="wrong-kind-of-model"
+            f"{path} describes a {kind or 'pipeline'} {problem}: it is not a {family.CLASS_NAME}",
+            code="wrong-kind-of-model",
         )
     schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
     content = sources.read_json(schedule_path)
@@ -174,16 +185,20 @@ def read_description(
 
 def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:
     """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
-    for part, (_, known) in family.PARTS.items():
+    for part, (library, known) in family.PARTS.items():
         named = index.get(part)
         if part in family.OPTIONAL and _is_absent(named):
             continue
         name = named[1] if isinstance(named, list) and len(named) == 2 else None
-        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
-        # language models have other names in each version of transformers.
-        is_any_tokenizer = part in family.TOKENIZERS and known != "CLIPTokenizer"
-        if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
+        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
+        names = {known, f"Flax{known}", f"{known.removesuffix('Fast')}Fast", known.removesuffix("Fast")}
+        if part in family.TOKENIZERS and known != "CLIPTokenizer":
+            names |= fast_tokenizers.ANY
+        if not isinstance(name, str) or name not in names:
             return f"whose {part} is {name or 'missing'}, not {known}"
+        # A class of this name that the repository brings along may compute something else.
+        if named[0] != library:
+            return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
     others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
     if there := sorted(others & index.keys()):
         return f"with {', '.join(there)}"

@@ -11,6 +11,7 @@ import abc
 import dataclasses
 import functools
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,7 +24,7 @@ from winobench.diffusion import drawing, folders, identity, memory_checks, pure_
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
-from winobench.models import functional
+from winobench.models import holding
 from winobench.models.base import Network
 from winobench.texts import checked_texts
 
@@ -314,13 +315,38 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """The schedule that a ``scheduler_config.json`` describes."""
         return NoiseSchedule.from_config(content)
 
-    @functools.cached_property
+    @property
     def fingerprint(self) -> str:
         """Identifies everything that can change an error: weights, dtypes, configs, tokenizers and noise schedule.
 
-        64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once.
+        64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once for
+        the same weights.
         """
         return identity.fingerprint(self)
+
+    def held(self) -> Self:
+        """A pipeline of the same arrays that stays as this one is now (`winobench.models.holding`).
+
+        The same object again while nothing has changed and somebody has it.
+        """
+        networks = {name: holding.held(network) for name, network in self.networks.items()}
+        others = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in networks]
+        before, reference = vars(self).get("_last_held", ((), None))
+        there = None if reference is None else reference()
+        if (
+            there is not None
+            and len(before) == len(others)
+            and all(one is other for one, other in zip(before, others, strict=True))
+            and all(getattr(there, name) is network for name, network in networks.items())
+        ):
+            return there
+        there = self.replace(**networks)
+        vars(there)["_copies"] = self._copies
+        vars(self)["_last_held"] = others, weakref.ref(there)
+        return there
+
+    def refresh(self) -> None:
+        """Does nothing, for programs that call it: changed networks are seen without it."""
 
     def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
@@ -329,13 +355,6 @@ class Pipeline(drawing.Drawing, abc.ABC):
             "tokenizers": {name: identity.tokenizer_identity(one) for name, one in self.tokenizers.items()},
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
-
-    def refresh(self) -> None:
-        """Forgets what was compiled for the networks and what identifies them: call it once one has been changed."""
-        for kind in type(self).__mro__:
-            for name, attribute in vars(kind).items():
-                if isinstance(attribute, functools.cached_property):
-                    vars(self).pop(name, None)
 
     @property
     def image_size(self) -> int:
@@ -355,19 +374,19 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def text_function(self, dtype: Any = None) -> tuple[TextEncoding, dict[str, list[jax.Array]]]:
         """(token ids from `tokenize` -> conditions, parameters); floats are rounded to ``dtype`` unless it is None."""
-        parts = {name: functional.split(network) for name, network in self.text_encoders.items()}
+        parts = {name: holding.split(network) for name, network in self.text_encoders.items()}
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""
-        structure, params = functional.split(self.autoencoder)
+        structure, params = holding.split(self.autoencoder)
         return ImageEncoding(type(self), structure), params
 
     def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
         """(noisy latents, times, conditions -> prediction, parameters)."""
-        structure, params = functional.split(self.denoiser)
+        structure, params = holding.split(self.denoiser)
         return Denoising(type(self), structure), params
 
     # What users call ----------------------------------------------------------------------------------------------
@@ -386,7 +405,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         Raises:
           InputError: an empty list, a single string, or something else that is not a list of strings.
         """
-        function, params = self._text_function
+        function, params = self.text_function()
         params = jax.tree.map(jnp.asarray, params)  # once for all batches, where they are in the host's memory
         ids = self.tokenize(checked_texts(texts))
         encode = functools.partial(pure_functions.call, function, params)
@@ -424,7 +443,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
                 f"images hold {images.min():g} to {images.max():g}, but floats are in [-1, 1]: pass uint8 for 0 to 255",
                 code="out-of-range",
             )
-        function, params = self._image_function
+        function, params = self.image_function()
         encode = functools.partial(pure_functions.call, function, params)
         latents = pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
         names = [f"images[{row}]" for row in range(len(images))]
@@ -449,15 +468,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
-        function, params = self._image_function
+        function, params = self.image_function()
         decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
         decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
         names = [f"latents[{row}]" for row in range(len(latents))]
         drawing.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
         return np.asarray(decoded.images)
-
-    _text_function = functools.cached_property(lambda self: self.text_function())
-    _image_function = functools.cached_property(lambda self: self.image_function())
 
     # Sizes --------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel
+from winobench import parallel, random_numbers
 from winobench.diffusion import samplers
 from winobench.models import functional
 
@@ -158,7 +158,7 @@ class LatentDrawing:
                 shared.empty,
                 guidance_scale=shared.guidance_scale,
                 clean=rows.clean,
-                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys),
+                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR),
             )
 
 
@@ -166,6 +166,11 @@ class LatentDrawing:
 def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
     """Calls a pure function, compiled."""
     return function(params, *arguments)
+
+
+def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
+    """The shapes and dtypes of what a pure function gives. Equal functions are traced once."""
+    return jax.eval_shape(functools.partial(call, function), params, *arguments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

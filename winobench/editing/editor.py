@@ -24,6 +24,7 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.editing import optimization
 from winobench.engine import layouts
+from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.texts import checked_list, checked_texts
 
@@ -37,8 +38,10 @@ _JUDGED_SAMPLES = 16
 _JUDGED_STREAM = 1
 
 
-class EditDistance:
+class EditDistance(Holder):
     """Scores images against texts by how little an image must be edited towards a text: minus the distance.
+
+    Each call uses the weights that the model has when the call begins.
 
     A `winobench.scorers.base.Scorer`: `winobench.evaluate` asks it any task, records distances and resumes. Each edit's
     pictures are written into a folder before its score is handed out (`winobench.data.edits`).
@@ -48,6 +51,8 @@ class EditDistance:
       mesh: the devices.
       image_size: height and width, in pixels, that images are resized to.
     """
+
+    MODEL = "pipeline"
 
     def __init__(
         self,
@@ -93,13 +98,18 @@ class EditDistance:
         self._seed = options.SEED.check("the seed", seed)
         self._batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         self.image_size = pipeline.check_image_size(image_size)
+        self.mesh = common.mesh_for(pipeline.denoiser_function()[1], mesh)
+        self._writer = EditWriter(folder, parallel.process_number())
+        self.held()
+
+    def _place(self, pipeline: Pipeline) -> None:
+        pipeline.check_image_size(self.image_size)
+        self._params = None  # frees memory for the new ones
         self._denoiser, params = pipeline.denoiser_function()
-        self.mesh = common.mesh_for(params, mesh)
         self._params = layouts.place_parameters(params, self.mesh)
         self._schedule = pipeline.schedule_at(self.image_size)
         self._sampler = None if self._schedule.is_continuous else "ddim"
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._writer = EditWriter(folder, parallel.process_number())
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change a distance, as JSON values; ``model`` is the pipeline's fingerprint."""
@@ -108,16 +118,17 @@ class EditDistance:
             "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps},
             "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale, **drawn},
         }
+        held = self.held()
         return {
             "scorer": "edit_distance",
             "version": VERSION,
-            "model": self.pipeline.fingerprint,
+            "model": held.pipeline.fingerprint,
             "method": self._method,
             "num_steps": self._num_steps,
             **of_method[self._method],
             "seed": self._seed,
             "image_size": self.image_size,
-            "dtype": self._dtype,
+            "dtype": held._dtype,
         }
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
@@ -142,7 +153,11 @@ class EditDistance:
         Yields:
           (int ``[b]``, which of the pairs; float32 ``[b]``, minus the distances).
         """
-        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        return self.held()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+
+    def _edits(
+        self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
         for start in range(0, len(pairs), rows):
             numbers = np.arange(start, min(start + rows, len(pairs)))

@@ -122,7 +122,7 @@ class Encoder:
         function: Callable[[Any, Any], Any],
         params: Any,
         mesh: Mesh,
-        batch_per_device: int,
+        batch_per_device: int | batch_sizes.BatchSize,
         noun: str = "item",
         spec: PartitionSpec = _WHOLE,
     ):
@@ -133,14 +133,15 @@ class Encoder:
             equal to functions that do the same.
           params: its parameters, on the mesh.
           mesh: the devices.
-          batch_per_device: items that each device encodes at once.
+          batch_per_device: items that each device encodes at once; a `BatchSize` is shared, and may be halved.
           noun: what messages call an item.
           spec: what of a table each device has, where several share one copy of the parameters; all by default.
         """
         self._spec = spec
         self._how = _Encoding(function, mesh)
         self.params = params
-        self.size = batch_sizes.BatchSize(batch_per_device, mesh, noun)
+        is_shared = isinstance(batch_per_device, batch_sizes.BatchSize)
+        self.size = batch_per_device if is_shared else batch_sizes.BatchSize(batch_per_device, mesh, noun)
 
     @property
     def batch_size(self) -> int:

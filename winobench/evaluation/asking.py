@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from winobench import json_files
 from winobench import progress as progress_bars
 from winobench.evaluation import responses
-from winobench.responders.language import Raw, Request, Responder, Response
+from winobench.responders.language import FINISHED, Raw, Request, Responder, Response
 
 
 @dataclasses.dataclass
@@ -42,6 +42,8 @@ def ask(
 ) -> None:
     """Reads what the store has, takes what the runs beside it have, and asks for the rest.
 
+    Stored answers that are incomplete are asked for again.
+
     Args:
       responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
         and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
@@ -69,10 +71,13 @@ def ask(
         if stored is None:
             continue
         try:
-            answers.read[key] = read(responder, request, stored.raw)
+            response = read(responder, request, stored.raw)
         except ValueError as error:
             store.reject(key, str(error))
             continue
+        if response.ending != FINISHED:
+            continue
+        answers.read[key] = response
         if stored.origin is None:
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
@@ -164,8 +169,9 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(json_files.well_formed(reason)) from error
-    text = response.text
-    return response if text is None else dataclasses.replace(response, text=json_files.well_formed(text))
+    texts = {name: getattr(response, name) for name in ("text", "partial") if getattr(response, name) is not None}
+    changed = {name: json_files.well_formed(text) for name, text in texts.items()}
+    return dataclasses.replace(response, **changed) if changed else response
 
 
 def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from winobench import json_files, metrics, options
+from winobench import json_files, metrics, options, registry
 from winobench.errors import InputError
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
+from winobench.tasks.questions import TextTask
 
 if TYPE_CHECKING:
     from winobench.evaluation.plan import Question
@@ -73,6 +74,22 @@ def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
             " evaluate a scorer with `answers_questions` (winobench.scorers.base.Scorer)",
             code="cannot-answer",
         )
+
+
+def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iterator[Any]:
+    """The examples or questions of a task, one by one.
+
+    Raises:
+      InputError: the task's code failed, or gave nothing to go through.
+    """
+    with registry.foreign_code(f"loading task {task.name!r}"):
+        found = task.load(data_dir, limit)
+        if isinstance(found, str) or not isinstance(found, Iterable):
+            raise InputError(
+                f"task {task.name!r} loads {options.shown(found)}: yield its examples, or return a list of them",
+                code="bad-example",
+            )
+        yield from found
 
 
 def check_example(task: Task, example: Any) -> None:
@@ -183,6 +200,30 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
             code="bad-fingerprint",
         )
     return json_values(said, f"{_called(scorer)}.fingerprint()")
+
+
+def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
+    """Makes sure that a scorer is still what it was when its evaluation began.
+
+    Args:
+      scorer: as the evaluation uses it.
+      before: its fingerprint at first.
+
+    Raises:
+      InputError: its fingerprint is another one.
+    """
+    from winobench.models import holding  # late: reports need this module, and no JAX
+
+    if isinstance(getattr(scorer, "scorer", scorer), holding.Holder):
+        return  # held: nobody changes it
+    now = fingerprint(scorer)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise InputError(
+            f"the fingerprint of {_called(scorer)} has another {changed[0]!r} than when the evaluation began: leave"
+            " weights and options as they are until it is done, or give the scorer a method held()"
+            " (winobench.scorers.base.Scorer)",
+            code="scorer-changed",
+        )
 
 
 def json_values(value: Any, what: str) -> Any:

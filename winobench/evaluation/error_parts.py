@@ -270,6 +270,7 @@ class ErrorWriter:
         process: int = 0,
         note: Mapping[str, Any] | None = None,
         seconds_between_parts: float | None = None,
+        check: Callable[[], None] = lambda: None,
     ):
         self._folder = folder
         self._metadata = {
@@ -287,6 +288,7 @@ class ErrorWriter:
         self._next = max(taken, default=-1) + 1
         self.written: list[str] = []
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._check = check  # raises an error where what is waiting must not be written
         self._started = self._last = time.monotonic()
 
     def add(self, triples: np.ndarray, errors: np.ndarray) -> None:
@@ -300,13 +302,14 @@ class ErrorWriter:
         """Writes what is waiting, if anything is.
 
         Raises:
-          InputError: the part cannot be written.
+          InputError: the part cannot be written, or must not be.
         """
         if not self._waiting:
             return
-        now = time.monotonic()
-        triples = np.concatenate([batch for batch, _ in self._waiting])
-        errors = np.concatenate([values for _, values in self._waiting])
+        now, waiting, self._waiting = time.monotonic(), self._waiting, []
+        self._check()
+        triples = np.concatenate([batch for batch, _ in waiting])
+        errors = np.concatenate([values for _, values in waiting])
         # A row is a run of consecutive samples of one pair, with which those of other pairs may have taken turns.
         order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
         errors = errors[order]
@@ -328,5 +331,4 @@ class ErrorWriter:
         write_table(self._folder.errors_path / name, table)
         self._next += 1
         self.written.append(name)
-        self._waiting = []
         self._last = now

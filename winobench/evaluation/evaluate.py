@@ -31,6 +31,7 @@ from winobench.evaluation import (
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sample_mean, sequential
 from winobench.metrics import timestep_weights as weighting
+from winobench.models import holding
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
 from winobench.tasks.base import Task
@@ -122,7 +123,8 @@ def evaluate(
         usable data, a folder of another run, errors that are not finite; another process failed or was lost, or does
         not see the same folder.
     """
-    started, scorer = time.monotonic(), base.for_evaluation(scorer)
+    # Identity and errors are of the same weights, even if the model changes in the meantime.
+    started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
     chosen = choose_tasks(tasks, data_dir)
     contracts.check_questions(chosen, scorer)
     limit = options.LIMIT.check("limit", limit)
@@ -132,7 +134,8 @@ def evaluate(
     sampling |= _of_the_mean(timestep_weights, reduce_dtype, mode, is_sampled)
     _check_normalize(normalize, is_sampled)
     _check_race(scorer, chosen, mode)
-    fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
+    own = contracts.fingerprint(scorer)
+    fingerprint = _common_fingerprint(own, sampling["timesteps"])
     failed: dict[str, InputError] = {}
     plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
@@ -157,7 +160,7 @@ def evaluate(
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         if hasattr(scorer, "keep_in"):
             scorer.keep_in(folder.path, reuse=reuse)
-        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=progress)
+        work = runner.Runner(scorer, groups, folder, description["versions"], own, reuse=reuse, progress=progress)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
 
@@ -326,11 +329,10 @@ def choose_tasks(
     return chosen
 
 
-def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str, Any]:
+def _common_fingerprint(own: Mapping[str, Any], timesteps: Any) -> dict[str, Any]:
     """The scorer's fingerprint, in all processes that of the first one's."""
-    own = contracts.fingerprint(scorer)
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
-        own["timestep_range"] = None  # it has no part in these timesteps
+        own = {**own, "timestep_range": None}  # it has no part in these timesteps
     first, *others = parallel.all_gather_object(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):

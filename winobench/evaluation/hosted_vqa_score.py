@@ -30,7 +30,7 @@ from winobench import caches, files, options, parallel
 from winobench.data import images as image_files
 from winobench.data import question_texts
 from winobench.errors import InputError
-from winobench.evaluation import asking, records, responses
+from winobench.evaluation import asking, endings, records, responses
 from winobench.responders import hosted
 from winobench.responders.language import Picture, PictureOptions, Responder
 from winobench.scorers import common
@@ -227,7 +227,10 @@ class HostedVQAScore:
                 finally:
                     self._count(answers, store, before)
                 failed |= answers.failed
-                rows = [row for row, key in enumerate(keys) if key in answers.read]
+                for key, response in answers.read.items():
+                    if key in wanted and (why := endings.why_incomplete(wanted[key], response)):
+                        failed[key] = why
+                rows = [row for row, key in enumerate(keys) if key not in failed]
                 own = [asked[text][2] for text in pairs[start : start + size, 1].tolist()]
                 scores = [self._score_of(answers.read[keys[row]].scores, own[row]) for row in rows]
                 if rows:

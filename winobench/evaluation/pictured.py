@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from winobench import files
 from winobench.errors import InputError
-from winobench.evaluation import asking, gallery, responses
+from winobench.evaluation import asking, endings, gallery, responses
+from winobench.models import holding
 from winobench.responders.language import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
@@ -64,8 +65,8 @@ class Captions:
                 " that does, such as blip2-flan-t5-xl",
                 code="kind-not-answered",
             )
-        self.captioner = captioner
-        self.fingerprint = dict(captioner.fingerprint())
+        self.captioner = holding.hold(captioner)
+        self.fingerprint = dict(self.captioner.fingerprint())
         self.wanted: dict[str, Request] = {}
 
     def requests(self, question: TextQuestion) -> tuple[Request, ...]:
@@ -83,7 +84,7 @@ class Captions:
         answers: asking.Answers,
         **how: Any,
     ) -> None:
-        """Has the captions written that neither the store nor the runs beside it have.
+        """Has the captions written that neither the store nor the runs beside it have. Incomplete ones fail.
 
         Args:
           questions: with their pictures.
@@ -93,10 +94,13 @@ class Captions:
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))
         asking.ask(self.captioner, store, self.wanted, answers, label="captions", **how)
+        for key, request in self.wanted.items():
+            if key in answers.read and (why := endings.why_incomplete(request, answers.read[key])):
+                answers.failed[key] = why
 
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
-        """The question with its captions in one line each, None in place of those whose calls failed."""
-        read = [answers.read.get(key) for key in self.keys(question)]
+        """The question with its captions in one line each, None for each that has failed."""
+        read = [None if key in answers.failed else answers.read[key] for key in self.keys(question)]
         captions = tuple(None if one is None else " ".join((one.text or "").split()) for one in read)
         return dataclasses.replace(question, captions=captions)
 

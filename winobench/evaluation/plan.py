@@ -183,7 +183,7 @@ def _read(
         return hash_of_file[key]
 
     examples, seen = [], set()
-    for example in task.load(data_dir, limit):
+    for example in contracts.load(task, data_dir, limit):
         contracts.check_example(task, example)
         if example.id in seen:
             raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.", code="repeated-id")

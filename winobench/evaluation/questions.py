@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -13,14 +14,15 @@ from typing import Any
 import jax
 import pyarrow as pa
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import asking, lifecycle, pictured, protocols, records, responses
+from winobench.evaluation import asking, contracts, endings, lifecycle, pictured, protocols, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.responders.language import Picture, Request, Responder, Response, check_request
+from winobench.models import holding
+from winobench.responders.language import ENDINGS, FINISHED, Picture, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
-from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
+from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
 from winobench.texts import LONGEST_PROMPT, check_texts
 
 ATTEMPTS = "attempts.jsonl"
@@ -69,8 +71,12 @@ def evaluate_questions(
     """Evaluates a language model on text tasks and returns their numbers.
 
     Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
-    the same arguments continues where an earlier one was stopped, and asks again only what has failed. Answers that a
-    run in a neighbouring folder has recorded for the same request to the same model are not asked for again.
+    the same arguments continues where an earlier one was stopped, and asks again only what has failed, or brought an
+    incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
+    same model are not asked for again.
+
+    No choice is read out of an incomplete answer (`winobench.responders.language.ENDINGS`): it counts as one that
+    cannot be read. A task without any finished answer has no numbers.
 
     Args:
       responder: answers; see `winobench.responders.language.Responder`. It may also have ``cost(response)``, in dollars
@@ -95,10 +101,12 @@ def evaluate_questions(
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "failed_calls": None, or {"requests", "questions": how many,
-      "first": why the first one failed}, "protocols": {task: how it was asked}, "config", "versions", "requests": that
-      the numbers rest on, failed ones included, "asked": those made by this call, "seconds": with those of the calls
-      that this one continues, "tokens": {"input", "output"} or None where the model does not count them, "cost": in
-      dollars, or None where prices are not known}, and "workdir", the run's folder.
+      "first": why the first one failed}, "endings": {task: {ending: answers, "failed": calls, "unparsable": questions
+      with finished answers that choose nothing, "max_tokens": the limit of an answer, or None}}, "protocols": {task:
+      how it was asked}, "config", "versions", "requests": that the numbers rest on, failed ones included, "asked":
+      those made by this call, "seconds": with those of the calls that this one continues, "tokens": {"input",
+      "output"} or None where the model does not count them, "cost": in dollars, or None where prices are not known},
+      and "workdir", the run's folder.
 
     Raises:
       InputError: an argument of another kind than above, unknown or unready tasks, a protocol that a task or the
@@ -109,8 +117,8 @@ def evaluate_questions(
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     has = protocols.Has(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
+    responder, captions = holding.hold(responder), None
     fingerprint = dict(responder.fingerprint())
-    captions = None
     if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
         captions = pictured.Captions(captioner)
     failed: dict[str, InputError] = {}
@@ -173,12 +181,23 @@ def _prepared(
     prepared = []
     for task in tasks:
         try:
-            prepared.append(prepare(task, chosen[task.name], list(task.load(data_dir, limit))))
+            prepared.append(prepare(task, chosen[task.name], _load(task, data_dir, limit)))
         except InputError as error:
             failed[task.name] = error
     if not prepared:
         raise lifecycle.unusable(failed)
     return prepared
+
+
+def _load(task: TextTask, data_dir: str | None, limit: int | None) -> list[TextQuestion]:
+    questions = list(contracts.load(task, data_dir, limit))
+    for question in questions:
+        if not isinstance(question, TextQuestion):
+            raise InputError(
+                f"task {task.name!r} gave {options.shown(question)} for a question: give winobench.TextQuestion",
+                code="bad-example",
+            )
+    return questions
 
 
 def _ask(
@@ -267,9 +286,10 @@ def _results(
     protocols: Mapping[str, str],
 ) -> dict[str, Any]:
     """The numbers of all tasks, and what is missing from them."""
-    results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "protocols": protocols}
+    results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "endings": {}, "protocols": protocols}
     left_out = sum(_summarise(one, answers, folder, results, failed) for one in asked)
     if not results["tasks"]:
+        folder.results_path.unlink(missing_ok=True)  # an earlier version may have read incomplete answers
         raise lifecycle.unusable(failed)
     results["failed"] = {name: str(error) for name, error in failed.items()}
     if answers.failed:
@@ -380,8 +400,9 @@ def _summarise(
 ) -> int:
     """Adds a task's numbers, or the error why it has none, and writes its examples; returns how many are left out."""
     name = one.task.name
-    received = [tuple(answers.read.get(key) for key in keys) for keys in one.keys]
+    received = [tuple(None if key in answers.failed else answers.read.get(key) for key in keys) for keys in one.keys]
     read = [one.protocol.read(question, list(some)) for question, some in zip(one.questions, received, strict=True)]
+    counts = results["endings"][name] = _endings(one, received, read)
     try:
         if all(answer.status == FAILED for answer in read):
             first = next(answers.failed[key] for keys in one.keys for key in keys if key in answers.failed)
@@ -389,6 +410,8 @@ def _summarise(
                 f"all {len(read):,} questions of {name} have failed calls, the first one: {first}",
                 code="all-calls-failed",
             )
+        if not counts[FINISHED]:
+            raise endings.all_incomplete(name, counts)
         entries = one.task.metrics(one.questions, read)
         results["tasks"][name] = {metric: dict(entry) for metric, entry in entries.items()}
     except InputError as error:
@@ -397,6 +420,23 @@ def _summarise(
     if one.protocol.needs:
         folder.write_gallery(name, pictured.picture_table(one.questions))
     return sum(answer.status == FAILED for answer in read)
+
+
+def _endings(
+    one: _Asked, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
+) -> dict[str, int | None]:
+    """How the answers to a task ended: see `winobench.evaluation.schema.Endings`."""
+    ended = collections.Counter(None if one is None else one.ending for some in received for one in some)
+    whole = [all(one is not None and one.ending == FINISHED for one in some) for some in received]
+    limits = {getattr(request, "max_tokens", None) for some in one.requests for request in some}
+    return {
+        **{ending: ended[ending] for ending in ENDINGS},
+        "failed": ended[None],
+        "unparsable": sum(
+            is_whole and answer.status == UNPARSABLE for is_whole, answer in zip(whole, read, strict=True)
+        ),
+        "max_tokens": max((limit for limit in limits if limit is not None), default=None),
+    }
 
 
 def example_table(
@@ -410,9 +450,9 @@ def example_table(
       received: the responses that each answer was read from; None for a failed call.
 
     Returns:
-      Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts;
-      null where there is none) and correct (null where a call has failed); where pictures were asked about also
-      pictures (the SHA-256 of each) and captions.
+      Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts,
+      incomplete ones too; null where there is none) and correct (null where a call has failed); where pictures were
+      asked about also pictures (the SHA-256 of each) and captions.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
     shown = {}
@@ -437,7 +477,7 @@ def example_table(
                 pa.list_(pa.float64()),
             ),
             "tie": pa.array([answer.tie for answer in answers], pa.bool_()),
-            "responses": pa.array([[None if one is None else one.text for one in some] for some in received], strings),
+            "responses": pa.array([[_shown(one) for one in some] for some in received], strings),
             "correct": pa.array(
                 [is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)],
                 pa.bool_(),
@@ -445,6 +485,12 @@ def example_table(
             **shown,
         }
     )
+
+
+def _shown(response: Response | None) -> str | None:
+    if response is None or response.text is not None:
+        return None if response is None else response.text
+    return response.partial
 
 
 def is_correct(question: TextQuestion, answer: Answer) -> bool | None:

@@ -51,6 +51,7 @@ class Runner:
         groups: Sequence[SampleGroup],
         folder: records.RunFolder,
         versions: Mapping[str, Any],
+        fingerprint: Mapping[str, Any],
         *,
         reuse: bool,
         progress: bool,
@@ -62,6 +63,7 @@ class Runner:
           groups: what it is to judge; their errors are filled in.
           folder: the run's, opened by the first process.
           versions: recorded with each part.
+          fingerprint: the scorer's, in this process, when the evaluation began.
           reuse: look for errors in the folders beside the run's.
           progress: have the first process show passes, passes per second and the time left.
         """
@@ -71,6 +73,7 @@ class Runner:
         self.versions = versions
         self.reuse = reuse
         self.progress = progress and parallel.is_main_process()
+        self._fingerprint = fingerprint
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
         """Makes sure that all processes see the folder and are about to do the same, before any of them does it.
@@ -285,7 +288,13 @@ class Runner:
 
     def _writer(self, group: SampleGroup, *, process: int) -> error_parts.ErrorWriter:
         hashes = group.plan.image_hashes, group.plan.text_hashes
-        return error_parts.ErrorWriter(self.folder, group.scores, *hashes, process=process, note=self.versions)
+        return error_parts.ErrorWriter(
+            self.folder, group.scores, *hashes, process=process, note=self.versions, check=self._check_same
+        )
+
+    def _check_same(self) -> None:
+        """Raises InputError if the scorer has changed since the evaluation began, so that nothing is mixed."""
+        contracts.check_same(self.scorer, self._fingerprint)
 
 
 class _EachCall:

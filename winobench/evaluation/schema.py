@@ -7,6 +7,7 @@ later version, and leaves them alone.
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 import typing
@@ -15,7 +16,8 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, T
 from winobench.errors import InputError
 
 _MOST_LETTERS = 60
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Room for the rounding of numbers that have to lie in a range."""
 
 
 class Bounds(NamedTuple):
@@ -25,7 +27,7 @@ class Bounds(NamedTuple):
     high: float = math.inf
 
     def __contains__(self, value: float) -> bool:
-        return self.low - _ROUNDING <= value <= self.high + _ROUNDING
+        return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def __str__(self) -> str:
         return f"from {self.low:g} on" if self.high == math.inf else f"from {self.low:g} to {self.high:g}"
@@ -91,6 +93,20 @@ class Failed(TypedDict):
     requests: Required[int]
     questions: Required[int]  # which are left out for them
     first: Required[str]  # why the first one failed
+
+
+class Endings(TypedDict):
+    """How the answers to a task ended: see `winobench.responders.language.ENDINGS`."""
+
+    finished: Required[Count]
+    cut_off: Required[Count]  # by the limit of tokens
+    empty: Required[Count]  # or thoughts alone
+    filtered: Required[Count]
+    tool_call: Required[Count]
+    interrupted: Required[Count]
+    failed: Required[Count]  # calls without an answer
+    unparsable: Required[Count]  # questions: their answers are finished, and choose nothing
+    max_tokens: Required[Count | None]  # the limit
 
 
 class Tokens(TypedDict):
@@ -220,6 +236,7 @@ class Results(TypedDict):
     computed_passes: NotRequired[int]  # ... computed by the last call
     race: NotRequired[Race]  # races
     failed_calls: NotRequired[Failed | None]  # text runs, as all that follow
+    endings: NotRequired[dict[str, Endings]]  # task -> how its answers ended
     protocols: NotRequired[dict[str, str]]  # task -> how it was asked
     requests: NotRequired[int]  # that the numbers rest on, failed ones included
     asked: NotRequired[int]  # ... made by the last call
@@ -344,7 +361,7 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | 
 def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
     if not isinstance(value, dict):
         return _is_not(value, place, "an object")
-    hints = typing.get_type_hints(expected, include_extras=True)
+    hints = _hints(expected)
     for key, hint in hints.items():
         if key in value:
             problem = _problem(value[key], hint, f"{place}.{key}", strict)
@@ -354,6 +371,11 @@ def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> 
             return _Problem(place, f"has no {key!r}", code="missing-field")
     unknown = sorted(value.keys() - hints.keys()) if strict else ()
     return _Problem(place, f"has an unknown {_shown(unknown[0])!r}", code="unknown-field") if unknown else None
+
+
+@functools.cache
+def _hints(expected: Any) -> dict[str, Any]:
+    return typing.get_type_hints(expected, include_extras=True)
 
 
 def _plain_problem(value: Any, expected: Any, place: str) -> _Problem | None:

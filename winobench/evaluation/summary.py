@@ -127,12 +127,11 @@ def _metric_results(
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
     if task.is_rated:
-        metric = metrics.RATING_METRICS[task.metric]
         return metrics.rating_results(
-            metric,
+            metrics.RATING_METRICS[task.metric],
             scores,
             [question.ratings for question in questions],
-            [question.id if metric.by_row else question.texts[0] for question in questions],
+            [task.prompt_of(question.id) for question in questions],
             [question.groups for question in questions],
             seed=seed,
         )

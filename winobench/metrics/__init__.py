@@ -21,6 +21,7 @@ from winobench.metrics.matching import (
     RECALL,
     WINOGROUND,
     WINOGROUND_CHANCE,
+    WINOGROUND_IMAGE,
     recall,
     recall_chance,
     winoground,
@@ -31,7 +32,13 @@ from winobench.metrics.ratings import RATING_METRICS, RatingMetric, rating_resul
 from winobench.metrics.true_captions import ALL_TRUE
 
 METRICS = Metrics(
-    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS, ALL_ANSWERS)}
+    {
+        metric.name: metric
+        for metric in (
+            *(ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, WINOGROUND_IMAGE),
+            *(ALL_TRUE, OWN_TEXTS, ALL_ANSWERS),
+        )
+    }
 )
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 

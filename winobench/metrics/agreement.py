@@ -7,6 +7,7 @@ share the raters or the items.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench import csv_cells
+from winobench import csv_cells, files
 from winobench.errors import InputError
+from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
 
 COLUMNS = ("item", "rater", "label")
@@ -24,6 +26,9 @@ AVERAGE, TOTAL = "average", "total"
 
 NUM_RESAMPLES = 2_000
 """Of a bootstrap by default."""
+
+# Counts of resamples that are held at once: 8 MB.
+_AT_ONCE = 2**20
 
 
 class Rating(NamedTuple):
@@ -60,7 +65,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
     """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
 
     kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
-    interval is the percentile interval of a bootstrap that draws items; resamples without a value are left out.
+    interval is `winobench.metrics.bootstrap.interval` over items; resamples without a value count as chance.
 
     Args:
       counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.
@@ -91,11 +96,21 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
     observed, expected, value = _kappas(counts[None], int(raters[0]))
     low = high = None
     if np.isfinite(value[0]) and len(counts) > 1:
-        draws = np.random.default_rng(seed).integers(len(counts), size=(num_resamples, len(counts)))
-        resampled = np.concatenate([_kappas(counts[some], int(raters[0]))[2] for some in np.array_split(draws, 20)])
-        resampled = resampled[np.isfinite(resampled)]
-        if len(resampled):
-            low, high = (float(end) for end in np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2]))
+
+        def statistic(drawn: np.ndarray) -> np.ndarray:
+            # All judgements of a resample may be the same, which shows nothing.
+            return np.nan_to_num(_kappas(counts[drawn], int(raters[0]))[2])
+
+        low, high = bootstrap.interval(
+            [len(counts)],
+            statistic,
+            level=level,
+            num_resamples=num_resamples,
+            seed=seed,
+            batch=max(1, _AT_ONCE // counts.size),
+            span=(-1.0, 1.0),
+        )
+        low, high = min(low, float(value[0])), max(high, float(value[0]))
     return Kappa(
         float(value[0]) if np.isfinite(value[0]) else None,
         low,
@@ -116,18 +131,19 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
     ratings, seen = [], {}
     for path in map(pathlib.Path, paths):
         try:
-            with open(path, encoding="utf-8-sig", newline="") as file:
-                table = csv.DictReader(file, strict=True)
-                rows, columns = list(table), table.fieldnames or ()
-        except (OSError, ValueError) as error:
-            if isinstance(error, UnicodeDecodeError):
-                raise InputError(
-                    f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
-                ) from None
+            text = files.content(path).decode("utf-8-sig")
+            table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            rows, columns = list(table), table.fieldnames or ()
+        except FileNotFoundError:
             raise InputError(
                 f"there is no file {path}: name a CSV file with the columns item, rater, label", code="no-such-file"
             ) from None
-        except csv.Error as error:
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be read ({error.strerror or error}): name a CSV file of item, rater, label",
+                code="cannot-read",
+            ) from None
+        except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(
                 f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
             ) from None

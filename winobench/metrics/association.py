@@ -19,7 +19,7 @@ import numpy as np
 
 from winobench.errors import InputError
 from winobench.metrics import bootstrap
-from winobench.metrics.intervals import Interval
+from winobench.metrics.intervals import Design, Interval
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Association, TargetPair
@@ -29,7 +29,7 @@ AVERAGE = "average_absolute_effect_size"
 
 # A standard deviation below this share of the largest |psi| is rounding, not variation.
 _ROUNDING = 1e-12
-# Decimals of the permuted effect sizes. Arrangements that are equal but for the order of a sum must count as equal to
+# Decimals of the permuted statistics. Arrangements that are equal but for the order of a sum must count as equal to
 # the observed one, or the p-value of a small exact test is off by whole arrangements.
 _DECIMALS = 12
 # Permutations and resamples at once: 2 MB for two groups of 500.
@@ -119,12 +119,15 @@ def effect_size(psi_x, psi_y) -> float:
 
 
 def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int = 0) -> PermutationTest:
-    """Tests whether the groups' effect size could be chance, by dealing the images again to groups of the same sizes.
+    """Tests whether the groups' means could be equal, by dealing the images again to groups of the same sizes.
 
-    The union of the groups stays the same under every permutation, and with it the standard deviation in the effect
-    size: effect sizes, differences of means and sums over X all order the arrangements alike, and give one p-value.
+    Arrangements are ordered by Welch's t statistic, so that the test is about means: groups of unequal sizes whose
+    spreads differ would be told apart by effect sizes or differences of means alone, in 34% of the cases where 5% are
+    said. With groups of one size all three, and sums over X, order the arrangements alike and give one p-value. With
+    others a p-value is never below that of Welch's test itself, as the few images of a small group say little about
+    their spread: 20 and 100 images would still be told apart in 9%, and are in 5%.
 
-    The one-sided p-value looks towards X: it is the share of arrangements whose effect size is at least the observed
+    The one-sided p-value looks towards X: it is the share of arrangements whose statistic is at least the observed
     one, so that a negative effect size cannot be significant. That, and not a test in the direction of the observed
     sign, is what the stars of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative
     values down to -0.78). With 250 images a group 0.23 has a one-sided p of about 0.005 and a two-sided one of 0.010.
@@ -142,21 +145,19 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     Raises:
       ValueError: as ``effect_size``.
 
-    Sources: Caliskan et al. 2017 for the test; B. Phipson and G. K. Smyth, "Permutation p-values should never be zero",
-    Statistical Applications in Genetics and Molecular Biology 9 (2010), for the one that is added.
+    Sources: Caliskan et al. 2017 for the test; A. Janssen, "Studentized permutation tests for non-i.i.d. hypotheses and
+    the generalized Behrens-Fisher problem", Statistics & Probability Letters 36 (1997), for the statistic; B. Phipson
+    and G. K. Smyth, "Permutation p-values should never be zero", Statistical Applications in Genetics and Molecular
+    Biology 9 (2010), for the one that is added.
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
-    observed = round(effect_size(psi_x, psi_y), _DECIMALS)
+    effect_size(psi_x, psi_y)  # raises
     x, y, _ = _checked(psi_x, psi_y)
-    spread = _spread(x, y)
-
-    def statistic(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
-        return np.round((x.mean(axis) - y.mean(axis)) / spread, _DECIMALS)
-
+    observed = _studentized(x, y)
     found = scipy.stats.permutation_test(
         (x, y),
-        statistic,
+        lambda x, y, axis: _studentized(x, y),  # the axis is the last
         permutation_type="independent",
         vectorized=True,
         n_resamples=num_permutations,
@@ -169,6 +170,9 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     added = 0 if is_exact else 1
     towards_y = (np.count_nonzero(found.null_distribution <= observed) + added) / (judged + added)
     towards_x = float(found.pvalue)
+    if len(x) != len(y) and min(len(x), len(y)) > 1:
+        welch = [scipy.stats.ttest_ind(x, y, equal_var=False, alternative=side).pvalue for side in ("greater", "less")]
+        towards_x, towards_y = float(max(towards_x, welch[0])), float(max(towards_y, welch[1]))
     return PermutationTest(towards_x, float(min(1.0, 2 * min(towards_x, towards_y))), judged, is_exact)
 
 
@@ -178,8 +182,9 @@ def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int 
     The interval is the bias-corrected and accelerated one. The effect size is bounded and its spread shrinks towards
     the bounds, so its distribution is skewed: the accelerated interval follows that, where the plain percentiles cover
     less (with 25 normal images a group and d about 1, 95% against 91%). Where it is undefined, as for groups without
-    any variation of their own, the percentiles are taken. Groups of half a dozen images get too narrow an interval
-    from any bootstrap.
+    any variation of their own, the percentiles are taken. It is widened to what the jackknife and its skewness say
+    (`winobench.metrics.bootstrap.skewed`): with heavy tails any bootstrap is too narrow. docs/intervals.md says by how
+    much an interval of few or heavy-tailed images still is.
 
     Args:
       psi_x: [num_images of X] floats, at least two.
@@ -277,9 +282,9 @@ def association_results(
       ``average_absolute_effect_size``, with "pairs" (how many it averages), "without_bias" (``unbiased_average``) and
       "left_out" (name of a pair that has no row -> why); a row a pair, under its name, with the effect size d and
       "p_one_sided" (towards X), "p_two_sided", "permutations"; ``<group>/association``, the mean psi of a group's
-      images with Student's interval. A group whose pairs ask for different texts has a row a set of texts, those after
-      the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi are left
-      out.
+      images with the interval of `Design.means`. A group whose pairs ask for different texts has a row a set of texts,
+      those after the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi
+      are left out.
 
     Raises:
       InputError: a group is missing or has one image (unless ``partial``), no pair is left, or a pair asks for a text
@@ -312,7 +317,7 @@ def association_results(
             if (group, pair.texts_a, pair.texts_b) not in described:
                 described.add((group, pair.texts_a, pair.texts_b))
                 key = f"{group}/association"
-                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(_student(psi), len(psi))
+                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(_mean(psi), len(psi))
         x, y, tiny = _checked(psi_x, psi_y)
         if _spread(x, y) <= tiny:
             left_out[pair.name] = "all of its images have the same association"
@@ -372,13 +377,9 @@ def _row(interval: Interval, num_images: int) -> dict[str, Any]:
     return {**{k: float(v) for k, v in interval._asdict().items()}, "chance": None, "n": num_images, "ties": 0}
 
 
-def _student(psi: np.ndarray, level: float = 0.95) -> Interval:
-    """Mean with Student's interval; at least two values."""
-    import scipy.stats
-
-    mean = float(psi.mean())
-    half = float(scipy.stats.t.ppf(0.5 + level / 2, len(psi) - 1) * scipy.stats.sem(psi))
-    return Interval(mean, mean - half, mean + half)
+def _mean(psi: np.ndarray) -> Interval:
+    """Mean with its interval; at least two values."""
+    return Interval(*(float(part[0]) for part in Design(range(len(psi))).means(psi[:, None])))
 
 
 def _checked(psi_x, psi_y) -> tuple[np.ndarray, np.ndarray, float]:
@@ -398,6 +399,14 @@ def _spread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     share_x, share_y = num_x / (num_x + num_y), num_y / (num_x + num_y)
     between = share_x * share_y * (x.mean(-1) - y.mean(-1)) ** 2
     return np.sqrt(share_x * x.var(-1) + share_y * y.var(-1) + between)
+
+
+def _studentized(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Welch's t of [..., n_x] and [..., n_y] as t / sqrt(1 + t^2), [...]: in the same order, and at most 1."""
+    difference = x.mean(-1) - y.mean(-1)
+    variance = sum(group.var(-1) / max(1, group.shape[-1] - 1) for group in (x, y))
+    # Of groups whose values differ somewhere, one of the two is above 0.
+    return np.round(difference / np.sqrt(difference**2 + variance), _DECIMALS)
 
 
 def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
@@ -435,6 +444,16 @@ def _bootstrap(
         )
 
     # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.
+    most = sum(
+        abs(weight) * (len(x) + len(y)) / math.sqrt(len(x) * len(y))
+        for weight, (x, y, _) in zip(weights, checked, strict=True)
+    )
     return bootstrap.interval(
-        list(sizes.values()), statistic, level=level, num_resamples=num_resamples, seed=seed, batch=_BATCH
+        list(sizes.values()),
+        statistic,
+        level=level,
+        num_resamples=num_resamples,
+        seed=seed,
+        batch=_BATCH,
+        span=(-most, most),
     )

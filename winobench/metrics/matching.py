@@ -144,6 +144,10 @@ WINOGROUND = Metric(
 )
 """Text, image and group score; the right answer is the diagonal."""
 
+WINOGROUND_IMAGE = dataclasses.replace(WINOGROUND, name="winoground_image", headline="image")
+"""The same with the image score as the headline, as MMVP-VLM (Tong et al. 2024, evaluate_vlm.py) and COLA (Ray et al.
+2023) count pairs: each of two texts finds its image."""
+
 
 def _is_whole(number) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -158,6 +158,6 @@ class Metrics(collections.UserDict[str, Metric]):
                 if metric.name in self.data or metric.name in found:
                     raise ValueError(f"there is a metric {metric.name!r} already")
                 found[metric.name] = metric
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 warnings.warn(f"{where} adds no metric: {type(error).__name__}: {error}", stacklevel=2)
         return found

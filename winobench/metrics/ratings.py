@@ -84,6 +84,11 @@ class Measure(NamedTuple):
     chance: float | None
     about: Mapping[str, float | int] = {}
 
+    @property
+    def is_correlation(self) -> bool:
+        """Whether it lies in [-1, 1]; others lie in [0, 1]."""
+        return self.chance == 0
+
     def value(self, num_prompts: int) -> float:
         """The number over all prompts, each taken once."""
         return float(self.of(np.ones((1, num_prompts)))[0])
@@ -338,14 +343,12 @@ class RatingMetric:
       name: what a task calls it, and what ``config.json`` records.
       measures: ``measures(rated) -> name -> Measure``, the first of which is the headline.
       headline: the measure where there is room for one.
-      by_row: True where ratings are ranks, which compare the images of one row alone. Two rows may share their text.
       shown: those that charts and summaries show; the headline alone.
     """
 
     name: str
     measures: Callable[[Rated], Mapping[str, Measure]]
     headline: str
-    by_row: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -362,7 +365,7 @@ RATING_METRICS: Mapping[str, RatingMetric] = {
     for metric in (
         RatingMetric("rank_agreement", rank_measures, headline="pairwise_accuracy"),
         RatingMetric("yes_no_agreement", yes_no_measures, headline="auroc"),
-        RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy", by_row=True),
+        RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
     )
 }
 """Name -> what a task whose pictures people have rated may name as its metric."""
@@ -384,7 +387,7 @@ def rating_results(
       metric: the task's.
       scores: an example: floats of its pictures, higher = better match.
       ratings: the same of people.
-      prompts: a label of each example's prompt; several may share one. Of a metric ``by_row`` each has its own.
+      prompts: the prompt of each example, by its published id; several may share one.
       groups: an example's sub-tasks.
       seed: of the resamples.
       num_resamples: of the bootstrap.
@@ -440,7 +443,7 @@ def _rows(metric: RatingMetric, rated: Rated, prefix: str, seed: int, num_resamp
 def _interval(
     measure: Measure, num_prompts: int, seed: int, num_resamples: int, level: float = 0.95
 ) -> tuple[float, float]:
-    """Ends of the bias-corrected and accelerated interval; of the percentiles' where that is undefined."""
+    """Ends of the bootstrap's interval over prompts."""
 
     def statistic(drawn: np.ndarray) -> np.ndarray:
         rows = drawn.reshape(-1, drawn.shape[-1])
@@ -451,7 +454,13 @@ def _interval(
         return np.where(np.isfinite(values), values, measure.chance or 0.0).reshape(drawn.shape[:-1])
 
     return bootstrap.interval(
-        [num_prompts], statistic, level=level, num_resamples=num_resamples, seed=seed, batch=_BATCH
+        [num_prompts],
+        statistic,
+        level=level,
+        num_resamples=num_resamples,
+        seed=seed,
+        batch=_BATCH,
+        span=(-1.0, 1.0) if measure.is_correlation else (0.0, 1.0),
     )
 
 

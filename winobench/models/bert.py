@@ -124,7 +124,7 @@ class BertConfig(NetworkConfig):
             "num_attention_heads",
             f"a divisor of hidden_size={self.hidden_size}",
         )
-        self._require(self.hidden_act in ACTIVATIONS, "hidden_act", " or ".join(map(repr, ACTIVATIONS)))
+        self._require_choice("hidden_act", ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             share = getattr(self, name)

@@ -158,7 +158,7 @@ class CLIPTextConfig(NetworkConfig):
             "num_attention_heads",
             f"a divisor of hidden_size={self.hidden_size}",
         )
-        self._require(self.hidden_act in ACTIVATIONS, "hidden_act", " or ".join(map(repr, ACTIVATIONS)))
+        self._require_choice("hidden_act", ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
         eos = self.eos_token_id
         self._require(is_count(eos) or (eos == 0 and eos is not False), "eos_token_id", "one token id")

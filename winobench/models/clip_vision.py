@@ -64,7 +64,7 @@ class CLIPVisionConfig(NetworkConfig):
             f"a divisor of hidden_size={self.hidden_size}",
         )
         self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
-        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        self._require_choice("hidden_act", clip.ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
 
 

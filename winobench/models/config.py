@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from winobench import options
@@ -97,6 +97,11 @@ class NetworkConfig:
                 f" {expected}.",
                 code="unsupported-option",
             )
+
+    def _require_choice(self, key: str, choices: Iterable[str]) -> None:
+        # A tuple, as what a file holds may have no hash.
+        choices = tuple(choices)
+        self._require(getattr(self, key) in choices, key, " or ".join(map(repr, choices)))
 
     def _require_positive(self, *keys: str) -> None:
         for key in keys:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any
 
 import jax
@@ -35,15 +36,21 @@ class Structure:
         return nnx.merge(graphdef, jax.tree.unflatten(tree, arrays))
 
 
+# Equal structures are one object while it is used, so that calls of compiled functions need not compare them.
+_known: weakref.WeakKeyDictionary[Structure, weakref.ref[Structure]] = weakref.WeakKeyDictionary()
+
+
 def split(module: nnx.Module) -> tuple[Structure, list[jax.Array]]:
     """Takes a network apart; its parameters are not copied."""
     graphdef, state = nnx.split(module)
     arrays, tree = jax.tree.flatten(state)
-    return Structure(graphdef, tree), arrays
+    structure = Structure(graphdef, tree)
+    there = _known.setdefault(structure, weakref.ref(structure))()
+    return structure if there is None else there, arrays
 
 
 def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
     if jnp.dtype(dtype) == jnp.float32:
         return jax.default_matmul_precision("highest")
-    return contextlib.nullcontext()
+    return jax.default_matmul_precision(None)  # the device's own, whatever the program is set to

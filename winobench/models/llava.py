@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import PartitionSpec
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 from winobench.models import clip, decoder_cache, vision_language
 from winobench.models.base import linear
@@ -94,11 +94,7 @@ class LlavaConfig(NetworkConfig):
     def __post_init__(self):
         token, vocab_size = self.image_token_index, self.text_config.vocab_size
         self._require(is_count(token) and token < vocab_size, "image_token_index", f"a token id below {vocab_size}")
-        self._require(
-            self.projector_hidden_act in clip.ACTIVATIONS,
-            "projector_hidden_act",
-            " or ".join(map(repr, clip.ACTIVATIONS)),
-        )
+        self._require_choice("projector_hidden_act", clip.ACTIVATIONS)
         strategies = (_PATCHES, _ALL_STATES)
         self._require(
             self.vision_feature_select_strategy in strategies,
@@ -143,9 +139,10 @@ class LlavaConfig(NetworkConfig):
         """
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             named = values.get("architectures") or [cls.architecture]
-            if cls.architecture not in named:
+            if not isinstance(named, list | tuple) or cls.architecture not in named:
+                first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config is that of {named[0]}; take a checkpoint of {cls.architecture},"
+                    f"{cls.__name__}: the config is that of {first}; take a checkpoint of {cls.architecture},"
                     " such as llava-hf/llava-1.5-7b-hf.",
                     code="unsupported-checkpoint",
                 )

@@ -75,7 +75,7 @@ class Qwen3VLVisionConfig(NetworkConfig):
             "out_hidden_size",
             "num_position_embeddings",
         )
-        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        self._require_choice("hidden_act", clip.ACTIVATIONS)
         # A quarter of a head's numbers turns by rows, another by columns, each in a pair with one of the other half.
         self._require(
             self.hidden_size % (4 * self.num_heads) == 0,

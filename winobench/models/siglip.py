@@ -50,7 +50,7 @@ class _TowerConfig(NetworkConfig):
             "num_attention_heads",
             f"a divisor of hidden_size={self.hidden_size}",
         )
-        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        self._require_choice("hidden_act", clip.ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
 
 

@@ -81,6 +81,7 @@ class T5Config(NetworkConfig):
     _optional: ClassVar = frozenset({"dense_act_fn"})
 
     def __post_init__(self):
+        self._require_choice("feed_forward_proj", FEED_FORWARDS)
         if self.dense_act_fn == _USUAL_ACTIVATIONS.get(self.feed_forward_proj):
             object.__setattr__(self, "dense_act_fn", None)
         if self.num_decoder_layers is None:
@@ -107,17 +108,12 @@ class T5Config(NetworkConfig):
         )
         self._require_epsilon("layer_norm_epsilon")
         self._require_bool("tie_word_embeddings", "scale_decoder_outputs")
-        self._require(
-            self.feed_forward_proj in FEED_FORWARDS, "feed_forward_proj", " or ".join(map(repr, FEED_FORWARDS))
-        )
-        self._require(
-            self.dense_act_fn is None or self.dense_act_fn in ACTIVATIONS,
-            "dense_act_fn",
-            " or ".join(map(repr, ACTIVATIONS)),
-        )
+        if self.dense_act_fn is not None:
+            self._require_choice("dense_act_fn", ACTIVATIONS)
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, name)
-            self._require(isinstance(value, int) and not isinstance(value, bool) and value >= 0, name, "one token id")
+            is_id = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.vocab_size
+            self._require(is_id, name, f"one token id below vocab_size={self.vocab_size}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

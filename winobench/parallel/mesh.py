@@ -196,14 +196,16 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
 
+def is_on(array: Any, mesh: Mesh) -> bool:
+    """Whether an array lives on a mesh, shared or not.
+
+    One that has no mesh does not, even if its devices are the same: other kinds of sharding compile functions again.
+    """
+    return isinstance(array, jax.Array) and isinstance(array.sharding, NamedSharding) and array.sharding.mesh == mesh
+
+
 def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
-    there = array.sharding
-    # An array that has no mesh goes on one even if its devices stay: other kinds of sharding compile functions again.
-    return (
-        isinstance(there, NamedSharding)
-        and there.mesh == sharding.mesh
-        and there.is_equivalent_to(sharding, array.ndim)
-    )
+    return is_on(array, sharding.mesh) and array.sharding.is_equivalent_to(sharding, array.ndim)
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:

@@ -25,8 +25,9 @@ from winobench import progress as progress_bars
 from winobench.data import images
 from winobench.data.pictures import reading
 from winobench.errors import InputError
-from winobench.evaluation import asking, records, responses
-from winobench.responders.language import Picture, PictureText, Request, Responder, Response
+from winobench.evaluation import asking, endings, records, responses
+from winobench.models import holding
+from winobench.responders.language import FINISHED, Picture, PictureText, Request, Responder, Response
 from winobench.texts import check_texts
 
 CAPTIONS = "captions"
@@ -90,8 +91,9 @@ def write(
       progress: show pictures, pictures a second and the time left.
 
     Returns:
-      "texts": one a picture, None where there is none; "asked": calls made; "failed": {file: why}; "tokens" (read,
-      written) and "cost" in dollars of all texts, None where not known; "path" of the JSONL file.
+      "texts": one a picture, None where there is none; "asked": calls made; "failed": {file: why}, incomplete answers
+      among them; "tokens" (read, written) and "cost" in dollars of all answers, None where not known; "path" of the
+      JSONL file.
 
     Raises:
       InputError: the model writes no texts about pictures, every call would fail, or the folder cannot be written, or
@@ -106,6 +108,7 @@ def write(
     for one in shown:
         _check_name(one.picture.path)
     paid = hasattr(responder, "cost")
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     requests = [PictureText(one.picture, question, max_tokens) for one in shown]
     keys = [responses.key(fingerprint, request) for request in requests]
@@ -116,6 +119,7 @@ def write(
         pathlib.Path(folder) / records.RESPONSES, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS
     )
     read: dict[str, Response] = {}
+    incomplete: list[Response] = []
     with store:
         if hasattr(responder, "log_attempts"):
             responder.log_attempts(store.folder / "attempts.jsonl")
@@ -123,8 +127,10 @@ def write(
         for key, request in wanted.items():
             stored = store.get(key)
             if stored is not None:
-                with contextlib.suppress(ValueError):  # which is asked for again
-                    read[key] = asking.read(responder, request, stored.raw)
+                with contextlib.suppress(ValueError):  # which is asked for again, as an incomplete one is
+                    response = asking.read(responder, request, stored.raw)
+                    if response.ending == FINISHED:
+                        read[key] = response
         lines.begin(read)
         missing = [key for key in wanted if key not in read]
         bar = progress_bars.counting(
@@ -133,8 +139,12 @@ def write(
         failed: dict[str, str] = {}
         with bar as advance:
             for key, response in _asked(responder, store, {key: wanted[key] for key in missing}, failed):
-                read[key] = response
-                lines.add(key, response)
+                if why := endings.why_incomplete(wanted[key], response, can_be_longer=True):
+                    failed[key] = why
+                    incomplete.append(response)
+                else:
+                    read[key] = response
+                    lines.add(key, response)
                 advance(1)
     lines.end(read)
     return {
@@ -142,7 +152,7 @@ def write(
         "asked": len(missing),
         "failed": {wanted[key].picture.path: reason for key, reason in failed.items()},
         "path": lines.path,
-        **_spent(responder, read.values()),
+        **_spent(responder, [*read.values(), *incomplete]),
     }
 
 
@@ -233,8 +243,7 @@ def _line(entry: Mapping[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
-def _spent(responder: Responder, read: Any) -> dict[str, Any]:
-    answers = list(read)
+def _spent(responder: Responder, answers: Sequence[Response]) -> dict[str, Any]:
     counts = [[getattr(answer, name) for answer in answers] for name in ("input_tokens", "output_tokens")]
     tokens = None if any(None in some for some in counts) else tuple(map(sum, counts))
     costs = [responder.cost(answer) for answer in answers] if hasattr(responder, "cost") else [None]

@@ -25,6 +25,7 @@ from winobench.diffusion import samplers
 from winobench.errors import InputError
 from winobench.evaluation import lifecycle, provenance
 from winobench.evaluation import records as run_folders
+from winobench.models import holding
 from winobench.texts import checked_list
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class _Run:
 
     def draw(self, drawer: Drawer) -> None:
         """Draws what is missing of one model, this process its part of it."""
-        pipeline = drawer.load()
+        pipeline = holding.hold(drawer.load())
         drawn = self._settle(drawer, pipeline)
         missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from winobench import memory, parallel
+from winobench import memory, parallel, random_numbers
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared
@@ -94,7 +94,7 @@ def drawing(
     text_function, text_params = told.text_function()
     image_function, image_params = pipeline.image_function()
     ids = told.tokenize([""])
-    keys = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+    keys = jax.eval_shape(lambda: jax.random.key_data(random_numbers.seed_key(0)))
     inputs = _Inputs(
         ids=jax.tree.map(np.asarray, ids),
         states=jax.eval_shape(text_function, text_params, ids),

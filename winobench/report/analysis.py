@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,12 @@ FEW_CLUSTERS = 10
 
 CLEAR_BELOW = 0.05
 """P-value, adjusted for the number of rows on a page, up to which a difference is called clear."""
+
+DRAWS = 200
+"""Draws of a run's samples, by which the intervals of differences know the noise of the samples."""
+
+# Draws go half as far as the noise of the samples. Errors hold noise already: a whole step would have twice of it.
+_STEP = 0.5
 
 PAIR_METRICS = ("pair", "pair_accuracy")
 """What text tasks call the share of pairs of which both questions are right."""
@@ -44,12 +51,16 @@ class Row:
       members: [m] int, the examples, each as often as it counts.
       correct: [m] bool.
       strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
+      redrawn: [m, DRAWS] bool, ``correct`` under other draws of the samples (`redrawn`); None where it is not known.
+      num_samples: so many samples are behind ``redrawn``.
     """
 
     name: str
     members: np.ndarray
     correct: np.ndarray
     strata: np.ndarray | None
+    redrawn: np.ndarray | None = None
+    num_samples: int | None = None
 
     @property
     def value(self) -> float:
@@ -59,8 +70,13 @@ class Row:
         return float((np.bincount(self.strata, self.correct) / np.bincount(self.strata)).mean())
 
 
-def rows_of(record: TaskRun) -> list[Row]:
-    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
+def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) -> list[Row]:
+    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``.
+
+    Args:
+      record: the task run.
+      redrawn: of its examples; None where it is not known.
+    """
     if record.metric == TEXT_METRIC:
         return _text_rows(record)
     answers = outcomes(record)
@@ -73,15 +89,20 @@ def rows_of(record: TaskRun) -> list[Row]:
         for group in groups:
             members.setdefault(group, []).append(index)
     rows = []
-    for name, correct in answers.items():
-        rows.append(Row(name, everything, correct, None))
+
+    def add(row: str, name: str, counted: np.ndarray, strata: np.ndarray | None = None) -> None:
+        draws = None if redrawn is None else redrawn[name][counted]
+        rows.append(Row(row, counted, answers[name][counted], strata, draws, record.num_samples))
+
+    for name in answers:
+        add(name, name, everything)
         if f"macro_{name}" in record.results and members:
             counted = np.concatenate([np.array(indices) for indices in members.values()])
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            rows.append(Row(f"macro_{name}", counted, correct[counted], strata))
+            add(f"macro_{name}", name, counted, strata)
     for group, indices in members.items():
-        for name, correct in answers.items():
-            rows.append(Row(f"{group}/{name}", np.array(indices), correct[indices], None))
+        for name in answers:
+            add(f"{group}/{name}", name, np.array(indices))
     return rows
 
 
@@ -125,6 +146,7 @@ class Difference:
       num_examples: that both runs have answered.
       only_first, only_second: examples that only the one run has right.
       clusters_apart: independent images on whose examples the runs differ, at least.
+      lacks_noise: that of samples is not in the interval and the p-value, though the answers depend on samples.
     """
 
     name: str
@@ -137,6 +159,7 @@ class Difference:
     only_first: int
     only_second: int
     clusters_apart: int
+    lacks_noise: bool = False
 
     @property
     def excludes_zero(self) -> bool:
@@ -153,6 +176,7 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
     """Paired differences second - first, as `winobench.metrics.paired_difference` computes them.
 
     What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.
+    Where a row is redrawn, the intervals know that other samples would give other answers, too.
 
     Args:
       first, second: the same rows of the two runs, over the same examples in the same order.
@@ -166,7 +190,7 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
         if one.name != other.name or not np.array_equal(one.members, other.members):
             raise ValueError(f"the rows {one.name} and {other.name} are not over the same examples.")
         difference = metrics.paired_difference(
-            one.correct, other.correct, dependence.take(one.members), strata=one.strata
+            one.correct, other.correct, dependence.take(one.members), strata=one.strata, **_noise(one, other)
         )
         found.append(
             Difference(
@@ -183,6 +207,15 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
             )
         )
     return found
+
+
+def _noise(first: Row, second: Row) -> dict[str, Any]:
+    """What `winobench.metrics.paired_difference` is to know of the samples of two rows."""
+    if first.redrawn is None and second.redrawn is None:
+        return {}
+    one, other = (row.correct[:, None] if row.redrawn is None else row.redrawn for row in (first, second))
+    numbers = [row.num_samples for row in (first, second) if row.redrawn is not None]
+    return {"replicates": np.subtract(other, one, dtype=np.float64) / _STEP, "freedom": min(numbers) - 1}
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
@@ -266,6 +299,45 @@ def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
     return [(tuple(patterns[index].tolist()), int(counts[index])) for index in order]
 
 
+def redrawn(
+    batches: Sequence[Batch],
+    targets: Sequence[int | None],
+    metric: metrics.Metric,
+    timesteps: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """Right and wrong under other draws of the samples, which serve all examples alike.
+
+    In a draw each sample's error counts with a random normal weight of mean 1 (a multiplier bootstrap), such that means
+    over samples vary half as much as they do between seeds. Runs that have the same timestep in the same place share
+    the weight of that sample: its noise may be the same one, and what the timestep makes easy for both cancels.
+
+    Args:
+      batches: the task's per-sample errors, of two samples or more.
+      targets: of all examples.
+      metric: the task's.
+      timesteps: [num_samples] int, or noise levels; None where they are not known.
+
+    Returns:
+      Name of a proportion -> [n, DRAWS] bool.
+    """
+    num_samples = batches[0].own.shape[-1]
+    places = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
+    drawn = np.stack(
+        [
+            np.random.default_rng([place, bits]).standard_normal(DRAWS)
+            for place, bits in enumerate(places.view(np.uint64).tolist())
+        ]
+    )
+    # Of deviations from their mean, whose variance is that of samples without a known mean.
+    weights = (1 + _STEP * np.sqrt(num_samples / (num_samples - 1)) * (drawn - drawn.mean(axis=0))) / num_samples
+    found: dict[str, np.ndarray] = {}
+    for chunk in _chunks(batches, DRAWS):
+        right = _right(_scores_under(chunk, weights), [targets[row] for row in chunk.rows], metric)
+        for name, correct in right.items():
+            found.setdefault(name, np.zeros((len(targets), DRAWS), bool))[chunk.rows] = correct
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """Accuracy against the number of samples.
@@ -318,22 +390,13 @@ def accuracy_by_samples(
     total: dict[str, np.ndarray] = {}
     exact: dict[str, float] = {}
     count = 0
-    for batch in batches:
-        wanted = [targets[row] for row in batch.rows]
-        pairs_an_example = batch.own.shape[1] * batch.own.shape[2]
-        step = max(1, _AT_ONCE // (pairs_an_example * max(1, weights.shape[1])))
-        for start in range(0, len(batch.rows), step):
-            part = slice(start, start + step)
-            errors = {name: values[part] for name, values in batch.errors.items()}
-            chunk = dataclasses.replace(batch, rows=batch.rows[part], errors=errors)
-            whole = mean_scores(chunk)[..., None]
-            for name, right in _right(whole, wanted[part], metric).items():
-                exact[name] = exact.get(name, 0) + int(right.sum())
-            entering = {name: batch.mean.terms(values) for name, values in errors.items()}
-            scores = normalization.scores(batch.terms, entering, lambda values: values.astype(np.float64) @ weights)
-            for name, right in _right(scores, wanted[part], metric).items():
-                total[name] = total.get(name, 0) + right.sum(axis=0)
-            count += len(chunk.rows)
+    for chunk in _chunks(batches, weights.shape[1]):
+        wanted = [targets[row] for row in chunk.rows]
+        for name, right in _right(mean_scores(chunk)[..., None], wanted, metric).items():
+            exact[name] = exact.get(name, 0) + int(right.sum())
+        for name, right in _right(_scores_under(chunk, weights), wanted, metric).items():
+            total[name] = total.get(name, 0) + right.sum(axis=0)
+        count += len(chunk.rows)
     curves = {}
     for name, sums in total.items():
         accuracies = (sums / count).reshape(len(sizes) - 1, subsets)
@@ -422,6 +485,23 @@ def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
     inner = np.unique(np.quantile(timesteps, np.arange(1, num_bins) / num_bins, method="higher"))
     numbers = np.searchsorted(inner, timesteps, side="right")
     return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+
+
+def _chunks(batches: Sequence[Batch], sets: int) -> Iterator[Batch]:
+    """Parts of the batches, of which so many sets of scores fit into memory."""
+    for batch in batches:
+        pairs_an_example = batch.own.shape[1] * batch.own.shape[2]
+        step = max(1, _AT_ONCE // (pairs_an_example * max(1, sets)))
+        for start in range(0, len(batch.rows), step):
+            part = slice(start, start + step)
+            errors = {name: values[part] for name, values in batch.errors.items()}
+            yield dataclasses.replace(batch, rows=batch.rows[part], errors=errors)
+
+
+def _scores_under(batch: Batch, weights: np.ndarray) -> np.ndarray:
+    """[n, images, texts, sets] scores if samples count as [samples, sets] weights say."""
+    entering = {name: batch.mean.terms(values) for name, values in batch.errors.items()}
+    return normalization.scores(batch.terms, entering, lambda values: values.astype(np.float64) @ weights)
 
 
 def _right(scores: np.ndarray, targets: Sequence[int | None], metric: metrics.Metric) -> dict[str, np.ndarray]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from winobench import metrics
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.report.columns import STRINGS, columns, read_table
+from winobench.report.labels import shortened
+from winobench.tasks.questions import ANSWERED, FAILED
 
 _EXAMPLE_COLUMNS = columns(
     id=pa.string(),
@@ -39,6 +42,8 @@ _QUESTION_COLUMNS = columns(
     responses=STRINGS,
     correct_=pa.bool_(),
 )
+# Columns that say how many candidates an example has.
+_SHAPED = ("images", "texts", "target", "scores")
 _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 
@@ -116,51 +121,33 @@ class Questions(Examples):
         )
 
 
-def read_examples(path: pathlib.Path, metric: str | None) -> Examples:
-    """Reads a table of examples; raises InputError for one that its metric cannot have been computed from."""
+def read_examples(path: pathlib.Path) -> Examples:
+    """Reads a table of examples; raises InputError for one that no run has written."""
     table = read_table(path, _EXAMPLE_COLUMNS)
     if not table.num_rows:
         raise InputError(f"{path} has no examples: restore it, or evaluate again.", code="no-examples")
-    for row in table.select(_EXAMPLE_COLUMNS.names).to_pylist():
-        num_images, num_texts = len(row["images"]), len(row["texts"])
-        if [len(scores) for scores in row["scores"]] != [num_texts] * num_images or not (
-            row["target"] is None or 0 <= row["target"] < max(num_images, num_texts)
+    lists = {name: table[name].to_pylist() for name in _EXAMPLE_COLUMNS.names}
+    _check_ids(lists["id"], path)
+    for images, texts, target, matrix in zip(*(lists[name] for name in _SHAPED), strict=True):
+        if [len(scores) for scores in matrix] != [len(texts)] * len(images) or not (
+            target is None or 0 <= target < max(len(images), len(texts))
         ):
             raise InputError(
                 f"{path} has scores or a target that fit no example: restore it, or evaluate again.",
                 code="damaged-examples",
             )
-    if metric in metrics.METRICS:
-        try:
-            metrics.METRICS[metric](
-                [np.array(each) for each in table["scores"].to_pylist()], table["target"].to_pylist()
-            )
-        except ValueError as error:
-            raise InputError(
-                f"{path} does not fit the metric {metric} ({error}): restore it, or evaluate again.",
-                code="damaged-examples",
-            ) from None
-    terms = None
-    if "terms" in table.column_names:
-        terms = tuple(table["terms"][0].as_py() or ())
-        unknown = [name for name in terms if name not in normalization.TERMS]
-        if unknown or normalization.OWN.name not in terms:
-            raise InputError(
-                f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.",
-                code="unknown-name",
-            )
-    elif {"normalized_text", "normalized_gray"} <= set(table.column_names):  # of runs before there were terms
-        is_of = {"unconditional": "normalized_text", "gray_image": "normalized_gray"}
-        terms = ("own", *(term for term, column in is_of.items() if any(table[column].to_pylist())))
+    scores = [np.array(matrix, np.float64) for matrix in lists["scores"]]
+    if not np.isfinite(np.concatenate([matrix.ravel() for matrix in scores])).all():
+        _refuse(path, "scores that hold NaN or infinity")
     return Examples(
-        ids=table["id"].to_pylist(),
-        groups=[tuple(groups) for groups in table["groups"].to_pylist()],
-        images=[tuple(images) for images in table["images"].to_pylist()],
-        texts=[tuple(texts) for texts in table["texts"].to_pylist()],
-        targets=table["target"].to_pylist(),
-        scores=[np.array(scores, np.float64) for scores in table["scores"].to_pylist()],
-        correct=np.array(table["correct"].to_pylist(), object).astype(bool),
-        terms=terms,
+        ids=lists["id"],
+        groups=[tuple(groups) for groups in lists["groups"]],
+        images=[tuple(images) for images in lists["images"]],
+        texts=[tuple(texts) for texts in lists["texts"]],
+        targets=lists["target"],
+        scores=scores,
+        correct=np.array(lists["correct"], object).astype(bool),
+        terms=_terms(table, path),
         parts={
             name.removeprefix("correct_").replace("_at_", "@"): np.array(table[name].to_pylist(), bool)
             for name in table.column_names
@@ -169,12 +156,43 @@ def read_examples(path: pathlib.Path, metric: str | None) -> Examples:
     )
 
 
+def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
+    """What the scores are made of; None where the run does not say."""
+    if "terms" in table.column_names:
+        terms = tuple(table["terms"][0].as_py() or ())
+        unknown = [name for name in terms if name not in normalization.TERMS]
+        if unknown or normalization.OWN.name not in terms:
+            raise InputError(
+                f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.",
+                code="unknown-name",
+            )
+        return terms
+    if {"normalized_text", "normalized_gray"} <= set(table.column_names):  # of runs before there were terms
+        is_of = {"unconditional": "normalized_text", "gray_image": "normalized_gray"}
+        return ("own", *(term for term, column in is_of.items() if any(table[column].to_pylist())))
+    return None
+
+
+def _check_ids(ids: Sequence[str], path: pathlib.Path) -> None:
+    if len(set(ids)) == len(ids):
+        return
+    twice = next(name for name, count in collections.Counter(ids).items() if count > 1)
+    _refuse(path, f"the example {shortened(twice, 80)!r} twice")
+
+
+def _refuse(path: pathlib.Path, what: str) -> NoReturn:
+    raise InputError(f"{path} has {what}: restore it, or evaluate again.", code="damaged-examples")
+
+
 def read_questions(path: pathlib.Path) -> Questions:
     """Reads a table of questions; leaves out those whose calls failed."""
     table = read_table(path, _QUESTION_COLUMNS)
     if "pictures" in table.column_names:
         table = read_table(path, pa.unify_schemas([_QUESTION_COLUMNS, _PICTURED_COLUMNS]))
     rows = table.to_pylist()
+    _check_ids([row["id"] for row in rows], path)
+    for row in rows:
+        _check_question(row, path)
     known = [row for row in rows if row["correct"] is not None]
     return Questions(
         ids=[row["id"] for row in known],
@@ -195,3 +213,14 @@ def read_questions(path: pathlib.Path) -> Questions:
         captions=[tuple(row.get("captions", ())) for row in known],
         num_failed=len(rows) - len(known),
     )
+
+
+def _check_question(row: Mapping[str, Any], path: pathlib.Path) -> None:
+    """Checks that a question's answer, choices and whether it is right fit each other."""
+    options, question = len(row["options"]), f"the question {shortened(row['id'], 80)!r}"
+    for name in ("answer", "choice"):
+        if row[name] is not None and not 0 <= row[name] < options:
+            _refuse(path, f"{question} with the {name} {row[name]} of {options} options")
+    is_answered, is_right = row["status"] == ANSWERED, row["answer"] == row["choice"]
+    if (row["correct"] is None) != (row["status"] == FAILED) or (row["correct"] and not (is_answered and is_right)):
+        _refuse(path, f"{question}, whose correct fits neither its choice nor its status")

@@ -21,7 +21,6 @@ TASK_LABELS = {
     "aro_coco_order_published": "ARO COCO order, published shuffles",
     "aro_flickr_order_published": "ARO Flickr order, published shuffles",
     "clevr": "CLEVR",
-    "clevr_spatial_selfbench": "CLEVR spatial, Self-Bench's answers",
     "clevr_image": "CLEVR image",
     "clevr_winoground": "CLEVR Winoground",
     "clevr_hard": "CLEVR hard",

@@ -84,6 +84,8 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
 """The sections on runs of text benchmarks."""
 
 _TEMPLATES = "templates"
+# Cells of a table that a page shows. CSV files have all rows.
+_MOST_CELLS = 5_000
 
 
 def write_report(
@@ -98,6 +100,7 @@ def write_report(
     drawn: Sequence[str | os.PathLike] = (),
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
+    skip: Callable[[InputError], None] | None = None,
 ) -> pathlib.Path:
     """Writes a page on runs, and beside it a PNG file and a CSV file behind each figure and table.
 
@@ -114,6 +117,7 @@ def write_report(
       drawn: folders of runs of pictures by the models that are judged, with verdicts of a verifier.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
+      skip: as of `winobench.report.runs.read_runs`.
 
     Returns:
       The page's path.
@@ -135,7 +139,9 @@ def write_report(
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     pictures = [read_pictures(folder) for folder in drawn]
-    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps, pictures)
+    report_data = ReportData(
+        read_runs(paths, skip), resamples, seed, ratings, gallery_examples, fit_timesteps, pictures
+    )
     _check_fit(report_data)
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
@@ -200,6 +206,7 @@ def render(
         marker=_marker,
         bar_places=_bar_places,
         task_label=task_label,
+        most_cells=_MOST_CELLS,
         run_number=lambda number: number % len(figures.COLOURS),
     )
     figure_numbers: dict[str, int] = {}

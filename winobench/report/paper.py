@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winobench.report import published_texts
-from winobench.report.published import GDBENCH, PublishedNumber, numbers, references, source
+from winobench.report.published import GDBENCH, PublishedNumber, numbers, source
 from winobench.report.published_texts import TextNumber
 from winobench.report.runs import Run
 
@@ -16,7 +16,7 @@ RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x
 def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
     """The papers whose numbers stand beside those of runs."""
     if not runs[0].is_text:
-        found = [number.paper for run in runs for number in references(run.results).values()]
+        found = [number.paper for run in runs for number in run.references.values()]
         return [source(name) for name in dict.fromkeys([GDBENCH, *found])]
     known = dict.fromkeys(published_texts.benchmark_of(task) for run in runs for task in run.tasks)
     return [published_texts.source(benchmark) for benchmark in known if benchmark is not None]
@@ -24,7 +24,7 @@ def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 def beside(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber | TextNumber]:
     """The numbers to print beside those of runs, each once."""
-    found = [references(run.results).get((task, metric)) for run in runs]
+    found = [run.references.get((task, metric)) for run in runs]
     return list(dict.fromkeys(number for number in found if number is not None))
 
 
@@ -53,7 +53,7 @@ def notes_beside(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[st
     """What is to be known of the numbers beside those of runs -> the tasks that it is said of."""
     found: dict[str, list[str]] = {}
     for run in runs:
-        for (task, _), number in references(run.results).items():
+        for (task, _), number in run.references.items():
             note = getattr(number, "note", "")
             if task in tasks and note and task not in found.setdefault(note, []):
                 found[note].append(task)

@@ -175,10 +175,8 @@ def reference(
     wanted = "none" if normalize == "none" else "unconditional"
     of_cell = [
         number
-        for number in numbers()
-        if (number.task, number.metric) == (task, metric)
-        and number.finetuning == (_FINETUNINGS[negatives] if finetuned else None)
-        and number.normalize in (None, wanted)
+        for number in _by_cell().get((task, metric), ())
+        if number.finetuning == (_FINETUNINGS[negatives] if finetuned else None) and number.normalize in (None, wanted)
     ]
     model = _registry_name(model)
     of_cell = [n for n in of_cell if not n.exactly or (n.model, n.num_samples) == (model, num_samples)]
@@ -225,6 +223,15 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
         if not entry.get("left_out")  # an average over other pairs of groups
     }
     return {key: number for key, number in found.items() if number is not None}
+
+
+@functools.cache
+def _by_cell() -> dict[tuple[str, str], list[PublishedNumber]]:
+    """(task, metric) -> its numbers, in the order of print."""
+    found: dict[tuple[str, str], list[PublishedNumber]] = {}
+    for number in numbers():
+        found.setdefault((number.task, number.metric), []).append(number)
+    return found
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from winobench.evaluation import schema as schemas
 from winobench.files import user_path
 from winobench.metrics import association
 from winobench.metrics.sample_mean import DTYPES, PLAIN, SampleMean
+from winobench.report import published
 from winobench.report.columns import columns, read_table
 from winobench.report.error_store import Batch, ErrorStore, read_error_stores
 from winobench.report.examples import Examples, read_examples, read_questions
@@ -105,6 +106,17 @@ class TaskRun:
         """The metric itself; None for bias, ratings and texts, and where its code is not at hand."""
         return None if self.metric is None else metrics.METRICS.get(self.metric)
 
+    @functools.cached_property
+    def judged(self) -> dict[str, metrics.Outcome]:
+        """What became of the examples under each outcome of the metric; none without examples, or the metric's code.
+
+        Raises:
+          ValueError: the metric cannot judge them.
+        """
+        if self.examples is None or self.judge is None:
+            return {}
+        return self.judge(self.examples.scores, self.examples.targets)
+
 
 @dataclasses.dataclass
 class Run:
@@ -149,6 +161,11 @@ class Run:
         return task in (self.results.get("race") or {}).get("tasks", {})
 
     @functools.cached_property
+    def references(self) -> Mapping[tuple[str, str], Any]:
+        """(task, metric) -> the published number to print beside it."""
+        return published.references(self.results)
+
+    @functools.cached_property
     def errors(self) -> list[ErrorStore]:
         """The recorded errors, those of one way to sample and score in one store."""
         return read_error_stores(self.path / "errors")
@@ -178,23 +195,41 @@ class Run:
         return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))
 
 
-def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
+def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
     """Reads runs and gives each a name of its own.
 
+    Args:
+      paths: the folders.
+      skip: called with the error of each folder that `read_run` refuses, and of each that is named twice, where several
+        are named: the others are read. None to refuse them all.
+
     Raises:
-      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses.
+      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses; with
+        ``skip``, if no run is left.
     """
     if not paths:
         raise InputError(
             "no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.",
             code="nothing-named",
         )
-    folders = [pathlib.Path(user_path(path)) for path in paths]
-    for number, folder in enumerate(folders):
-        # Where links go in circles, pathlib raises.
-        if os.path.realpath(folder) in map(os.path.realpath, folders[:number]):
-            raise InputError(f"run {folder} is named twice: name each run once.", code="named-twice")
-    runs = [read_run(folder) for folder in folders]
+    runs: list[Run] = []
+    seen: set[str] = set()
+    for folder in (pathlib.Path(user_path(path)) for path in paths):
+        try:
+            place = os.path.realpath(folder)  # where links go in circles, pathlib raises
+            if place in seen:
+                raise InputError(f"run {folder} is named twice: name each run once.", code="named-twice")
+            seen.add(place)
+            runs.append(read_run(folder))
+        except InputError as error:
+            if skip is None or len(paths) == 1 or error.code == "no-such-folder":
+                raise
+            skip(error)
+    if not runs:
+        raise InputError(
+            f"none of the {len(paths):,} folders is a finished run: name folders that launch.eval made.",
+            code="not-a-run",
+        )
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
@@ -213,6 +248,8 @@ def read_run(path: str | os.PathLike) -> Run:
       InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
         file of it cannot be read.
     """
+    from winobench.report import consistency  # late: it needs this module
+
     path = pathlib.Path(user_path(path))
     config_path, results_path = path / "config.json", path / "results.json"
     config = _read_config(path, config_path)
@@ -233,6 +270,7 @@ def read_run(path: str | os.PathLike) -> Run:
                 f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
                 code="damaged-file",
             )
+    consistency.check_config(config, results, config_path)
     notes = []
     if config.get("status") != "finished":
         notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
@@ -251,6 +289,7 @@ def read_run(path: str | os.PathLike) -> Run:
             for row, entry in entries.items():
                 _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
         task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
+        consistency.check_task(task, results_path)
         if task.examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
@@ -287,8 +326,7 @@ def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
         names = [name for name in record.results if "/" not in name]
         parts = {name: record.examples.parts[name] for name in names if name in record.examples.parts}
         return parts or {names[0]: record.examples.correct}
-    answers = record.judge(record.examples.scores, record.examples.targets)
-    return {name: outcome.correct for name, outcome in answers.items()}
+    return {name: outcome.correct for name, outcome in record.judged.items()}
 
 
 def _task_run(
@@ -327,15 +365,14 @@ def _task_run(
         deterministic = given is None
     said = described or {}
     weights = None if said.get("weights") is None else np.array(said["weights"])
-    metric = recorded["name"] or None
     return TaskRun(
         name=name,
         results=entries,
-        metric=metric,
+        metric=recorded["name"] or None,
         shown=tuple(recorded["shown"]),
         best=1.0 if recorded.get("higher_is_better", True) else 0.0,
         identity=(identity.get("tasks") or {}).get(name, {}),
-        examples=read_examples(table_path, metric) if table_path.is_file() else None,
+        examples=read_examples(table_path) if table_path.is_file() else None,
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
@@ -345,6 +382,8 @@ def _task_run(
 
 def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
     """A run's config; raises InputError where the folder, or the file, is none of a run of this version."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is a file: name the folder of a run.", code="is-a-file")
     if not os.path.isdir(path):  # pathlib raises where a name is too long
         raise InputError(
             f"there is no folder {path}: name the folder of a run, which launch.eval prints first.",

@@ -19,7 +19,6 @@ from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
-from winobench.models import functional
 from winobench.responders import decoding, shapes
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
@@ -33,8 +32,10 @@ _PICTURES = Limit(32, cpu=4)
 _TEMPERATURE = options.number(0, 100)
 
 
-class Captioner:
+class Captioner(networks.HoldsLoaded):
     """Writes texts about pictures.
+
+    Each call uses the weights that the model has when the call begins.
 
     Attributes:
       config: the network's.
@@ -67,19 +68,18 @@ class Captioner:
           InputError: an option is out of its range.
         """
         self.config = loaded.config
-        self._loaded = loaded
+        self._use(loaded, mesh)
         self._seed = check_seed(seed)
         self.template = loaded.form.template if template is None else template
         vision_language.check_template("template", self.template, loaded.form)
-        graph, state = loaded.network
-        params, tree = jax.tree.flatten(state)
-        if mesh is not None:
-            params = parallel.place_parameters(params, mesh)
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        self._params = params
         self._batch_size = common.positive("batch_size", _PICTURES.on(self.mesh) if batch_size is None else batch_size)
+        self.held()
+
+    def _place(self, loaded: LoadedVisionLanguageModel) -> None:
+        self._params = None  # frees memory for the new ones
+        structure, self._params = self._parameters(loaded)
         self._program = decoding.Program(
-            functional.Structure(graph, tree),
+            structure,
             self.mesh,
             loaded.module().dtype.name,
             loaded.config.start,
@@ -127,12 +127,13 @@ class Captioner:
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this model that can change a text, as JSON values; batch and devices round differently."""
+        held = self.held()
         asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
         return {
-            "captioner": type(self._loaded.module()).__name__,
+            "captioner": type(held._loaded.module()).__name__,
             "version": WRITING_VERSION,
-            "model": self._loaded.fingerprint,
-            "dtype": self._program.dtype,
+            "model": held._loaded.identity(),
+            "dtype": held._program.dtype,
             "ends": list(self._program.ends),
             "seed": self._seed,
             **asked,
@@ -187,7 +188,7 @@ class Captioner:
         check_texts(prompts, longest=LONGEST_PROMPT)
         limit = common.positive("max_tokens", max_tokens)
         temperature = _TEMPERATURE.check("temperature", temperature)
-        return self._batches(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
+        return self.held()._batches(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
 
     def iter_option_scores(
         self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
@@ -213,7 +214,7 @@ class Captioner:
                 code="wrong-length",
             )
         check_texts([*prompts, *(option for some in options for option in some)], longest=LONGEST_PROMPT)
-        return self._scored(images, prompts, options)
+        return self.held()._scored(images, prompts, options)
 
     def _scored(
         self, images: list[Any], prompts: list[str], options: list[list[str]]

@@ -15,15 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel
+from winobench import parallel, random_numbers
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.models import decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
 from winobench.models.vision_language import VisionLanguageNetwork
 
-# The generator is named, so that jax_default_prng_impl cannot change an answer.
-GENERATOR = "threefry2x32"
 NOT_FINITE = -1
 """In place of a token: there are no logits to choose one by."""
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
@@ -379,8 +377,8 @@ def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
     """Logits whose largest one is a draw from the softmax of logits / temperature (Gumbel's trick)."""
 
     def noise(key: jax.Array) -> jax.Array:
-        key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=GENERATOR), step)
-        return jax.random.gumbel(key, logits.shape[1:], jnp.float32)
+        key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=random_numbers.GENERATOR), step)
+        return random_numbers.gumbel(key, logits.shape[1:])
 
     # Scaled noise in place of scaled logits: a temperature of 0 needs no case of its own.
     return logits + draws.temperatures[:, None] * jax.vmap(noise)(draws.keys)

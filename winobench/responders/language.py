@@ -23,6 +23,18 @@ KINDS = (
 )
 """What can be asked; a model says in ``kinds`` which of them it can do."""
 
+FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
+    "finished",
+    "cut_off",
+    "empty",
+    "filtered",
+    "tool_call",
+    "interrupted",
+)
+"""How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens;
+without text, or with thoughts alone; held back by a filter; a tool call; ended in another way. A model on this machine
+may write until the limit, as the published protocols do: its answers are finished."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
@@ -184,14 +196,15 @@ class Response:
     """An answer, read.
 
     Attributes:
-      text: of a `Generation` or a `PictureText`; None otherwise, and where there is none (a refusal by the server, an
-        empty answer).
+      text: of a `Generation` or a `PictureText`; None otherwise, and for an incomplete answer.
       scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``,
         ``PictureOptions``), probabilities (``Entailment``), cosines (``Similarity``), the scorer's scores
-        (``PictureMatch``).
+        (``PictureMatch``); None for an incomplete answer.
       num_tokens: of each candidate of ``Options``, for scores per token.
       input_tokens, output_tokens: what was read and written; None where it is not known.
       finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
+      ending: one of ``ENDINGS``. An incomplete answer chooses nothing, and the same command asks for it again.
+      partial: what an incomplete answer says, for people to look at; nothing is read out of it.
     """
 
     text: str | None = None
@@ -200,6 +213,8 @@ class Response:
     input_tokens: int | None = None
     output_tokens: int | None = None
     finish: str | None = None
+    ending: str = FINISHED
+    partial: str | None = None
 
 
 @runtime_checkable

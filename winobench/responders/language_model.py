@@ -27,11 +27,10 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.errors import InputError
-from winobench.models import functional
 from winobench.responders import batches, decoding, prompts, shapes
 from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.responders.shapes import Job, Shape
-from winobench.scorers import common
+from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -41,8 +40,10 @@ ANSWER_VERSION = 1
 _BATCHES_AHEAD = 2
 
 
-class LanguageModel:
+class LanguageModel(networks.HoldsLoaded):
     """Answers requests for options' log-likelihoods and for texts.
+
+    Each call uses the weights that the model has when the call begins.
 
     Attributes:
       kinds: ``options`` and ``generation``.
@@ -77,21 +78,20 @@ class LanguageModel:
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
+        self._use(loaded, mesh)
         start = getattr(loaded.config, "decoder_start_token_id", None)
-        self.prompts = prompts.Prompts(loaded.tokenizer, template=chat_template, separate=start is not None)
-        graphdef, state = loaded.network
-        params, tree = jax.tree.flatten(state)
-        if mesh is not None:
-            params = parallel.place_parameters(params, mesh)
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        self._params = params
-        self._longest = batches.longest(self.config)
-        self._model = loaded.fingerprint
-        network = loaded.module()
-        self._int8 = getattr(network, "int8", False)
-        self._program = decoding.Program(
-            functional.Structure(graphdef, tree), self.mesh, network.dtype.name, start, loaded.stop_ids
+        self.prompts = prompts.Prompts(
+            loaded.tokenizer, template=chat_template, separate=start is not None, stop_ids=loaded.stop_ids
         )
+        self._longest = batches.longest(self.config)
+        self.held()
+
+    def _place(self, loaded: language_models.LoadedLanguageModel) -> None:
+        self._params = None  # frees memory for the new ones
+        structure, self._params = self._parameters(loaded)
+        network, start = loaded.module(), getattr(loaded.config, "decoder_start_token_id", None)
+        self._int8 = getattr(network, "int8", False)
+        self._program = decoding.Program(structure, self.mesh, network.dtype.name, start, loaded.stop_ids)
 
     @classmethod
     def from_pretrained(
@@ -146,12 +146,13 @@ class LanguageModel:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """As declared. Batch, devices and what is shared change an answer by rounding alone."""
+        held = self.held()
         return {
             "scorer": "language_model",
             "version": ANSWER_VERSION,
-            "model": self._model,
-            "dtype": self._program.dtype,
-            "int8": self._int8,
+            "model": held._loaded.identity(),
+            "dtype": held._program.dtype,
+            "int8": held._int8,
             "prompts": self.prompts.fingerprint(),
             "ends": list(self._program.ends),
             "start": self._program.start,
@@ -164,6 +165,9 @@ class LanguageModel:
         Raises:
           InputError: a request is of a kind that this model cannot answer, or has nothing to answer.
         """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         for number, request in enumerate(requests):
             if request.kind not in self.kinds:
                 raise InputError(

@@ -150,10 +150,13 @@ def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
     """
     if not isinstance(name, str):
         raise InputError(f"a model that answers questions has a name, not {options.shown(name)}", code="wrong-type")
-    from winobench.responders.hosted import APIS
+    from winobench.responders.hosted import APIS, settings
 
     prefixes = (*APIS, "recorded")  # of models that are not on this machine
-    if name.partition(":")[0] in prefixes and ":" in name:
+    if name.partition(":")[0] in APIS and ":" in name:
+        settings.split(name, APIS)
+        return
+    if name.startswith("recorded:"):
         return
     model = registry.MODELS.get(name) if name not in registry.LANGUAGE_MODELS else None
     if model is not None and model.scorer != "contrastive" and not about_pictures:
@@ -174,7 +177,7 @@ def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
 def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
     from winobench.responders.language import Responder
 
-    model = registry.plugged_in()[name].load()()
+    model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:
         from winobench.responders import picture_judges
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from winobench.models import holding
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
 from winobench.responders.language import PictureMatch, Raw, Request, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
@@ -56,6 +58,12 @@ class PictureMatcher:
         self._count = len(chosen)
         self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
 
+    def held(self) -> PictureMatcher:
+        """The same with the weights of this moment."""
+        found = copy.copy(self)
+        found.scorer = holding.hold(self.scorer)
+        return found
+
     def fingerprint(self) -> Mapping[str, Any]:
         """The scorer's, and of one that has samples how they are drawn."""
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
@@ -67,6 +75,9 @@ class PictureMatcher:
         Raises:
           InputError: a request is of another kind, or a picture cannot be read.
         """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a scorer of pictures", requests, self.kinds)
         at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
         session = whole = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
@@ -72,13 +74,18 @@ class PictureReader:
         first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
         loaded = vision_language.load_vision_language(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
         if mesh is None:
-            graph, state = loaded.network
-            params, tree = jax.tree.flatten(state)
+            structure, params = loaded.parts()
             spread = parallel.default_mesh(params)
-            params = parallel.place_parameters(params, spread)
-            network = (graph, jax.tree.unflatten(tree, params))
-            loaded = dataclasses.replace(loaded, network=network, mesh=parallel.as_mesh(spread))
+            network = nnx.split(structure.module(parallel.place_parameters(params, spread)))
+            # The same values: the fingerprint is still theirs.
+            loaded = dataclasses.replace(loaded, network=network, mesh=parallel.as_mesh(spread)).as_loaded()
         return cls(loaded, batch_size=batch_size, seed=seed)
+
+    def held(self) -> PictureReader:
+        """The same with the weights of this moment."""
+        found = copy.copy(self)
+        found._captioner, found._matcher = self._captioner.held(), self._matcher.held()
+        return found
 
     def fingerprint(self) -> Mapping[str, Any]:
         """As declared."""
@@ -95,6 +102,9 @@ class PictureReader:
         Raises:
           InputError: a request is of another kind, or a picture cannot be read.
         """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a language model that sees", requests, self.kinds)
         groups: dict[tuple, list[int]] = {}
         for number, request in enumerate(requests):

@@ -1,13 +1,15 @@
 """Conversations as token ids: chat templates, the plain format of models without one, and where an option begins.
 
 **Chat format.** A tokenizer with a chat template renders the turns by it, with the header of the answer at the end. A
-template that refuses system turns gets the system's text at the head of the first user turn. Models that can think
-before they answer are told not to, where the template knows ``enable_thinking``. Templates that would print today's
-date print a fixed one, so that a run of tomorrow asks the same.
+template that refuses or leaves out system turns gets the system's text at the head of the first user turn. Models that
+can think before they answer are told not to, where the template knows ``enable_thinking``. Templates that would print
+today's date print a fixed one, so that a run of tomorrow asks the same.
 
-**Plain format.** Other models read the texts of all turns, a system's first, each followed by a blank line; what comes
-next is the answer. Few-shot turns thus read as question, blank line, answer, blank line, question. Encoder-decoder
-models always get this format, without the blank line at the end.
+**Plain format.** A model without a template that stops at a token which ends a turn of a chat (``<|im_end|>``,
+``<|eot_id|>``, ``<end_of_turn>``) is a chat model that has lost its template: it is refused unless the plain format is
+asked for. Base models may have such tokens, too, but stop at others. They read the texts of all turns, a system's
+first, each followed by a blank line; what comes next is the answer. Few-shot turns thus read as question, blank line,
+answer, blank line, question. Encoder-decoder models always get this format, without the blank line at the end.
 
 **Options.** An option is written behind the prompt, after a space where neither side has white space at the border
 (chat formats that end in a colon or a bracket). Its tokens are those of prompt and option together from the place on
@@ -19,18 +21,17 @@ of an option. The decoder of an encoder-decoder model reads nothing but the opti
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
-import sys
-import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench import json_files
+from winobench import json_files, options
 from winobench.errors import InputError
+from winobench.responders import templates
 from winobench.responders.language import Turn
 from winobench.scorers import common
 
@@ -44,8 +45,13 @@ _DATE = "26 Jul 2024"
 
 _REMEMBERED = 64
 
-# The longest templates run some hundred lines a turn. Jinja names all code that it makes of a text after this file.
-_MOST_LINES, _JINJA_FILE = 500_000, "<template>"
+# Tokens that end a turn of a chat, or begin the next one. A model that stops at one has been trained on chats.
+_END_OF_TURN = re.compile(
+    r"<\|?/?(?:im_end|eot_id|eom_id|eot|end|end_of_turn|end_of_turn_token|endofturn|end_turn|turn|turn_end|return|call"
+    r"|user|assistant|observation|system|im_start|start_of_turn|role_end|message_end|end_of_msg|end_of_role)\|?>"
+    r"|<｜(?:User|Assistant)｜>|\[/?INST\]|\[e~\[|<extra_id_1>",
+    re.IGNORECASE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,34 +74,42 @@ class Prompts:
       chat: whether turns are rendered by the tokenizer's chat template.
     """
 
-    def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False):
+    def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False, stop_ids: Sequence[int] = ()):
         """Decides on the format.
 
         Args:
           tokenizer: a tokenizer of transformers.
           template: one of ``TEMPLATES``.
           separate: whether the answer is another text than the prompt, as in encoder-decoder models.
+          stop_ids: the tokens that end an answer.
 
         Raises:
-          InputError: the template is none of these, or the tokenizer has none although it must.
+          InputError: the template is none of these, the tokenizer has none although it must, or it cannot be used.
         """
         common.choice("chat_template", template, TEMPLATES)
         self._tokenizer, self._separate = tokenizer, separate
-        source = getattr(tokenizer, "chat_template", None)
-        if isinstance(source, Mapping):
-            source = source.get("default")
-        if template == "tokenizer" and (source is None or separate):
+        where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
+        applies = template != "plain" and not separate
+        source = _template(tokenizer, where) if applies else None
+        if template == "tokenizer" and source is None:
             raise InputError(
                 "chat_template is 'tokenizer', but this model's tokenizer has no chat template that applies: say"
                 " 'auto' or 'plain'",
                 code="no-chat-template",
             )
-        self.chat = template != "plain" and source is not None and not separate
-        self._template = source if self.chat else None
+        if applies and source is None:
+            _check_is_no_chat_model(tokenizer, stop_ids, where)
+        self.chat = source is not None
+        self._template = source
         self._arguments: dict[str, Any] = {}
+        self._drops_system = False
         if self.chat:
             self._arguments |= {"enable_thinking": False} if "enable_thinking" in source else {}
             self._arguments |= {"date_string": _DATE} if "date_string" in source else {}
+            special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+            (_, _), (whole, _), *_ = templates.try_samples(source, special | self._arguments, where)
+            # Then the system's text goes where it is read.
+            self._drops_system = whole is not None and templates.SYSTEM not in whole
         self._head, self._tail = _special_tokens(tokenizer)
         # Prompts are needed by themselves and as parts of others, and first turns by many requests.
         self._ids = functools.lru_cache(_REMEMBERED)(self._tokenized)
@@ -108,6 +122,8 @@ class Prompts:
             "template": template,
             "template_arguments": dict(self._arguments),
             "tokenizer": tokenizer_sha256(self._tokenizer),
+            # Only then, so that other records keep their identity.
+            **({"system_in_user_turn": True} if self._drops_system else {}),
         }
 
     def text(self, turns: Sequence[Turn]) -> str:
@@ -176,11 +192,13 @@ class Prompts:
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _render(self, turns: Sequence[Turn], *, answer: bool) -> str:
-        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        messages = templates.messages((turn.role, turn.text) for turn in turns)
         ways = [messages]
         if messages[0]["role"] == "system" and len(messages) > 1 and messages[1]["role"] == "user":
             joined = _BLANK_LINE.join((messages[0]["content"], messages[1]["content"]))
             ways.append([{"role": "user", "content": joined}, *messages[2:]])
+        if self._drops_system and len(ways) > 1:
+            del ways[0]
         for way in ways:
             try:
                 return self._apply(way, answer)
@@ -196,7 +214,7 @@ class Prompts:
         ) from refusal
 
     def _apply(self, messages: list[dict[str, str]], answer: bool) -> str:
-        with _bounded():
+        with templates.bounded():
             return self._tokenizer.apply_chat_template(
                 messages,
                 chat_template=self._template,
@@ -206,33 +224,39 @@ class Prompts:
             )
 
 
-@contextlib.contextmanager
-def _bounded() -> Iterator[None]:
-    """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
+def _template(tokenizer: Any, where: str) -> str | None:
+    """The chat template of a tokenizer; None where it has none."""
+    source = getattr(tokenizer, "chat_template", None)
+    if isinstance(source, Mapping) and source:
+        if "default" not in source:
+            raise InputError(
+                f"the chat templates of {where} are {', '.join(map(str, source))[:200]}, and none is the default:"
+                " add one, or set chat_template to 'plain' (--config.chat_template=plain)",
+                code="no-chat-template",
+            )
+        source = source["default"]
+    if source is None or source == {}:
+        return None
+    if not isinstance(source, str):
+        raise InputError(
+            f"the chat template of {where} is {options.shown(source)}, but it must be a text: correct it, or set"
+            " chat_template to 'plain' (--config.chat_template=plain)",
+            code="wrong-type",
+        )
+    return source
 
-    Jinja's sandbox keeps a template from the machine, but lets loops within loops run for years.
 
-    Raises:
-      RuntimeError: within the block, at the line after the last one.
-    """
-    lines = 0
-
-    def of_line(frame: types.FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        if lines > _MOST_LINES:
-            raise RuntimeError(f"it goes on after {_MOST_LINES:,} lines")
-        return of_line
-
-    def of_call(frame: types.FrameType, event: str, argument: Any) -> Any:
-        return of_line if frame.f_code.co_filename == _JINJA_FILE else None
-
-    before = sys.gettrace()
-    sys.settrace(of_call)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+def _check_is_no_chat_model(tokenizer: Any, stop_ids: Sequence[int], where: str) -> None:
+    """Raises InputError for a model that ends its answers as chats do; base models only have the tokens."""
+    stops = [str(token) for token in tokenizer.convert_ids_to_tokens(list(stop_ids))] if stop_ids else []
+    stops.append(str(getattr(tokenizer, "eos_token", "")))
+    marker = next((token for token in stops if _END_OF_TURN.fullmatch(token)), None)
+    if marker is not None:
+        raise InputError(
+            f"{where} is a chat model, as its answers end with {marker}, but it has no chat template: add its"
+            " chat_template.jinja, or set chat_template to 'plain' (--config.chat_template=plain)",
+            code="no-chat-template",
+        )
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 
 from absl import logging
 
+from winobench import files, json_files
 from winobench.errors import InputError
 from winobench.files import user_path
 from winobench.responders.language import Raw, Request, Response
@@ -246,7 +247,7 @@ def _repair() -> Callable[[str], str]:
 
 def _read(path: pathlib.Path) -> bytes:
     try:
-        content = path.read_bytes()
+        content = files.content(path, json_files.LARGEST_DATA)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: name a CSV file of responses.", code="no-such-file") from None
     except OSError as error:

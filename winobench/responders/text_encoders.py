@@ -6,7 +6,7 @@ cosine between the two is ours; the paper has no number for it.
 
 from __future__ import annotations
 
-import functools
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +20,9 @@ from winobench import parallel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
+from winobench.models import functional, holding
 from winobench.models.bert import BertForSequenceClassification
+from winobench.models.holding import Holder
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
 from winobench.responders.language import Raw, Request, Response
 from winobench.scorers import common, networks
@@ -102,8 +104,10 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
     return model(ids, lengths, kinds, key=key)
 
 
-class NliEncoder:
+class NliEncoder(Holder):
     """Answers how probable it is that a premise entails hypotheses, with a BERT that was fine-tuned for NLI.
+
+    Each call uses the weights that the network has when the call begins.
 
     A raw answer holds the logits of all labels, so that it can be read again in another way.
 
@@ -141,9 +145,14 @@ class NliEncoder:
         self.tokenizer = tokenizer
         self.max_tokens = model.config.max_position_embeddings
         self._entailment = entailment_label(model.config.labels)
-        structure, self._params, self.mesh = networks.place(model, mesh)
-        self._function = networks.NetworkFunction(structure, classify)
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
+        self.mesh = common.mesh_for(functional.split(model)[1], mesh)
+        self.held()
+
+    def _place(self, model: BertForSequenceClassification) -> None:
+        self._params = None  # frees memory for the new ones
+        structure, self._params = networks.place(model, self.mesh)
+        self._function = networks.NetworkFunction(structure, classify)
 
     @classmethod
     def from_pretrained(
@@ -180,17 +189,15 @@ class NliEncoder:
 
     def fingerprint(self) -> dict[str, Any]:
         """As declared. What is not in it: the number of devices and the batch size, which change the last bits only."""
+        model = self.held().model
+        # SHA-256 over weights, config and tokenizer
+        identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(self.tokenizer))
         return {
             "responder": "nli_encoder",
             "version": ANSWER_VERSION,
-            "model": self._model_fingerprint,
-            "dtype": self.model.dtype.name,
+            "model": identity,
+            "dtype": model.dtype.name,
         }
-
-    @functools.cached_property
-    def _model_fingerprint(self) -> str:
-        """SHA-256 over weights, config and tokenizer; takes seconds for a large model, once."""
-        return networks.fingerprint(self.model, tokenizer=networks.tokenizer_identity(self.tokenizer))
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """As declared. Short pairs come first; a pair that occurs several times is computed once.
@@ -198,6 +205,9 @@ class NliEncoder:
         Raises:
           InputError: a request is not for entailment, or has no hypothesis.
         """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("an NLI encoder", requests, self.kinds)
         pairs = [(request.premise, hypothesis) for request in requests for hypothesis in request.hypotheses]
         distinct, number_of = common.distinct(pairs)
@@ -282,6 +292,12 @@ class ClipText:
         """Loads a model and makes it answer; arguments and errors as of `Contrastive.from_pretrained`."""
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
+    def held(self) -> ClipText:
+        """The same with the weights of this moment."""
+        found = copy.copy(self)
+        found.scorer = holding.hold(self.scorer)
+        return found
+
     def fingerprint(self) -> dict[str, Any]:
         """As declared."""
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
@@ -292,6 +308,9 @@ class ClipText:
         Raises:
           InputError: a request is not for similarity, or has nothing to compare with.
         """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a CLIP text encoder", requests, self.kinds)
         for start in range(0, len(requests), _REQUESTS_AT_ONCE):
             part = requests[start : start + _REQUESTS_AT_ONCE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
 import uuid
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,9 @@ class Scorer(Protocol):
       score says how likely the answer is. Without it, tasks in question form are refused.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
+    - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
+      fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
+      scores is refused, and what it has scored since then is not recorded.
     - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
       it has paid for, in a folder of its own; with ``reuse``, it may look into those of the runs beside it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
@@ -44,7 +48,7 @@ class SampledScorer(Protocol):
 
     It may also have
 
-    - ``mesh``, as a `Scorer`;
+    - ``mesh`` and ``held()``, as a `Scorer`;
     - ``session(images, texts, *, num_samples, seed, timesteps)``, which an evaluation opens once and asks for triples
       in parts: an object with ``capacity`` and ``iter_errors``, as of `winobench.scorers.session.Session`. Without it,
       `iter_errors` is called for each part, with the images and texts of all parts.
@@ -84,6 +88,15 @@ class WithoutSamples:
         self.scorer = scorer
         self.mesh = getattr(scorer, "mesh", None)
         self.answers_questions = getattr(scorer, "answers_questions", False)
+        self._instance = uuid.uuid4().hex
+
+    def held(self) -> WithoutSamples:
+        """The same with the weights of this moment."""
+        found = copy.copy(self)
+        from winobench.models import holding  # late: reports need this module, and no JAX
+
+        found.scorer = holding.hold(self.scorer)
+        return found
 
     def keep_in(self, folder: pathlib.Path, *, reuse: bool) -> None:
         """Tells the scorer, if it wants to know."""
@@ -95,7 +108,7 @@ class WithoutSamples:
         if hasattr(self.scorer, "fingerprint"):
             return self.scorer.fingerprint()
         kind = type(self.scorer)
-        return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": uuid.uuid4().hex}
+        return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": self._instance}
 
     def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
         """One sample, whatever is asked for."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +27,11 @@ from winobench.checkpoints import clip_layouts, fast_tokenizers, siglip_files, s
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
+from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit
-from winobench.models import clip_model
+from winobench.models import clip_model, functional
 from winobench.models.clip_model import CLIPModel
+from winobench.models.holding import Holder
 from winobench.models.siglip import SiglipModel
 from winobench.scorers import common, networks
 from winobench.scorers.networks import NetworkFunction
@@ -79,8 +80,10 @@ def _text_vectors(model: CLIPModel | SiglipModel, ids: jax.Array) -> jax.Array:
     return clip_model.unit(model.encode_texts(ids))
 
 
-class Contrastive:
+class Contrastive(Holder):
     """Scores how well texts fit images with CLIP or SigLIP.
+
+    Each call uses the weights that the model has when the call begins.
 
     Attributes:
       model: the network.
@@ -113,23 +116,29 @@ class Contrastive:
         """
         self.model = model
         self.tokenizer = tokenizer
-        self._texts = _TEXTS_OF[type(model)]
-        self._scale, self._bias = _terms(model)
         self.processor = processor
-        structure, params, self.mesh = networks.place(model, mesh)
+        self.mesh = common.mesh_for(functional.split(model)[1], mesh)
         height, width = processor.size
         if batch_size is None:
             batch_size = min(max(1, _PIXELS.on(self.mesh) // (height * width)), _MAX_IMAGES.on(self.mesh))
-        batch_size = common.positive("batch_size", batch_size)
-        encode_image = NetworkFunction(structure, _image_vectors, (processor,))
+        self._image_size = BatchSize(common.positive("batch_size", batch_size), self.mesh, "image")
+        self._text_size = BatchSize(_TEXTS.on(self.mesh), self.mesh, "text")
+        self.held()
+
+    def _place(self, model: CLIPModel | SiglipModel) -> None:
+        self._image_encoder = self._text_encoder = None  # frees memory for the new ones
+        self._texts = _TEXTS_OF[type(model)]
+        self._scale, self._bias = _terms(model)
+        structure, params = networks.place(model, self.mesh)
+        encode_image = NetworkFunction(structure, _image_vectors, (self.processor,))
         encode_text = NetworkFunction(structure, _text_vectors)
-        self._image_encoder = tables.Encoder(encode_image, params, self.mesh, batch_size, "image")
-        self._text_encoder = tables.Encoder(encode_text, params, self.mesh, _TEXTS.on(self.mesh), "text")
+        self._image_encoder = tables.Encoder(encode_image, params, self.mesh, self._image_size)
+        self._text_encoder = tables.Encoder(encode_text, params, self.mesh, self._text_size)
 
     @property
     def batch_size(self) -> int:
         """Images that each device encodes at once; less than at first if its memory did not hold that many."""
-        return self._image_encoder.size.per_device
+        return self._image_size.per_device
 
     @classmethod
     def from_pretrained(
@@ -177,8 +186,9 @@ class Contrastive:
           InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
             finite.
         """
-        images, texts = self.encode_images(images), self.encode_texts(texts)
-        return common.finite_scores(self._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
+        held = self.held()
+        images, texts = held.encode_images(images), held.encode_texts(texts)
+        return common.finite_scores(held._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
@@ -200,7 +210,7 @@ class Contrastive:
             that cannot be read.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
-        return self._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+        return self.held()._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Encodes images; those that are given more than once are encoded once.
@@ -216,7 +226,7 @@ class Contrastive:
         """
         images = checked_list("images", images)
         first, number = common.distinct([common.image_key(image) for image in images])
-        return np.concatenate(list(self._image_batches(images, first)))[number]
+        return np.concatenate(list(self.held()._image_batches(images, first)))[number]
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Encodes texts; those that are given more than once are encoded once.
@@ -232,23 +242,23 @@ class Contrastive:
         """
         texts = checked_texts(texts)
         first, number = common.distinct(texts)
-        return np.concatenate(list(self._text_batches(texts, first)))[number]
+        return np.concatenate(list(self.held()._text_batches(texts, first)))[number]
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
+        held = self.held()
         return {
             "scorer": "contrastive",
             "scoring_version": SCORING_VERSION,
-            "model": self._model_fingerprint,
-            "dtype": self.model.dtype.name,
+            "model": held._model_fingerprint(),
+            "dtype": held.model.dtype.name,
         }
 
-    @functools.cached_property
     def _model_fingerprint(self) -> str:
-        """SHA-256 over weights, config, preprocessing and tokenizer; takes seconds for a large model, once."""
+        """SHA-256 over weights, config, preprocessing and tokenizer."""
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),

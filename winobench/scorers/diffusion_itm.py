@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from winobench.engine.staging import StagedParameters
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
+from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
@@ -43,8 +44,10 @@ ENCODERS = ("resident", "staged")
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 
 
-class DiffusionITM:
+class DiffusionITM(Holder):
     """Scores how well texts fit images with a text-to-image diffusion model.
+
+    Each call uses the weights that the model has when the call begins.
 
     Attributes:
       pipeline: the model.
@@ -54,8 +57,9 @@ class DiffusionITM:
       error: ``squared_l2`` or ``l2``.
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the timesteps that are drawn, or None for all.
-      lora: of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``; otherwise None.
     """
+
+    MODEL: ClassVar = "pipeline"
 
     def __init__(
         self,
@@ -106,25 +110,46 @@ class DiffusionITM:
         common.choice("encoders", encoders, ENCODERS)
         self.error = common.choice("error", error, denoising.ERRORS)
         self.target = common.choice("target", target, denoising.TARGETS)
-        self.lora: dict[str, Any] | None = None
-        self.pipeline = pipeline
-        self.timestep_range = _timestep_range(pipeline, timestep_range)
-        self._denoiser, params = pipeline.denoiser_function()
-        self.mesh = common.mesh_for(params, mesh)
-        self.image_size = pipeline.check_image_size(image_size)
-        self._schedule = pipeline.schedule_at(self.image_size)
-        pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
-        self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._params = StagedParameters(params, self.mesh)
-        if encoders == "resident":
-            self._params.on_devices()
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
-        self._images = ImageTables(pipeline, self.image_size, self.mesh, table_rows)
-        make_room = self._params.let_go if encoders == "staged" else None
-        self._texts = TextTables(pipeline, self.image_size, self._dtype, self.mesh, table_rows, make_room=make_room)
-        self.latent_shape = self._images.latent_shape
+        self._encoders, self._table_rows = encoders, table_rows
+        self.pipeline = pipeline
+        self.timestep_range = _timestep_range(pipeline, timestep_range)
+        self.mesh = common.mesh_for(pipeline.denoiser_function()[1], mesh)
+        self.image_size = pipeline.check_image_size(image_size)
+        pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
+        self._images: ImageTables | None = None
+        self._texts: TextTables | None = None
+        self.held()
         self._choose_batch_size(batch_size)
+
+    def _place(self, pipeline: Pipeline) -> None:
+        pipeline.check_image_size(self.image_size)
+        sizes = [table and table.encoder.size for table in (self._images, self._texts)]
+        self._images = self._texts = self._params = None  # frees memory for the new ones
+        self._lora: dict[str, Any] | None = None
+        self._denoiser, params = pipeline.denoiser_function()
+        self._schedule = pipeline.schedule_at(self.image_size)
+        self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
+        self._params = StagedParameters(params, self.mesh)
+        is_staged = self._encoders == "staged"
+        if not is_staged:
+            self._params.on_devices()
+        make_room = self._params.let_go if is_staged else None
+        of_tables = (self.image_size, self.mesh, self._table_rows)
+        self._images = ImageTables(pipeline, *of_tables)
+        self._texts = TextTables(pipeline, self._dtype, *of_tables, make_room=make_room)
+        for table, size in zip((self._images, self._texts), sizes, strict=True):
+            table.encoder.size = size or table.encoder.size  # it may have been halved
+        self.latent_shape = self._images.latent_shape
+
+    @property
+    def lora(self) -> dict[str, Any] | None:
+        """Of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``.
+
+        None without one, and once the model has other weights.
+        """
+        return self.held()._lora
 
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
         weights = memory.of_arrays((self._params.given, self._images.encoder.params, self._texts.encoder.params))
@@ -208,9 +233,9 @@ class DiffusionITM:
             return cls(pipeline, **keywords)
         adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
         scorer = cls(pipeline, **keywords)
-        scorer.lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
+        scorer._lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         if adapters.negatives is not None:
-            scorer.lora["negatives"] = adapters.negatives
+            scorer._lora["negatives"] = adapters.negatives
         return scorer
 
     def score(
@@ -219,7 +244,7 @@ class DiffusionITM:
         texts: Sequence[str],
         *,
         num_samples: int | None = None,
-        normalize: str = "auto",
+        normalize: str = "unconditional",
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
         timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
@@ -231,10 +256,10 @@ class DiffusionITM:
           images: paths, PIL images, or uint8 arrays [height, width, 3].
           texts: strings; the empty string is the unconditional text, and otherwise a text like others.
           num_samples: samples of noise and timestep that each score is a mean over; 32 when None.
-          normalize: ``unconditional`` compares each error with that for the empty text (Eq. 5), which makes the scores
-            of different images comparable; ``none`` does not (the Diffusion Classifier); ``auto`` does so if there is
-            more than one image. For ranking texts it changes nothing. ``gray_image`` does as ``auto`` and also compares
-            each error with that of a gray image under the same text (appendix F), for ranking texts.
+          normalize: ``unconditional`` takes each error from that for the empty text (Eq. 5), as published; scores of
+            different images are then comparable. ``none`` does not (the Diffusion Classifier), and ranks texts of one
+            image alike. ``gray_image`` also compares each error with that of a gray image under the same text
+            (appendix F), for ranking texts. A score depends on its own image and text alone.
           seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
@@ -248,12 +273,14 @@ class DiffusionITM:
         Raises:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
-        common.choice("normalize", normalize, (normalization.AUTO, *normalization.NORMALIZATIONS))
+        if normalize == normalization.AUTO:
+            raise InputError(
+                f"normalize is {normalize!r}, which only an evaluation knows, by what its tasks rank: give one of"
+                f" {', '.join(normalization.NORMALIZATIONS)}",
+                code="bad-value",
+            )
+        terms = normalization.NORMALIZATIONS[common.choice("normalize", normalize, (*normalization.NORMALIZATIONS,))]
         images, texts = checked_list("images", images), checked_texts(texts)
-        if normalize == "unconditional":  # on request of a single image, too
-            terms = normalization.NORMALIZATIONS[normalize]
-        else:
-            terms = normalization.terms_of(normalize, images_compete=len(images) > 1, texts_compete=True)
         rule, weights = weighting.parse(timestep_weights), None
         if rule != weighting.UNIFORM:
             weights = weighting.of_samples(rule, self._samples(num_samples, seed, timesteps, noise)[0])
@@ -391,20 +418,20 @@ class DiffusionITM:
 
         Arguments and errors are those of `iter_errors`.
         """
-        images, texts = checked_list("images", images), checked_texts(texts)
-        chosen, noise = self._samples(num_samples, seed, timesteps, noise)
-        text_table = self._texts.table(texts)  # first: nothing else need be beside text encoders that are staged
+        held, images, texts = self.held(), checked_list("images", images), checked_texts(texts)
+        chosen, noise = held._samples(num_samples, seed, timesteps, noise)
+        text_table = held._texts.table(texts)  # first: staged text encoders need the memory
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(
-            self._step,
-            self._images.table(images),
+            held._step,
+            held._images.table(images),
             text_table,
-            self._schedule.as_whole_numbers(chosen),
+            held._schedule.as_whole_numbers(chosen),
             noise,
             mesh=self.mesh,
             size=self._size,
             # Networks of other packages need not know of it.
-            shares_texts=getattr(self.pipeline.denoiser, "shares_rows", False),
+            shares_texts=getattr(held.pipeline.denoiser, "shares_rows", False),
         )
 
     def choose_timesteps(
@@ -422,17 +449,18 @@ class DiffusionITM:
         What is not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
         the last bits only.
         """
+        held = self.held()
         return {
             "scorer": "diffusion_itm",
             "scoring_version": SCORING_VERSION,
-            "model": self.pipeline.fingerprint,
-            "dtype": self._dtype,
+            "model": held.pipeline.fingerprint,
+            "dtype": held._dtype,
             "error": self.error,
             "target": self.target,
             "image_size": self.image_size,
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
-            **({} if self.lora is None else {"lora": self.lora}),
+            **({} if held._lora is None else {"lora": held._lora}),
         }
 
     def _samples(

@@ -133,7 +133,7 @@ class ItmHead(PairScorer):
         if first_token is None:
             first_token = "enc" if head == "itm" else "cls"
         self.first_token = common.choice("first_token", first_token, FIRST_TOKENS if head == "itm" else ("cls",))
-        text, vision = model.config.text_config, model.config.vision_config
+        text = model.config.text_config
         if max_text_tokens is None:
             max_text_tokens = min(_MAX_TEXT_TOKENS, text.max_position_embeddings)
         self.max_text_tokens = common.positive("max_text_tokens", max_text_tokens)
@@ -142,25 +142,30 @@ class ItmHead(PairScorer):
                 f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {text.max_position_embeddings}",
                 code="out-of-range",
             )
-        self._check_vocabulary()
+        super().__init__(
+            processor,
+            common.mesh_for(functional.split(model)[1], mesh),
+            example_text=np.zeros(self.max_text_tokens + 1, np.int32),
+            batch_size=batch_size,
+            rows=table_rows,
+        )
+
+    def _place(self, model: BlipForImageTextRetrieval) -> None:
+        self._check_vocabulary(model)
+        vision, processor = model.config.vision_config, self.processor
         if processor.size != (vision.image_size, vision.image_size):
             raise InputError(
                 f"the image processor makes images of {processor.size[0]} x {processor.size[1]} pixels, but the network"
                 f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model",
                 code="mismatched-parts",
             )
-
-        structure, params, mesh = networks.place(model, mesh)
-        self._compiled_for = _Step(structure, self.head, mesh)
-        super().__init__(
-            processor,
+        self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
+        structure, params = networks.place(model, self.mesh)
+        self._compiled_for = _Step(structure, self.head, self.mesh)
+        self._encode_with(
             NetworkFunction(structure, _encode_images, (processor, self.head)),
             NetworkFunction(structure, _encode_texts, (self.head,)),
             params,
-            mesh,
-            example_text=np.zeros(self.max_text_tokens + 1, np.int32),
-            batch_size=batch_size,
-            rows=table_rows,
         )
 
     @classmethod
@@ -207,17 +212,17 @@ class ItmHead(PairScorer):
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
+        held = self.held()
         return {
             "scorer": "itm_head",
             "scoring_version": SCORING_VERSION,
-            "model": self._model_fingerprint,
-            "dtype": self.model.dtype.name,
+            "model": held._model_fingerprint(),
+            "dtype": held.model.dtype.name,
             "head": self.head,
             "first_token": self.first_token,
             "max_text_tokens": self.max_text_tokens,
         }
 
-    @functools.cached_property
     def _model_fingerprint(self) -> str:
         """Identifies config, weights, tokenizer and image processor: 64 hexadecimal digits."""
         return networks.fingerprint(
@@ -239,8 +244,8 @@ class ItmHead(PairScorer):
             rows[:, 0] = self.model.config.text_config.bos_token_id + 1
         return rows
 
-    def _check_vocabulary(self) -> None:
-        text = self.model.config.text_config
+    def _check_vocabulary(self, model: BlipForImageTextRetrieval) -> None:
+        text = model.config.text_config
         if (count := tokenizer_files.num_ids(self.tokenizer)) > text.vocab_size:
             raise InputError(
                 f"the tokenizer has {count} tokens, but the text encoder knows {text.vocab_size}: check"

@@ -96,7 +96,7 @@ def load_scorer(
     kind = scorer_kind(name, revision)
     _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
-        return registry.plugged_in()[name].load()()
+        return registry.make_plugged_in(name)
     is_hosted = bool(SCORERS[kind].prefixes)
     if is_hosted:
         given["api"], model_parallel = hosted, 1

@@ -14,10 +14,11 @@ from jax.sharding import Mesh
 
 from winobench import json_files, parallel
 from winobench.checkpoints import models
+from winobench.checkpoints.loaded import Loaded
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.base import Network
-from winobench.scorers import common
+from winobench.models.holding import Holder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,20 +44,47 @@ class NetworkFunction:
             return self.function(network, batch, *self.settings)
 
 
-def place(network: Network, mesh: Mesh | None) -> tuple[functional.Structure, list[jax.Array], Mesh]:
-    """Puts a network on the devices of a mesh: returns its structure, its parameters there, and the mesh.
+def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.Array]]:
+    """Puts a network on the devices of a mesh: returns its structure, and its parameters there.
 
     Args:
       network: stays as it is.
-      mesh: as of `winobench.scorers.common.mesh_for`.
+      mesh: the devices.
     """
     structure, params = functional.split(network)
-    mesh = common.mesh_for(params, mesh)
-    return structure, parallel.place_parameters(params, mesh), mesh
+    return structure, parallel.place_parameters(params, mesh)
+
+
+class HoldsLoaded(Holder):
+    """A `Holder` of a loaded language model, whose arrays are on some devices already.
+
+    Attributes:
+      mesh: the devices.
+    """
+
+    MODEL = "_loaded"
+    _shardings: tuple[Any, ...] = ()
+
+    def _use(self, loaded: Loaded, mesh: Mesh | None) -> None:
+        """Keeps a model, and a mesh each of whose devices gets a copy of the parameters; None for where they are."""
+        self._loaded, self._has_copies = loaded, mesh is not None
+        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+
+    def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
+        """A model's structure, and its parameters on the devices; new ones go where those before them were."""
+        structure, params = loaded.parts()
+        if self._has_copies:
+            return structure, parallel.place_parameters(params, self.mesh)
+        if len(self._shardings) == len(params):
+            params = [parallel.put(array, place) for array, place in zip(params, self._shardings, strict=True)]
+        elif not all(parallel.is_on(array, self.mesh) for array in params):
+            params = parallel.place_parameters(params, self.mesh)
+        self._shardings = tuple(array.sharding for array in params)
+        return structure, params
 
 
 def fingerprint(network: Network, **others: Any) -> str:
-    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network.
+    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network, once.
 
     Args:
       network: in the dtype that it computes in.

@@ -15,9 +15,10 @@ from jax.typing import ArrayLike
 from winobench import parallel
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
-from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
+from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit, table_rows
+from winobench.models.holding import Holder
 from winobench.scorers import common
 from winobench.scorers.networks import NetworkFunction
 from winobench.texts import checked_list, checked_texts
@@ -34,8 +35,10 @@ _TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 TEXT_STEP = 8
 
 
-class PairScorer(abc.ABC):
+class PairScorer(Holder):
     """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows.
+
+    Each call uses the weights that the model has when the call begins.
 
     Attributes:
       processor: makes images ready for the network.
@@ -45,43 +48,55 @@ class PairScorer(abc.ABC):
     def __init__(
         self,
         processor: ImageProcessor | PatchProcessor,
-        encode_image: NetworkFunction,
-        encode_text: NetworkFunction,
-        params: list[jax.Array],
         mesh: Mesh,
         *,
         example_text: Any,
         batch_size: int | None,
         rows: int | None,
-        image_spec: PartitionSpec | None = None,
     ):
-        """Prepares the tables' encoders.
+        """Puts the model, which the class has by now, on the devices.
 
         Args:
           processor: makes images ready for the network.
-          encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
-          encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
-          params: the network's, on the devices.
           mesh: the devices.
           example_text: a longest text, as `_tokenize` gives it.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed amount
             of memory, and those of one batch if they take at most twice as much, when None.
-          image_spec: what each device has of the table of images, where several share the parameters; all when None.
         """
         self.processor = processor
         self.mesh = mesh
-        self._params = params
+        self._example_text = example_text
         pairs = common.positive("batch_size", PAIRS.on(mesh) if batch_size is None else batch_size)
-        self._size = batch_sizes.BatchSize(pairs, mesh, "pair")
-        self._text_encoder = tables.Encoder(encode_text, params, mesh, _TEXTS.on(mesh), "text")
-        if rows is not None:
-            self._image_rows = self._text_rows = common.positive("table_rows", rows)
-        else:
-            self._image_rows = self._default_rows(encode_image, processor.blank)
-            self._text_rows = self._default_rows(encode_text, example_text)
-        images, spec = images_at_once(self._image_rows, mesh), image_spec or PartitionSpec()
-        self._image_encoder = tables.Encoder(encode_image, params, mesh, images, "image", spec)
+        self._size = BatchSize(pairs, mesh, "pair")
+        self._text_size, self._image_size = BatchSize(_TEXTS.on(mesh), mesh, "text"), None
+        self._image_rows = self._text_rows = None if rows is None else common.positive("table_rows", rows)
+        self.held()
+
+    def _encode_with(
+        self,
+        encode_image: NetworkFunction,
+        encode_text: NetworkFunction,
+        params: list[jax.Array],
+        image_spec: PartitionSpec | None = None,
+    ) -> None:
+        """Prepares the tables' encoders.
+
+        Args:
+          encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
+          encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
+          params: the network's, on the devices.
+          image_spec: what each device has of the table of images, where several share the parameters; all when None.
+        """
+        self._params = params
+        if self._image_rows is None:
+            self._image_rows = self._default_rows(encode_image, self.processor.blank)
+            self._text_rows = self._default_rows(encode_text, self._example_text)
+        if self._image_size is None:
+            self._image_size = BatchSize(images_at_once(self._image_rows, self.mesh), self.mesh, "image")
+        spec = image_spec or PartitionSpec()
+        self._text_encoder = tables.Encoder(encode_text, params, self.mesh, self._text_size)
+        self._image_encoder = tables.Encoder(encode_image, params, self.mesh, self._image_size, spec=spec)
 
     @property
     def batch_size(self) -> int:
@@ -136,24 +151,25 @@ class PairScorer(abc.ABC):
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
-        rows = self._tokenize(texts)
+        held = self.held()
+        rows = held._tokenize(texts)
         image_table = tables.DeviceTable(
-            self._image_encoder,
+            held._image_encoder,
             len(images),
-            self._image_rows,
-            self.processor.blank,
+            held._image_rows,
+            held.processor.blank,
             lambda numbers: tables.load_ahead(
-                lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
+                lambda number: held.processor(images[number]), numbers, 2 * held._image_encoder.batch_size
             ),
         )
         text_table = tables.DeviceTable(
-            self._text_encoder,
+            held._text_encoder,
             len(texts),
-            self._text_rows,
+            held._text_rows,
             rows[0],
             lambda numbers: (rows[number] for number in numbers),
         )
-        return self._run(image_table, text_table, pairs)
+        return held._run(image_table, text_table, pairs)
 
     @abc.abstractmethod
     def _tokenize(self, texts: Sequence[str]) -> Sequence[Any]:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from winobench import caches, memory, parallel
 from winobench.checkpoints import models
 from winobench.data import images as image_files
+from winobench.diffusion import pure_functions
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import limits, tables, text_store
 from winobench.engine.limits import Limit
@@ -64,7 +65,7 @@ class ImageTables:
         """
         self._size = image_size
         function, params = pipeline.image_function()
-        latents = jax.eval_shape(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
+        latents = pure_functions.shapes(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
         self.latent_shape = tuple(latents.shape[1:])
         self._rows = rows or limits.table_rows(latents, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(latents)
@@ -107,8 +108,8 @@ class TextTables:
     def __init__(
         self,
         pipeline: Pipeline,
-        image_size: int,
         dtype: str,
+        image_size: int,
         mesh: Mesh,
         rows: int | None,
         *,
@@ -118,8 +119,8 @@ class TextTables:
 
         Args:
           pipeline: the model.
-          image_size: height and width, in pixels, of the images.
           dtype: the denoiser's, to which it would round the states in any case.
+          image_size: height and width, in pixels, of the images.
           mesh: the devices.
           rows: of a table; as many as fit into a fixed amount of memory when None.
           make_room: of encoders that are staged: they encode all texts of a table first and then leave the devices, and
@@ -128,7 +129,7 @@ class TextTables:
         self._pipeline, self._image_size = pipeline, image_size
         function, params = pipeline.text_function(dtype)
         ids = self._token_ids([""])
-        states = jax.eval_shape(function, params, ids)
+        states = pure_functions.shapes(function, params, ids)
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(states)
         batch = text_batch(ids, mesh)

@@ -13,16 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from winobench import options
+from winobench import options, random_numbers
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 
 DEFAULT_NUM_SAMPLES = 32
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 
-# The streams of a seed. The generator is named, so that jax_default_prng_impl cannot change a stored score.
+# The streams of a seed.
 _NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
-_GENERATOR = "threefry2x32"
 
 # Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
 _BLOCK = 1024
@@ -45,7 +44,7 @@ def check_seed(seed: int) -> int:
 
 def noise_key(seed: int) -> jax.Array:
     """The key that the noise of all samples is drawn from."""
-    return jax.random.fold_in(jax.random.key(check_seed(seed), impl=_GENERATOR), _NOISE_STREAM)
+    return jax.random.fold_in(random_numbers.seed_key(check_seed(seed)), _NOISE_STREAM)
 
 
 def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -59,18 +58,18 @@ def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) 
     Returns:
       float32 [n, h, w, c]; row k depends on the key and ``sample_index[k]`` alone.
     """
-    return jax.vmap(lambda index: jax.random.normal(jax.random.fold_in(key, index), shape, jnp.float32))(sample_index)
+    return jax.vmap(lambda index: random_numbers.normal(jax.random.fold_in(key, index), shape))(sample_index)
 
 
 @jax.jit
 def _uniform_block(key: jax.Array, first: jax.Array) -> jax.Array:
     """Numbers in [0, 1), one for each of the samples first, first + 1, ...: float32 [_BLOCK]."""
     index = first + jnp.arange(_BLOCK)
-    return jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (), jnp.float32))(index)
+    return jax.vmap(lambda i: random_numbers.uniform(jax.random.fold_in(key, i), ()))(index)
 
 
 def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.ndarray:
-    key = jax.random.fold_in(jax.random.key(seed, impl=_GENERATOR), stream)
+    key = jax.random.fold_in(random_numbers.seed_key(seed), stream)
     blocks = [jax.device_get(_uniform_block(key, jnp.int32(first))) for first in range(0, num_samples, _BLOCK)]
     return np.concatenate(blocks)[:num_samples].astype(np.float64)
 

@@ -30,6 +30,7 @@ from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.data import question_texts
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor, OnSquare
+from winobench.diffusion import pure_functions
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.vision_language import VisionLanguageNetwork
@@ -129,7 +130,7 @@ def image_shapes(
 ) -> tuple[tuple[int, ...], ...]:
     """The shapes of what `VisionLanguageNetwork.see` gives of an image, in the order of the pytree's leaves."""
     images = jax.tree.map(lambda array: np.asarray(array)[None], processor.blank)
-    found = jax.eval_shape(NetworkFunction(structure, _see, (processor, before)), params, images)
+    found = pure_functions.shapes(NetworkFunction(structure, _see, (processor, before)), params, images)
     return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(found))
 
 
@@ -155,7 +156,7 @@ def lower_step(
     return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
 
 
-class VQAScore(PairScorer):
+class VQAScore(networks.HoldsLoaded, PairScorer):
     """Scores how well texts fit images by asking a language model that sees.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
@@ -223,7 +224,7 @@ class VQAScore(PairScorer):
         is_published = common.choice("preprocessing", preprocessing, PREPROCESSING) == "published"
         ways = [name for name in ("on_square", "on_crop") if is_published and getattr(form, name)]
         self._preparing = dict.fromkeys(ways, True)
-        self._loaded = loaded
+        self._use(loaded, mesh)
         self.max_text_tokens = self._longest(max_text_tokens)
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
@@ -235,29 +236,31 @@ class VQAScore(PairScorer):
                 " two answers",
                 code="unknown-answer",
             )
-        graph, state = loaded.network
-        params, tree = jax.tree.flatten(state)
-        if mesh is not None:
-            params = parallel.place_parameters(params, mesh)
-        mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        structure = functional.Structure(graph, tree)
-        network = loaded.module()
-        self._dtype, self._reads_text = network.dtype.name, network.reads_text
-        blank = np.zeros(self.max_text_tokens + 1, np.int32)
-        before, _ = loaded.tokens(self.question, [""])
+        self._answers = answers
+        self._reads_text = loaded.module().reads_text
+        self._before, _ = loaded.tokens(self.question, [""])
         processor = _prepared(loaded.processor, self._preparing)
-        shapes = image_shapes(structure, params, processor, before)
-        self._compiled_for = _Step(structure, answers, mesh, shapes)
+        blank = np.zeros(self.max_text_tokens + 1, np.int32)
         super().__init__(
             processor,
-            image_function(structure, processor, before),
-            NetworkFunction(structure, _encode_texts),
-            params,
-            mesh,
+            self.mesh,
             example_text=(blank,) * (1 + self._reads_text),
             batch_size=batch_size,
             rows=table_rows,
-            image_spec=network.image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1)),
+        )
+
+    def _place(self, loaded: LoadedVisionLanguageModel) -> None:
+        self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
+        structure, params = self._parameters(loaded)
+        network = loaded.module()
+        self._dtype = network.dtype.name
+        shapes = image_shapes(structure, params, self.processor, self._before)
+        self._compiled_for = _Step(structure, self._answers, self.mesh, shapes)
+        self._encode_with(
+            image_function(structure, self.processor, self._before),
+            NetworkFunction(structure, _encode_texts),
+            params,
+            network.image_spec(self.mesh.shape.get(parallel.MODEL_AXIS, 1)),
         )
 
     @classmethod
@@ -325,9 +328,10 @@ class VQAScore(PairScorer):
         Each answer is a program of its own, which encodes the images that it is about.
         """
         asked = [question_texts.parts(text) for text in checked_texts(texts)]
-        scorers = {answer: self._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
+        held = self.held()
+        scorers = {answer: held._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
         if scorers.keys() == {None}:
-            return super().iter_scores(images, texts, pairs)
+            return super(VQAScore, held).iter_scores(images, texts, pairs)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
         return _answer_by_answer(scorers, images, asked, pairs)
 
@@ -351,11 +355,12 @@ class VQAScore(PairScorer):
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
+        held = self.held()
         return {
             "scorer": "vqa_score",
             "scoring_version": SCORING_VERSION,
-            "model": self._loaded.fingerprint,
-            "dtype": self._dtype,
+            "model": held._loaded.identity(),
+            "dtype": held._dtype,
             "score": self.kind,
             "question": self.question,
             "answer": self.answer,

@@ -8,6 +8,7 @@ add theirs by an entry point of the group ``winobench.tasks`` that names a `Task
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -17,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from winobench import options
+from winobench import options, registry
 from winobench.errors import InputError
 from winobench.tasks import groups
 from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
@@ -156,10 +157,28 @@ def _all_tasks() -> dict[type, dict[str, Any]]:
         # A broken plug-in must not take the others away.
         try:
             declared = entry.load()
-            _add(tasks, (declared,) if isinstance(declared, Task | TextTask) else declared, where)
-        except Exception as error:
+            declared = [declared] if isinstance(declared, Task | TextTask) else list(declared)
+            _add(tasks, [_guarded(task) if isinstance(task, Task | TextTask) else task for task in declared], where)
+        except (Exception, SystemExit) as error:
             warnings.warn(f"{where} adds no tasks: {type(error).__name__}: {error}", stacklevel=2)
     return tasks
+
+
+def _guarded(task: Task | TextTask) -> Task | TextTask:
+    """A plugged-in task whose failures are sentences; one that cannot tell whether its data are there is not ready."""
+
+    def ready(data_dir: str | None) -> str | None:
+        try:
+            with registry.foreign_code(f"ready() of task {task.name!r}"):
+                return task.ready(data_dir)
+        except InputError as error:
+            return str(error)
+
+    def data_fingerprint(data_dir: str | None, limit: int | None) -> str:
+        with registry.foreign_code(f"data_fingerprint() of task {task.name!r}"):
+            return task.data_fingerprint(data_dir, limit)
+
+    return dataclasses.replace(task, ready=ready, data_fingerprint=data_fingerprint)
 
 
 def _add(tasks: dict[type, dict[str, Any]], declared: Iterable[Any], where: str) -> None:

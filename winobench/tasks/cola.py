@@ -1,7 +1,7 @@
 """COLA, multiple objects: which of two captions with the same words belongs to which of two images? (Ray et al. 2023)
 
 210 pairs of images of GQA, that is of Visual Genome. The paper reports that both captions pick their image, here the
-image score; Self-Bench's figures are the text score.
+image score, which is the headline. Self-Bench's figures are the text score.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TASKS = (
         name="cola",
         version=1,
         description="COLA: which of two captions with the same words belongs to which of two images.",
-        metric="winoground",
+        metric="winoground_image",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,
         images_compete=True,

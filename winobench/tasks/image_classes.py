@@ -1,13 +1,11 @@
 """Zero-shot classification: which of a data set's classes does a picture show?
 
-CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout; a text is a prompt with a class's name. With many
-classes, `--config.sampling.mode=race` leaves out those that are decided. Pictures of CIFAR-10 and STL-10, which come in
+CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout. A text is a prompt with a class's name, as Diffusion
+Classifier publishes it (Li et al. 2023): ``cifar10_prompts.csv``, ``stl10_prompts.csv`` and ``aircraft_prompts.csv`` in
+the folder prompts of its repository (`winobench.tasks.class_prompts`). With many classes,
+`--config.sampling.mode=race` leaves out those that are decided. Pictures of CIFAR-10 and STL-10, which come in
 one file, are written as PNG into the folder ``unpacked`` when they are first read. Aircraft keep the line with their
-copyright at the lower edge.
-
-Texts are those of Diffusion Classifier (Li et al. 2023, arXiv:2303.16203): ``cifar10_prompts.csv``,
-``stl10_prompts.csv`` and ``aircraft_prompts.csv`` in ``prompts`` of its repository at commit e9f772d. Each file has one
-form for all classes, ``PROMPTS``.
+copyright at the lower edge, which other codes cut off.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ PROMPTS = {
     "stl10": "a photo of a {}.",
     "fgvc_aircraft": "a photo of a {}, a type of aircraft.",
 }
-"""Task -> text of a class, as Diffusion Classifier publishes it."""
+"""Task -> its prompt; each table has this one, with the names of the data set."""
 
 
 def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
@@ -49,7 +47,7 @@ def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
     path = folder / _CIFAR / "test_batch.bin"
     records = _bytes(path, 1 + 3 * 32 * 32)
     pictures = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), _texts(classes, "cifar10"))
+    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), _texts("cifar10", classes))
 
 
 def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
@@ -71,7 +69,7 @@ def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
             f"{labels_path} has the classes of {len(labels)} pictures, but {path} has {len(pictures)}: get both again",
             code="wrong-number-of-entries",
         )
-    yield from _pictures(folder, labels_path, pictures, labels, _texts(classes, "stl10"))
+    yield from _pictures(folder, labels_path, pictures, labels, _texts("stl10", classes))
 
 
 def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
@@ -86,7 +84,7 @@ def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
     """
     root = folder / _AIRCRAFT
     classes = read_lines(root / "variants.txt")
-    texts = _texts(classes, "fgvc_aircraft")
+    texts = _texts("fgvc_aircraft", classes)
     path = root / "images_variant_test.txt"
     seen: set[str] = set()
     for line in read_lines(path):
@@ -137,15 +135,15 @@ def _pictures(
         yield Item(name, (write(content.getvalue(), folder, f"{name}.png"),), texts, label)
 
 
-def _texts(classes: tuple[str, ...], task: str) -> tuple[str, ...]:
+def _texts(task: str, classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(PROMPTS[task].format(name) for name in classes)
 
 
 def _task(name: str, about: str, num_classes: int, count: int, read: Callable, how_to_get: str, url: str, note: str):
     return published_task(
         name=name,
-        version=2,  # 1 had other prompts
-        description=f'{about}: which of {num_classes} classes; the text is "{PROMPTS[name].format("CLASS")}"',
+        version=2,
+        description=f"{about}: which of {num_classes} classes.",
         metric="accuracy",
         shape=(1, num_classes),
         chance={"accuracy": 1 / num_classes},

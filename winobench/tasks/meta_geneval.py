@@ -110,6 +110,11 @@ def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
         yield row, answer(quality, 1, FULLY)
 
 
+def _prompt_of(id: str) -> str:
+    """The prompt's number, without the source of the images."""
+    return id.partition("/")[2]
+
+
 def _downloads() -> Iterator[Download]:
     for name, digest in SETS.items():
         file = f"annotations_{name}.csv"
@@ -126,6 +131,7 @@ TASKS = (
         description="GenEval's study with people: does the scorer tell pictures that fit their prompt from others.",
         metric="yes_no_agreement",
         most_pictures=NUM_PICTURES,
+        prompt_of=_prompt_of,
         source=PublishedData(
             read=read,
             how_to_get=(

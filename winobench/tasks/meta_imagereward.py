@@ -1,8 +1,8 @@
 """ImageReward's test set: does a scorer prefer the pictures that people prefer? (Xu et al. 2023)
 
-466 rows: a prompt by users of DiffusionDB with four to nine pictures that people have ranked, ties included. Two rows
-may have the same text, and their ranks are then not compared. A rating is minus the rank. 6,399 pairs of pictures of a
-row have different ranks, which is the number of comparisons that the paper states.
+466 rows: a prompt by users of DiffusionDB, and four to nine pictures that people have ranked, ties included. A rating
+is minus the rank. 6,399 pairs of pictures of a row have different ranks. The paper states this number of comparisons.
+Two prompts occur in five rows. Ranks of different rows do not compare, so that each row is a prompt of its own.
 """
 
 from __future__ import annotations

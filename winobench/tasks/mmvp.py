@@ -1,9 +1,8 @@
 """MMVP-VLM: pairs of images that CLIP takes for the same, by visual pattern (Tong et al. 2024)
 
 Nine patterns with 15 pairs each, so that an interval is some 0.2 to each side. The text is "a photo of" with the
-statement of ``Questions.csv``, as in the published code. MMVP's own number is the ``image`` score here: its
-``scripts/evaluate_vlm.py`` (tsb0601/MMVP, commit 7635005) asks which of the two images fits each text, and a pair
-counts where both answers are right. Self-Bench's figures are the ``text`` score.
+statement of ``Questions.csv``, as its authors and Self-Bench ask. The authors' number is the image score, which is the
+headline: both texts of a pair find their image (evaluate_vlm.py). Self-Bench's figures are the text score.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ PATTERNS = {
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
-    """Two images and two texts; the diagonal is right. Rows of neighbouring numbers are a pair.
+    """Two images and two texts; the diagonal is right. A row with an odd number and the next number are a pair.
 
     Args:
       folder: holds ``Questions.csv`` and ``MLLM_VLM Images/<type>/<number>.jpg``.
@@ -54,10 +53,10 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
         if int(digits) in rows:
             raise row[_NUMBER].wrong(f"is {digits}, as in an earlier row", "repeated-id")
         rows[int(digits)] = row
-    numbers = sorted(rows)
-    if len(numbers) % 2:
-        raise rows[numbers[-1]].wrong(f"is the last of an odd number of rows of type {kind!r}", "not-a-pair")
-    for pair in zip(numbers[::2], numbers[1::2], strict=True):
+    for number, row in rows.items():
+        if (other := number + 1 if number % 2 else number - 1) not in rows:
+            raise row[_NUMBER].wrong(f"is {number}, but no row of type {kind!r} has the number {other}", "not-a-pair")
+    for pair in ((number, number + 1) for number in sorted(rows) if number % 2):
         images = tuple(ImageFile(folder / _IMAGES / kind / f"{number}.jpg") for number in pair)
         texts = tuple(f"a photo of {rows[number][_STATEMENT].text()}" for number in pair)
         yield Item(f"{pair[0]}-{pair[1]}", images, texts, None)
@@ -67,11 +66,8 @@ TASKS = tuple(
     published_task(
         name=f"mmvp_{pattern}",
         version=1,
-        description=(
-            f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}. MMVP's own number is"
-            " the image score."
-        ),
-        metric="winoground",
+        description=f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}.",
+        metric="winoground_image",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,
         images_compete=True,

@@ -11,6 +11,7 @@ takes it away. Other scorers' scores are ranked as they are.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from winobench.tasks.annotations import Entry
@@ -19,7 +20,14 @@ from winobench.tasks.published import PublishedData, published_task
 
 
 def rated_task(
-    *, name: str, description: str, metric: str, most_pictures: int, source: PublishedData, version: int = 1
+    *,
+    name: str,
+    description: str,
+    metric: str,
+    most_pictures: int,
+    source: PublishedData,
+    version: int = 1,
+    prompt_of: Callable[[str], str] = str,
 ) -> Task:
     """A task on pictures that people have rated.
 
@@ -30,6 +38,7 @@ def rated_task(
       most_pictures: that a prompt has.
       source: the published files.
       version: of the task.
+      prompt_of: an example's id -> its prompt's. The row itself by default.
     """
     return published_task(
         name=name,
@@ -41,6 +50,7 @@ def rated_task(
         images_compete=True,
         skills=("people",),
         source=source,
+        prompt_of=prompt_of,
     )
 
 

@@ -8,16 +8,15 @@ filter files of Self-Bench.
 
 The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` beside
 ``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
-``human_label``). `VERSIONS` has the version of each model's folder, which names the drawer. The folder ``filter`` lies
-next to that of the guidance scale, or one level higher. An image is correct where all of its labels are
-``original_good``; of ``3-m`` at scale 9, one of them. Images without a filter file are also in the group
-``<drawer>, no filter``, and a warning names the file.
+``human_label``). Models' folders have the names of their repositories, such as ``stable-diffusion-v1-5``, and their
+drawers the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. A picture is correct where all of its
+labels are ``original_good``; of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
+and counts the images that a filter file does not judge.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pathlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,16 +40,16 @@ _SKILLS = {
     "position": "spatial",
     "color_attr": "attribute_binding",
 }
-VERSIONS = {
+_VERSIONS = {
     "stable-diffusion-v1-5": "1.5",
     "stable-diffusion-2-base": "2.0",
     "stable-diffusion-3-medium-diffusers": "3-m",
     "FLUX.1-dev": "flux",
 }
-"""A model's folder in the published layout -> its version, by which filter files and published numbers call it."""
+"""Folder of a model -> what the published code and its filter files call it (dataset_loading_geneval.py)."""
 
-# Of Stable Diffusion 3's images one good label is enough, as Self-Bench counts them.
-_ANY_LABEL = ("3-m", "9")
+# Of Stable Diffusion 3's pictures one good label is enough, as Self-Bench counts them.
+_ANY_LABEL = ("3-m",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +65,6 @@ class Drawn:
       target: which of them it was drawn from.
       correct: whether it shows what it should; None where nobody says.
       content: identifies the picture's content.
-      has_filter: False for published images whose filter file is missing.
     """
 
     id: str
@@ -77,13 +75,10 @@ class Drawn:
     target: int
     correct: bool | None
     content: str
-    has_filter: bool = True
 
     @property
     def groups(self) -> tuple[str, ...]:
         """What the example also counts for."""
-        if not self.has_filter:
-            return (self.drawer, f"{self.drawer}, no filter")
         return (self.drawer, f"{self.drawer}, correct") if self.correct else (self.drawer,)
 
 
@@ -211,77 +206,93 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
             " <guidance>/<model>/<prompt>/samples",
             code="not-a-set-of-pictures",
         )
-    models: dict[str, pathlib.Path] = {}
-    for model, of_model in itertools.groupby(found, lambda samples: samples.absolute().parent.parent):
-        drawer = VERSIONS.get(model.name, model.name)
-        if drawer in models:
+    places: dict[pathlib.Path, list[pathlib.Path]] = {}
+    for samples in found:
+        places.setdefault(samples.parent.parent, []).append(samples)
+    drawers: dict[str, pathlib.Path] = {}
+    for place, of_model in places.items():
+        drawer = _VERSIONS.get(place.name, place.name)
+        if drawer in drawers:
             raise InputError(
-                f"{folder} has images by {drawer!r} in {models[drawer]} and in {model}: name one guidance scale's"
-                " folder, and keep each model once",
+                f"{drawers[drawer]} and {place} both have images of {drawer!r}: name the folder of one guidance scale,"
+                f" such as {place.parent}",
                 code="named-twice",
             )
-        models[drawer] = model
-        yield from _of_model(model, drawer, list(of_model))
+        drawers[drawer] = place
+        yield from _of_drawer(drawer, place, of_model)
 
 
-def _of_model(model: pathlib.Path, drawer: str, found: Sequence[pathlib.Path]) -> Iterator[Drawn]:
-    """The pictures of a model at one guidance scale; ``found`` are its folders ``samples``."""
-    verdicts, known = _verdicts(model, drawer), 0
+def _of_drawer(drawer: str, place: pathlib.Path, found: Sequence[pathlib.Path]) -> Iterator[Drawn]:
+    """The images in a model's folders of samples. Warns where not all of them have a verdict."""
+    labels, verdicts = _verdicts(place, drawer)
+    left, unknown, count = set(verdicts), 0, 0
     for samples in found:
-        place = samples.parent
-        rows = list(read_json_lines(place / "metadata.jsonl").rows())
-        if len(rows) != 1:
-            raise InputError(
-                f"{place / 'metadata.jsonl'} has {len(rows)} lines, not one: restore it as it was published",
-                code="wrong-number-of-entries",
-            )
-        (row,) = rows
-        tag, include, prompt = row["tag"].text(), row["include"].value, row["prompt"].text()
-        if tag not in geneval.SKILLS:
-            raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", "unknown-name")
-        texts, target = _question(tag, include, prompt, row.where)
+        tag, texts, target = _read_record(samples.parent / "metadata.jsonl")
         for path in sorted(samples.glob("*.png")):
-            name = f"{place.name}/samples/{path.name}"
-            correct = None if verdicts is None else verdicts.get(name)
-            known += correct is not None
+            name = f"{samples.parent.name}/samples/{path.name}"
+            correct = verdicts.get(name)
+            left.discard(name)
+            unknown, count = unknown + (correct is None), count + 1
             content = image_files.image_hash(path)
-            yield Drawn(f"{drawer}/{name}", path, drawer, tag, texts, target, correct, content, verdicts is not None)
-    if verdicts is not None and not known:
+            yield Drawn(f"{place.name}/{name}", path, drawer, tag, texts, target, correct, content)
+    said = []
+    if labels is not None and unknown:
+        said.append(f"{labels} does not judge {unknown:,} of the {count:,} images in {place}")
+    if left:
+        said.append(f"{labels} judges {len(left):,} images that are not in {place}, such as {min(left)}")
+    if said:
+        warnings.warn("; ".join(said), stacklevel=2)
+
+
+def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
+    """The skill, the candidates and the right one of a prompt."""
+    rows = list(read_json_lines(path).rows())
+    if len(rows) != 1:
         raise InputError(
-            f"the filter file of {drawer} names no image of {model}: restore both as they were published",
-            code="contradicting-rows",
+            f"{path} has {len(rows)} lines, not one: restore it as it was published", code="wrong-number-of-entries"
         )
+    (row,) = rows
+    tag, include, prompt = row["tag"].text(), row["include"].value, row["prompt"].text()
+    if tag not in geneval.SKILLS:
+        raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", "unknown-name")
+    return (tag, *_question(tag, include, prompt, row.where))
 
 
-def _verdicts(model: pathlib.Path, drawer: str) -> Mapping[str, bool] | None:
-    """<prompt>/samples/<file> -> whether it is correct, of a model's filter file; None with a warning without one."""
-    guidance = model.parent
-    scale = f"{float(guidance.name):g}" if guidance.name.replace(".", "", 1).isdigit() else guidance.name
-    file = f"SD-{drawer}-CFG={scale}.json"
-    places = [root / "filter" / file for root in (guidance.parent, guidance.parent.parent)]
-    path = next((place for place in places if place.is_file()), None)
+def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
+    """The filter file of a model's folder, and <prompt>/samples/<file> -> whether it is correct, None without a label.
+
+    Warns where the file is missing, and has no verdicts then.
+    """
+    guidance = place.parent.name
+    scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
+    root = place.parent.parent
+    name = f"SD-{drawer}-CFG={scale}.json"
+    # Beside the guidance scales, as the README has it, or one folder higher, as the code reads it.
+    paths = [folder / "filter" / name for folder in (root, root.parent)]
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         warnings.warn(
-            f"{places[0]} is missing, so that the results have '{drawer}, no filter' instead of '{drawer}, correct':"
-            " put Self-Bench's filter file there",
+            f"the filter file {paths[0]} is missing, so that results have no rows '{drawer}, correct': put it there to"
+            f" tell which images of {place} are correct",
             stacklevel=2,
         )
-        return None
-    enough = any if (drawer, scale) == _ANY_LABEL else all
-    found = {}
+        return None, {}
+    enough = any if drawer in _ANY_LABEL else all
+    found: dict[str, bool | None] = {}
     for row in read_json(path).rows():
         labels = _labels(row)
-        found["/".join(row["sample_path"].text().split("/")[-3:])] = bool(labels) and enough(
-            label == _GOOD for label in labels
-        )
-    return found
+        verdict = enough(label == _GOOD for label in labels) if labels else None
+        picture = "/".join(row["sample_path"].text().split("/")[-3:])
+        if found.setdefault(picture, verdict) != verdict:
+            raise row.wrong(f"is of {picture}, which an earlier row judges otherwise", "contradicting-rows")
+    return path, found
 
 
-def _labels(row: Entry) -> list[str]:
-    # They count before a human_label, as in the published code.
-    if "human_label" not in row or ("labels" in row and row["labels"].value):
-        return [label["label"].text() for label in row["labels"].rows()]
-    return [row["human_label"].text()]
+def _labels(row: Entry) -> list[Any]:
+    """Of the annotators; as in the published code, of ``human_label`` where there are no ``labels``."""
+    if "labels" in row:
+        return [label["label"].value for label in row["labels"].rows()]
+    return [label] if (label := row["human_label"].value) is not None else []
 
 
 SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"selfbench": make}

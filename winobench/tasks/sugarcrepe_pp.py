@@ -1,7 +1,7 @@
 """SugarCrepe++: are two true captions both nearer to a photograph than a wrong one? (Dumpala et al. 2024)
 
 An example is right where both true captions score higher than the wrong one (the paper's ITT). The photographs are
-COCO's of val2017. In rows 2 and 8 of ``swap_obj`` the wrong caption equals a true one, so that no scorer is right.
+COCO's of val2017.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer
 def best(response: Response) -> Answer:
     """The option with the highest score, the first of several; a tie where there are several."""
     scores = response.scores
+    if scores is None:  # an incomplete answer
+        return Answer(UNPARSABLE)
     choice = scores.index(max(scores))
     return Answer(ANSWERED, choice, scores=scores, tie=scores.count(scores[choice]) > 1)
 

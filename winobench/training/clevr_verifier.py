@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import files, memory, registry
+from winobench import files, memory, random_numbers, registry
 from winobench.errors import InputError
 from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, loss
 from winobench.training import loop, optimizers
@@ -245,7 +245,7 @@ def training_step(config: ml_collections.ConfigDict) -> tuple[loop.StepFn, loop.
     """The jitted training step, and its first state."""
     settings, shape = config.training, network_config(config)
     make = jax.jit(lambda key: nnx.split(ClevrVerifier(shape, rngs=nnx.Rngs(key))))
-    graphdef, state = make(jax.random.key(config.seed))
+    graphdef, state = make(random_numbers.seed_key(config.seed))
     params = nnx.to_pure_dict(state)
 
     def loss_fn(params: loop.Params, batch: loop.Batch, key: jax.Array) -> tuple[jax.Array, Mapping[str, jax.Array]]:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import memory, registry
+from winobench import memory, random_numbers, registry
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
@@ -452,7 +452,7 @@ def _optimizer(settings: ml_collections.ConfigDict) -> Any:
 def _split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """A fresh network's graph definition and parameters; made in one compiled call, which is far quicker."""
     make = jax.jit(lambda key: nnx.split(network(model_config, rngs=nnx.Rngs(key))))
-    graphdef, state = make(jax.random.key(seed))
+    graphdef, state = make(random_numbers.seed_key(seed))
     return graphdef, nnx.to_pure_dict(state)
 
 

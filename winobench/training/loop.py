@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import options, parallel
+from winobench import options, parallel, random_numbers
 from winobench.errors import InputError
 from winobench.progress import Progress
 from winobench.training import writers as metric_writers
@@ -136,7 +136,7 @@ def make_step(
             return updated(state, batch, frozen)
 
     def updated(state: TrainState, batch: Batch, frozen: Params | None) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        key = jax.random.fold_in(random_numbers.seed_key(seed), state.step)
         how = gradients_of if accumulate == 1 else accumulated
         gradients, metrics = how(state.params, frozen, batch, key)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)

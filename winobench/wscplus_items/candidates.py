@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from winobench.errors import InputError
-from winobench.evaluation import asking, responses
+from winobench.evaluation import asking, endings, responses
 from winobench.evaluation import schema as schemas
+from winobench.models import holding
 from winobench.responders.language import Responder
 from winobench.wscplus_items import parsing
 from winobench.wscplus_items.items import TYPES, Item, Origin
@@ -25,10 +26,11 @@ class Answer:
 
     Attributes:
       origin: of the items that may be in it.
-      status: ``ANSWERED``, or ``FAILED`` for a call that failed for good and is made again by a rerun.
+      status: ``ANSWERED``, or ``FAILED`` for a call that failed for good, or brought an incomplete answer, and is made
+        again by a rerun.
       text: what the model wrote; None where it wrote nothing, or the call failed.
       cut_off: it ended because it was as long as it may be.
-      problem: why a call failed.
+      problem: why a call failed, or how an answer is incomplete.
       input_tokens, output_tokens: what was read and written; None where it is not known.
       cost: in dollars; None where the model has no price, or none that is known.
     """
@@ -112,6 +114,7 @@ def collect(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
             code="wrong-kind-of-model",
         )
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
     known = asking.Answers()
@@ -125,12 +128,14 @@ def collect(
             continue
         tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
         cost = responder.cost(response) if hasattr(responder, "cost") else None
-        answers.append(Answer(origin, ANSWERED, response.text, response.finish == "length", **tokens, cost=cost))
+        problem = endings.why_incomplete(prompt.request, response, can_be_longer=True)
+        status, text = (ANSWERED, response.text) if problem is None else (FAILED, response.partial)
+        answers.append(Answer(origin, status, text, response.finish == "length", problem, **tokens, cost=cost))
     return answers
 
 
 def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:
-    """The items in answers, and the parts that could not be read; failed calls are neither."""
+    """The items in answers, and the parts that could not be read; failed calls and incomplete answers are neither."""
     found: list[Item] = []
     malformed: list[Malformed] = []
     for answer in answers:

@@ -146,9 +146,10 @@ def check(
       max_changed_words, similarity: as of `winobench.wscplus_items.checks`.
 
     Returns:
-      The content of ``checks.json``: "requests", "failed" (calls), "first_failure", "malformed" {reason: parts},
-      "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted" {type: items}, "tokens"
-      {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known, and "limits".
+      The content of ``checks.json``: "requests", "failed" (calls, and incomplete answers), "first_failure", "malformed"
+      {reason: parts}, "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted" {type:
+      items}, "tokens" {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known, and
+      "limits".
 
     Raises:
       InputError: nothing was generated here, or a file of known items cannot be read.
@@ -175,7 +176,7 @@ def check(
         ({**dataclasses.asdict(one.origin), "reason": one.reason, "text": one.text} for one in malformed),
     )
     accepted = [item.origin.type for item, verdict in zip(items, verdicts, strict=True) if verdict is None]
-    answered = [answer for answer in answers if answer.status == candidates.ANSWERED]
+    billed = [one for one in answers if one.status == candidates.ANSWERED or one.output_tokens is not None]
     failures = [answer.problem for answer in answers if answer.status == candidates.FAILED]
     summary = {
         "requests": len(answers),
@@ -186,9 +187,9 @@ def check(
         "refused": candidates.counts(verdict.reason for verdict in verdicts if verdict is not None),
         "accepted": {kind: accepted.count(kind) for kind in TYPES if kind in accepted},
         "tokens": {
-            name: _total(getattr(answer, f"{name}_tokens") for answer in answered) for name in ("input", "output")
+            name: _total(getattr(answer, f"{name}_tokens") for answer in billed) for name in ("input", "output")
         },
-        "cost": _total(answer.cost for answer in answered),
+        "cost": _total(answer.cost for answer in billed),
         "limits": {"max_changed_words": max_changed_words, "similarity": similarity, "known": len(statements)},
     }
     files.write_json(folder / CHECKS, summary)

@@ -22,7 +22,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench import csv_cells, json_files
+from winobench import csv_cells, files, json_files
 from winobench.data.winoviz.items import ATTRIBUTE_KINDS, PAIRS, VERSIONS, Item
 from winobench.errors import InputError
 
@@ -229,7 +229,8 @@ def read_text(path: pathlib.Path) -> str:
       InputError: it is missing or no such text.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        # As Python reads texts: an end of a line is one character, whichever it is in the file.
+        return io.TextIOWrapper(io.BytesIO(files.content(path)), encoding="utf-8-sig").read()
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: name an existing one", code="no-such-file") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
-from winobench import csv_cells
+from winobench import csv_cells, files
 from winobench.data.prepared import data_folder
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.items import TYPES, UNTYPED, Item
@@ -146,9 +146,12 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
 
 def _text(path: pathlib.Path) -> str:
     try:
-        content = path.read_bytes()
-    except OSError:
+        content = files.content(path)
+    except FileNotFoundError:
         raise InputError(f"there is no file {path}: name a CSV file of WSC+", code="no-such-file") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{path} cannot be read ({reason}): name a CSV file of WSC+", code="cannot-read") from None
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         try:
             return content.decode("utf-16")

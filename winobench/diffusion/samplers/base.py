@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench import options, random_numbers
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 
@@ -201,13 +201,17 @@ def sample(
     def step(state: tuple[jax.Array, Any], of_step: tuple[Any, ...]) -> tuple[tuple[jax.Array, Any], None]:
         (latents, carry), (number, time, scale, row, added) = state, of_step
         if sampler.is_random and added is None:
-            added = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, number), latents.shape[1:]))(keys)
+            added = jax.vmap(lambda key: _of_step(key, number, latents.shape[1:]))(keys)
         prediction = predict(scale * latents, time)
         return sampler.step(plan.prediction, prediction, latents, row, carry, added), None
 
     steps = (plan.numbers, plan.times, plan.input_scale, plan.tables, step_noise)
     (latents, _), _ = jax.lax.scan(step, (start, sampler.carry(start)), steps)
     return latents
+
+
+def _of_step(key: jax.Array, number: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return random_numbers.normal(jax.random.fold_in(key, number), shape)
 
 
 def _guided(

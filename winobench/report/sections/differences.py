@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from winobench.report import analysis
 from winobench.report.labels import task_label
@@ -23,6 +25,12 @@ from winobench.report.sections.shared import (
     spread_of,
     sub_task_folds,
 )
+
+NO_NOISE = "‡"
+"""What stands at marks that do not know the noise of the samples."""
+
+# Metric -> right and wrong under other draws of the samples, or None, and why these are not known.
+_Draws = tuple[Mapping[str, np.ndarray] | None, str]
 
 # Task and row of its results -> place of a pair of runs -> their difference.
 _Found = dict[tuple[str, str], dict[int, analysis.Difference]]
@@ -62,6 +70,9 @@ def difference_section(report_data: ReportData) -> Section | None:
             f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
             "○ the interval excludes 0, but the difference is not clear."
         )
+        section.intro.append(
+            f"Intervals and marks know that other examples would give other numbers.{_of_samples(report_data, found)}"
+        )
     titles = [f"{report_data.runs[second].label} {MINUS} {report_data.runs[first].label}" for first, second in pairs]
     columns = ["task and metric", *titles, "examples"]
     if main:
@@ -76,12 +87,19 @@ def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> t
     """The differences, and sentences on what was not compared, or not all of it."""
     found: _Found = {}
     notes = []
-    for place, (first, second) in enumerate(pairs):
-        one, other = report_data.runs[first], report_data.runs[second]
-        for task in report_data.tasks:
-            if task not in one.tasks or task not in other.tasks or not report_data.has_answers(task):
+    lacking: dict[str, list[str]] = {}
+    for task in report_data.tasks:
+        if not report_data.has_answers(task):
+            continue
+        draws: dict[int, _Draws] = {}
+        for place, numbers in enumerate(pairs):
+            one, other = (report_data.runs[number] for number in numbers)
+            if task not in one.tasks or task not in other.tasks:
                 continue
-            compared = _compare(one, other, task)
+            for number in numbers:
+                if number not in draws:
+                    draws[number] = _draws(report_data.runs[number], task)
+            compared = _compare(one, other, task, [draws[number] for number in numbers])
             if compared is None:
                 notes.append(
                     f"{one.label} and {other.label} have no example of {task_label(task)} in common: not compared."
@@ -96,12 +114,41 @@ def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> t
                 )
             for difference in differences:
                 found.setdefault((task, difference.name), {})[place] = difference
+        for number, (_, reason) in draws.items():
+            if reason:
+                lacking.setdefault(reason, []).append(f"{task_label(task)} of {report_data.runs[number].label}")
+    notes += [f"{NO_NOISE} {reason}: {'; '.join(whose)}." for reason, whose in lacking.items()]
     # One adjustment for all rows of the page.
     places = [(key, place) for key, by_pair in found.items() for place in by_pair]
     together = analysis.adjusted([found[key][place] for key, place in places])
     for (key, place), difference in zip(places, together, strict=True):
         found[key][place] = difference
     return found, notes
+
+
+def _of_samples(report_data: ReportData, found: _Found) -> str:
+    """What the intervals know of the samples, if there are any."""
+    if all(run.tasks[task].deterministic for task, _ in found for run in report_data.runs if task in run.tasks):
+        return ""
+    said = " They also know that other noise and timesteps would, from the recorded errors of each sample"
+    if any(difference.lacks_noise for by_pair in found.values() for difference in by_pair.values()):
+        said += f", but for marks with {NO_NOISE}: without it fewer of them may be left"
+    return f"{said}."
+
+
+def _draws(run: Run, task: str) -> _Draws:
+    """The answers under other draws of the samples, or why they are not known."""
+    record = run.tasks[task]
+    if record.deterministic or record.examples is None:
+        return None, ""
+    if run.has_raced(task):
+        return None, "Pairs have different numbers of samples"
+    if record.num_samples == 1:
+        return None, "One sample does not tell how samples vary"
+    batches = None if record.judge is None else run.batches(task)
+    if batches is None:
+        return None, "No complete errors are recorded"
+    return analysis.redrawn(batches, record.examples.targets, record.judge, record.timesteps), ""
 
 
 def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
@@ -145,6 +192,7 @@ def _records(
                     "p": difference.p_value,
                     "p_adjusted": difference.p_adjusted,
                     "clear": difference.is_clear,
+                    "knows_samples": not difference.lacks_noise,
                     f"{clusters}_apart": difference.clusters_apart,
                     "n": difference.num_examples,
                     "only_first": difference.only_first,
@@ -154,15 +202,19 @@ def _records(
     return rows
 
 
-def _compare(one: Run, other: Run, task: str) -> tuple[list[analysis.Difference], int] | None:
+def _compare(one: Run, other: Run, task: str, draws: Sequence[_Draws]) -> tuple[list[analysis.Difference], int] | None:
     first, second = one.tasks[task], other.tasks[task]
-    in_first, in_second = analysis.shared_rows(first, second)
-    if not len(in_first) or first.metric != second.metric or first.metric is None:
+    shared = analysis.shared_rows(first, second)
+    if not len(shared[0]) or first.metric != second.metric or first.metric is None:
         return None
-    first, second = analysis.select(first, in_first), analysis.select(second, in_second)
+    lacks_noise = any(reason for _, reason in draws)
+    first, second = (analysis.select(record, rows) for record, rows in zip((first, second), shared, strict=True))
     # The groups of the first run count for both: they are no part of what was asked.
     second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
-    rows, others = ({row.name: row for row in analysis.rows_of(record)} for record in (first, second))
+    rows, others = (
+        {row.name: row for row in analysis.rows_of(record, None if lacks_noise else _taken(redrawn, taken))}
+        for record, (redrawn, _), taken in zip((first, second), draws, shared, strict=True)
+    )
     names = [name for name in rows if name in others]  # a run with a limit may lack whole pairs
     if not names:
         return None
@@ -171,13 +223,18 @@ def _compare(one: Run, other: Run, task: str) -> tuple[list[analysis.Difference]
         [others[name] for name in names],
         first.examples.dependence,
     )
-    return found, len(in_first)
+    return [dataclasses.replace(difference, lacks_noise=lacks_noise) for difference in found], len(shared[0])
+
+
+def _taken(redrawn: Mapping[str, np.ndarray] | None, rows: np.ndarray) -> dict[str, np.ndarray] | None:
+    return None if redrawn is None else {name: correct[rows] for name, correct in redrawn.items()}
 
 
 def _difference(found: analysis.Difference | None) -> Cell:
     if found is None:
         return ABSENT
     mark = " ●" if found.is_clear else " ○" if found.excludes_zero else ""
+    mark += f" {NO_NOISE}" if mark and found.lacks_noise else ""
     interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
     return Cell(
         f"{percent(found.value, sign=True)}{mark}",

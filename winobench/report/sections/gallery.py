@@ -15,7 +15,7 @@ from winobench.data.edits import Edit, read_edits
 from winobench.evaluation.gallery import margin
 from winobench.report.cards import Card, make_card
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import ReportData, Section
+from winobench.report.sections.shared import MOST_CHARTED_RUNS, ReportData, Section
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +39,14 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
         return [], None
     count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
     found, lines = [], []
-    for task in report_data.tasks:
+    for task in report_data.charted:
         if not report_data.has_answers(task):  # nothing is right or wrong
             continue
         pictures: dict[str, bytes] = {}
         for run in report_data.runs:
             if task in run.tasks:
                 pictures.update(run.pictures(task))
-        for run in report_data.runs:
+        for run in report_data.runs[:MOST_CHARTED_RUNS]:
             record = run.tasks.get(task)
             if record is not None and record.examples is not None and record.metric is not None:
                 one, of_it = task_gallery(run, task, pictures, count, report_data.seed)

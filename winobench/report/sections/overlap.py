@@ -29,6 +29,8 @@ from winobench.report.sections.shared import (
 )
 
 _MOST_SETS = 8
+# More runs than this are compared with the first one, in so many bars.
+_MOST_PAIRED, _MOST_BARS = 12, 66
 
 # Two runs, by their looks, and how their right answers overlap.
 _Pair = tuple[Mark, Mark, analysis.Overlap]
@@ -41,7 +43,11 @@ def overlap_section(report_data: ReportData) -> Section | None:
     if not everything:
         return None
     few = [task for task, found in everything.items() if max(one.num_examples for *_, one in found) < FEWEST_EXAMPLES]
-    panels = [(task, _overlap_panel(task, found)) for task, found in everything.items() if task not in few]
+    panels = [
+        (task, _overlap_panel(task, found))
+        for task, found in everything.items()
+        if task not in few and task in report_data.charted
+    ]
     legend = [
         Mark("both right", figures.BOTH, "s", figures.NO_LINE),
         *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in report_data.dots),
@@ -84,7 +90,10 @@ def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
     """Of every two runs that have answered the same examples of a task."""
     found = []
     answered = [pair for pair in zip(report_data.marks, report_data.records(task), strict=True) if pair[1] is not None]
-    for (first, one), (second, other) in itertools.combinations(answered, 2):
+    pairs = itertools.combinations(answered, 2)
+    if len(answered) > _MOST_PAIRED:
+        pairs = ((answered[0], other) for other in answered[1:])
+    for (first, one), (second, other) in pairs:
         in_one, in_other = analysis.shared_rows(one, other)
         if len(in_one):
             overlap = analysis.overlap(one.examples.correct[in_one], other.examples.correct[in_other])
@@ -146,7 +155,7 @@ def _common_answers(records: Sequence[TaskRun | None]) -> np.ndarray:
 
 
 def _overlap_panel(task: str, found: Sequence[_Pair]) -> Panel:
-    bars = [(first, second, _shares(overlap), overlap.expected_both) for first, second, overlap in found]
+    bars = [(first, second, _shares(overlap), overlap.expected_both) for first, second, overlap in found[:_MOST_BARS]]
     return Panel(
         task_label(task),
         lambda axes: figures.overlap_bars(axes, bars),

@@ -20,7 +20,7 @@ _OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo", "pets_all")
 def radar_section(report_data: ReportData) -> Section | None:
     """The tasks at a glance (Figures 2 and 10)."""
     axes = []
-    for task in report_data.tasks:
+    for task in report_data.charted:
         for metric in report_data.shown(task):
             if not report_data.has_answers(task):
                 continue

@@ -29,6 +29,7 @@ def sample_section(report_data: ReportData) -> Section | None:
     panels = [
         (task, _curve_panel(report_data, task, metric, one))
         for task, one in found.items()
+        if task in report_data.charted
         for metric in _drawn(report_data, task, one)
     ]
     few = {task: one.few for task, one in found.items() if one.few}
@@ -61,7 +62,7 @@ def sample_section(report_data: ReportData) -> Section | None:
         section.notes.append(f"{', '.join(raced)} raced: pairs have different numbers of samples.")
     lost = [f"{task_label(task)} of {label}" for task, one in found.items() for label in one.lost]
     if lost:
-        section.notes.append(f"No complete errors are recorded for {'; '.join(lost)}.")
+        section.notes.append(f"No complete errors that give the scores are recorded for {'; '.join(lost)}.")
     return section
 
 

@@ -38,6 +38,10 @@ PROPORTION_COLUMNS = ("value", "low", "high", "chance", "n", "ties")
 """What CSV files say of the results of tasks whose answers are right or wrong."""
 
 _FEW_MORE = 3
+
+MOST_CHARTED, MOST_CHARTED_RUNS = 60, 24
+"""Tasks that charts and the gallery show, and runs that have charts or cards of their own."""
+
 # With fewer samples than this, a curve and its band say nothing.
 _FEWEST_SAMPLES = 4
 
@@ -226,6 +230,11 @@ class ReportData:
     def tasks(self) -> list[str]:
         """All tasks, in the order in which the runs name them."""
         return list(dict.fromkeys(task for run in self.runs for task in run.tasks))
+
+    @property
+    def charted(self) -> list[str]:
+        """The tasks that charts show: the first ones, as nobody looks at a thousand charts."""
+        return self.tasks[:MOST_CHARTED]
 
     def records(self, task: str) -> list[TaskRun | None]:
         """The task in each run."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winobench.report import analysis, paper, published_texts
+from winobench.report import paper, published_texts
 from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import Run, TaskRun
+from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
@@ -25,8 +25,6 @@ from winobench.report.sections.shared import (
 )
 from winobench.report.table import constant_notes
 
-_SAME_VALUE = 1e-9
-
 
 def task_section(report_data: ReportData) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
@@ -42,8 +40,8 @@ def task_section(report_data: ReportData) -> Section:
     )
     if report_data.is_text:
         section.intro.append(
-            "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
-            "nowhere. Rows of kinds of errors are shares of all errors."
+            "An answer that is incomplete or cannot be read is wrong too, and counted as unparsable. Questions whose "
+            "calls failed count nowhere. Rows of kinds of errors are shares of all errors."
         )
     main, parts, rows = [], {}, []
     for task in tasks:
@@ -69,6 +67,9 @@ def task_section(report_data: ReportData) -> Section:
     if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
+    left_out = len(report_data.tasks) - len(report_data.charted)
+    if left_out:
+        section.intro.append(f"Charts and the gallery leave out the last {left_out:,} tasks; CSV files have all.")
     section.notes = [note for run in report_data.runs for note in _notes(run, tasks, several=len(report_data.runs) > 1)]
     if rows:
         section.records["tasks.csv"] = rows
@@ -104,7 +105,7 @@ def _on_the_paper(report_data: ReportData) -> str:
 
 
 def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
-    """What a run lacks, and what of it was changed; with its name where there are several."""
+    """What a run lacks; with its name where there are several."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]
@@ -113,12 +114,7 @@ def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
     missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
     if missing:
         notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
-    return notes + [
-        f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder was changed "
-        "after the run."
-        for name, record in run.tasks.items()
-        if (wrong := _disagreeing(record))
-    ]
+    return notes
 
 
 def _paper_table(tasks: Sequence[str]) -> Table:
@@ -144,12 +140,3 @@ def _paper_table(tasks: Sequence[str]) -> Table:
 
 def _row(number: PublishedNumber | TextNumber) -> str:
     return number.method if isinstance(number, TextNumber) else number.row
-
-
-def _disagreeing(record: TaskRun) -> str | None:
-    """The first row of the results that the stored scores contradict."""
-    for row in analysis.rows_of(record):
-        entry = record.results.get(row.name)
-        if entry is not None and abs(entry["value"] - row.value) > _SAME_VALUE:
-            return row.name
-    return None

@@ -12,7 +12,15 @@ from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import Details, ReportData, Section, collapsed, too_few_examples, without_curve
+from winobench.report.sections.shared import (
+    MOST_CHARTED_RUNS,
+    Details,
+    ReportData,
+    Section,
+    collapsed,
+    too_few_examples,
+    without_curve,
+)
 
 # Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
 _MARGINS = Margins(left=0.72, top=0.2)
@@ -41,7 +49,8 @@ def timestep_section(report_data: ReportData) -> Section | None:
         profiles = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
         profiles = {task: profile for task, profile in profiles.items() if profile is not None}
         rows += _records(run, profiles)
-        panels = [(task, panel) for task, profile in profiles.items() for panel in _timestep_panels(task, profile)]
+        charted = [task for task in profiles if task in report_data.charted and place < MOST_CHARTED_RUNS]
+        panels = [(task, panel) for task in charted for panel in _timestep_panels(task, profiles[task])]
         if panels:
             name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{place + 1}.png"
             pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from winobench.evaluation.endings import incomplete_lines
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import DASH, ReportData, above_chance, percent, spread_of
@@ -123,6 +124,7 @@ def _asked(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         calls = results["failed_calls"]
         left_out = "1 question is" if calls["questions"] == 1 else f"{calls['questions']:,} questions are"
         facts.append(("failed calls", f"{calls['requests']:,}; {left_out} left out"))
+    facts += [("incomplete answers", line) for line in incomplete_lines(results)]
     tokens = results.get("tokens") or {}
     counts = [
         f"{tokens[name]:,} {verb}" for name, verb in (("input", "read"), ("output", "written")) if tokens.get(name)

@@ -15,12 +15,13 @@ out or in JSON's escapes, it is blanked.
 
 What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`); what
 comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
-cannot be read is a failed call with its reason, and the run goes on.
+cannot be read is a failed call with its reason, and the run goes on. A body of status 200 may speak of an error, which
+is then one of the status that it names, or hold an incomplete answer, out of which nothing is read (``bodies``).
 
 Pictures are read when their turn comes, and only their paths and SHA-256 are ever recorded.
 
-Files: ``model`` (threads, attempts, pace, interrupts); ``api`` (what protocols share); one for each protocol, and its
-line in `APIS`; ``pictures`` and ``choices`` (questions about pictures, with options); ``prices``.
+Files: ``model`` (threads, attempts, pace, interrupts); ``api`` and ``bodies`` (what protocols share); one for each
+protocol, and its line in `APIS`; ``pictures`` and ``choices`` (questions about pictures, with options); ``prices``.
 """
 
 from winobench.responders.hosted.model import APIS, HostedModel, is_hosted

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.errors import InputError
-from winobench.responders.hosted import choices, pictures
-from winobench.responders.hosted.api import Api, body_text, count, join
-from winobench.responders.language import Generation, PictureText, Response, Turn
+from winobench.responders.hosted import bodies, choices, pictures
+from winobench.responders.hosted.api import Api, body_text, count, ended, join
+from winobench.responders.language import INTERRUPTED, Generation, PictureText, Response, Turn
 
 
 class Anthropic(Api):
@@ -69,16 +69,14 @@ class Anthropic(Api):
             count(usage.get(name))
             for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
         ]
-        return Response(
-            text=join(blocks) or None,
+        text = join(blocks)
+        calls_tool = any(block.get("type") == "tool_use" for block in blocks)
+        return ended(
+            text,
+            # The protocol says that a whole answer always has a reason.
+            INTERRUPTED if reason is None else bodies.ending(reason, text, calls_tool=calls_tool),
             input_tokens=None if read[0] is None else sum(count or 0 for count in read),
             output_tokens=count(usage.get("output_tokens")),
-            finish={
-                "end_turn": "stop",
-                "stop_sequence": "stop",
-                "max_tokens": "length",
-                "model_context_window_exceeded": "length",
-            }.get(str(reason)),
         )
 
 

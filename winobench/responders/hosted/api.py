@@ -18,7 +18,16 @@ from typing import Any
 from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders import bounded_http
-from winobench.responders.language import Generation, PictureOptions, PictureText, Response
+from winobench.responders.hosted import bodies
+from winobench.responders.language import (
+    CUT_OFF,
+    EMPTY,
+    FINISHED,
+    Generation,
+    PictureOptions,
+    PictureText,
+    Response,
+)
 
 _RETRIED = (408, 409, 429)
 _SECONDS_TO_CONNECT = 20.0
@@ -33,6 +42,23 @@ _WITHOUT_EYES = re.compile(
     re.IGNORECASE,
 )
 
+# How servers say that they do not take a field at all. Complaints about its value sound different.
+_NOT_TAKEN = re.compile(
+    r"not support|unsupported|deprecated|extra inputs|extra_forbidden|not permitted|properties are not allowed"
+    r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
+    re.IGNORECASE,
+)
+# What can be done about a field that is not taken.
+_ADVICE = {
+    "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
+    "logprobs": "set logprobs to False (--config.api.logprobs=false)",
+    "top_logprobs": "set logprobs to False (--config.api.logprobs=false)",
+}
+# The names that OpenAI's protocol has for the limit of tokens.
+LIMITS = ("max_tokens", "max_completion_tokens")
+INCOMPLETE = "incomplete"
+"""The kind of failure of a call that brought an answer which is not whole."""
+
 # No call has so many; more is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 
@@ -43,11 +69,12 @@ class Failure:
 
     Attributes:
       kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
-        ``client`` or ``refused``.
+        ``client``, ``refused`` or ``incomplete``.
       message: the server's words.
       passing: whether it is worth another attempt.
       fatal: what every call would fail of alike, and how to mend it.
       wait: seconds that the server asks for.
+      codes: the server's names for the error.
     """
 
     kind: str
@@ -57,6 +84,7 @@ class Failure:
     fatal: InputError | None = None
     wait: float | None = None
     request_id: str | None = None
+    codes: tuple[str, ...] = ()
 
 
 class Api(abc.ABC):
@@ -68,6 +96,7 @@ class Api(abc.ABC):
     package: str
     client: str
     base_error: str
+    may_adapt = True  # whether `adapt` may choose another field
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
@@ -104,6 +133,18 @@ class Api(abc.ABC):
           InputError: the protocol cannot express it, or the picture cannot be read.
         """
 
+    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The fields as this server wants them."""
+        return body
+
+    def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
+        """Whether the call that failed is to be sent again as `adapted` makes it from now on. Any thread may ask."""
+        return False
+
+    def advice(self, field: str) -> str:
+        """What can be done about a field that every call would be refused for."""
+        return _ADVICE.get(field, "name another model, or another server")
+
     @abc.abstractmethod
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """Makes one attempt: status, body as text, headers."""
@@ -133,8 +174,8 @@ class Api(abc.ABC):
             api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
         )
 
-    def failure(self, error: Exception) -> Failure:
-        """What an exception of the client means."""
+    def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
+        """What an exception of the client means for a call of these fields."""
         package = self._package
         reason = error.__cause__ or error
         for one in (error, reason):
@@ -156,14 +197,48 @@ class Api(abc.ABC):
             return Failure("client", words)
         status, headers = error.status_code, error.response.headers
         message, codes = _said(error)
+        return self._refusal(status, message, codes, headers, sent)
+
+    def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
+        """Why a body of status 200 is worth another attempt; None for a whole answer, and for what nothing mends.
+
+        Args:
+          sent: the request's fields.
+          text: the answer's body.
+          headers: the answer's.
+        """
+        try:
+            content = json_files.parse(text, foreign=True)
+            if (error := bodies.error(content)) is not None:
+                return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
+            ending = self.parse(content).ending
+        except (ValueError, AttributeError):  # `read` says what is wrong with it
+            return None
+        # At the limit, the next attempt would end there, too. Log-probabilities may come with a token of white space.
+        if ending in (FINISHED, CUT_OFF) or (ending == EMPTY and sent.get("logprobs")):
+            return None
+        return Failure(INCOMPLETE, ending, status=200, passing=True)
+
+    def _refusal(
+        self,
+        status: int | None,
+        message: str,
+        codes: Sequence[str],
+        headers: Mapping[str, str],
+        sent: Mapping[str, Any],
+    ) -> Failure:
+        """What an error that the server speaks of means; one without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {
             "message": message,
             "status": status,
+            "codes": tuple(codes),
             "request_id": headers.get("x-request-id") or headers.get("request-id"),
         }
-        fatal = self._fatal(status, message, codes)
+        if status is None:
+            return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
+        fatal = self._fatal(status, message, codes, sent)
         if fatal is not None:
             return Failure("refused", fatal=fatal, **known)
         passing = status in _RETRIED or status >= 500
@@ -172,7 +247,7 @@ class Api(abc.ABC):
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
-    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> InputError | None:
+    def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
         """What an error is, if every call would meet it."""
         if status == 401:
             advice = f"set {self.key_variable} to a valid one."
@@ -197,27 +272,34 @@ class Api(abc.ABC):
                 code="no-credit",
             )
         if status in (400, 422):
-            for field, advice in (
-                ("temperature", "set send_temperature to False"),
-                ("max_completion_tokens", "set max_tokens_field to max_tokens"),
-                ("max_tokens", "set max_tokens_field to max_completion_tokens"),
-                ("logprobs", "set logprobs to False"),
-                ("top_logprobs", "set logprobs to False"),
-            ):
-                # The words differ from model to model; that a field is not wanted at all is common to them.
-                if re.search(rf"\b{field}\b", message) and (
-                    {"unsupported_parameter", "unsupported_value"} & set(codes)
-                    or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
-                ):
-                    return InputError(
-                        f"the model refuses the field {field} ({message}): {advice}.", code="field-refused"
-                    )
+            # The words differ from model to model; that a field is not wanted at all is common to them.
+            refused = [field for field in (*_ADVICE, *LIMITS) if field in sent and refuses(field, message, codes)]
+            if refused:
+                field = min(refused, key=message.index)
+                return InputError(
+                    f"the model refuses the field {field} ({status}: {message}): {self.advice(field)}.",
+                    code="field-refused",
+                )
         if status in (400, 404, 422) and _WITHOUT_EYES.search(message):
             return InputError(
                 f"the model is a language model without eyes ({status}: {message}): name one that sees.",
                 code="wrong-kind-of-model",
             )
         return None
+
+
+def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
+    """Whether a server's words say that it does not take a field."""
+    if not re.search(rf"\b{field}\b", message):
+        return False
+    return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
+
+
+def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
+    """An answer by how it ended, as far as the server has told it: what an incomplete one says is not its text."""
+    finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
+    said = {"text": text} if ending == FINISHED else {"partial": text or None}
+    return Response(**said, **tokens, finish=finish, ending=ending)
 
 
 def join(parts: Sequence[Any]) -> str:

@@ -64,7 +64,7 @@ class Interrupts:
     """
 
     def __init__(self):
-        self.kept = False  # one has come that is not raised yet
+        self.kept = False  # one has come that `ask` has not seen yet
         self._taken = self._waiting = self._came = False
 
     def take_over(self) -> None:
@@ -96,9 +96,10 @@ class Interrupts:
 
     def _handle(self, *_: Any) -> None:
         first, self._came = not self._came, True
+        # Python drops what is raised in a destructor or a callback: then it is raised again by the next `raised`.
+        self.kept = True
         if self._waiting or not first:
             raise KeyboardInterrupt
-        self.kept = True
 
 
 class Pace:

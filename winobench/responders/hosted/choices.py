@@ -17,6 +17,7 @@ import string
 from collections.abc import Sequence
 
 from winobench.errors import InputError
+from winobench.responders.hosted import bodies
 from winobench.responders.language import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
@@ -118,7 +119,7 @@ def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float
       texts: answers to the same question; None for an empty one.
       marks: what stands for each answer.
     """
-    given = [chosen(text or "", marks) for text in texts]
+    given = [chosen(bodies.spoken(text or ""), marks) for text in texts]
     return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
 
 

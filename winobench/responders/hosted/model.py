@@ -20,13 +20,23 @@ from absl import logging
 
 from winobench import json_files
 from winobench.errors import InputError
-from winobench.responders.hosted import choices, settings
+from winobench.responders.hosted import bodies, choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import Api, exhausted
+from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, ended, exhausted, one_line
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
-from winobench.responders.language import PictureOptions, PictureText, Raw, Request, Response, check_request
+from winobench.responders.language import (
+    CUT_OFF,
+    EMPTY,
+    FINISHED,
+    PictureOptions,
+    PictureText,
+    Raw,
+    Request,
+    Response,
+    check_request,
+)
 
 
 def is_hosted(name: str) -> bool:
@@ -36,6 +46,8 @@ def is_hosted(name: str) -> bool:
 
 _LONGEST_BACKOFF = 60.0
 _SECONDS_WORTH_A_WARNING = 10.0
+# An answer that is not whole is asked for again, but not for ever, as each may be billed.
+_MOST_INCOMPLETE = 3
 # Votes on a question with options, and the longest of them: models that think count that, too.
 _VOTES = 5
 _VOTE_TOKENS = 1024
@@ -90,7 +102,7 @@ class HostedModel:
           concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
             answer; to connect, at most 20 of them.
-          attempts: how often a call is tried.
+          attempts: how often a call is tried; of those that bring an incomplete answer, three at most.
           first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
             part of up to a half; longer where the server asks for it.
           longest_wait: where the server asks for more seconds than these, the run ends and says so.
@@ -98,7 +110,8 @@ class HostedModel:
             ends in another way, end the run. A refusal of one request says nothing about the others.
           seconds_to_finish: how long an interrupt waits for calls that are under way.
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
-            protocol; OpenAI's own server gets the latter, which its newer models insist on, others the former.
+            protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
+            that field: then all calls have the other one.
           send_temperature: False for models that refuse the field; they then draw as they please.
           seed: sent to servers of OpenAI's protocol, plus the number of the sample; not sent when None.
           extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``; not for secrets.
@@ -120,8 +133,10 @@ class HostedModel:
             )
         kind = APIS[self.api]
         variable = kind.url_variable
-        given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
-        self.base_url = settings.checked_url(given or kind.default_url)
+        given = {"base_url": base_url, "in the model's name": named_url}
+        given |= {variable: (os.environ.get(variable) or "").strip() or None, "default": kind.default_url}
+        where, url = next((where, url) for where, url in given.items() if url is not None)
+        self.base_url = settings.checked_url(url, where)
         self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
         settings.check_wholes(
             name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row, votes=votes
@@ -151,6 +166,7 @@ class HostedModel:
         self._key = settings.read_key(kind, needed=self._is_own)
         self._secret = settings.secret(self._key)
         self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
+        self._server.may_adapt = max_tokens_field is None
         self._pace = Pace()
         self._log = AttemptsLog(attempts_log)
 
@@ -193,6 +209,9 @@ class HostedModel:
             for name in ("input_tokens", "output_tokens")
             for counts in [[getattr(response, name) for response in responses]]
         }
+        incomplete = next((one.ending for one in responses if one.ending != FINISHED), None)
+        if incomplete is not None:
+            return Response(ending=incomplete, **spent)
         return Response(scores=choices.from_votes([response.text for response in responses], marks), **spent)
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -253,6 +272,7 @@ class HostedModel:
                     with interrupts.raised():
                         there = results.wait(left)
                 except KeyboardInterrupt as interrupt:
+                    interrupts.kept = False
                     if isinstance(end, KeyboardInterrupt):  # a second one does not wait
                         raise
                     logging.warning("interrupted: waiting for the answers under way")
@@ -336,11 +356,17 @@ class HostedModel:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):
             raise ValueError("the body is not a JSON object")
+        if (error := bodies.error(content)) is not None:
+            raise ValueError(f"the server says: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
-        if isinstance(request, PictureOptions):
+        # The first tokens tell all, so that the limit is that of one token.
+        if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
-            return dataclasses.replace(response, text=None, scores=scores)
-        return dataclasses.replace(response, text=self._blank(response.text))
+            return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
+        limit, written = getattr(request, "max_tokens", None), response.output_tokens or 0
+        if response.ending == FINISHED and response.finish is None and limit is not None and written >= limit:
+            response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
+        return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:
         while (task := tasks.get()) is not None:
@@ -353,34 +379,30 @@ class HostedModel:
 
     def _call(self, body: dict[str, Any], stop: threading.Event) -> Outcome:
         """One call with its retries."""
-        # The same in every attempt: a server that knows the header does not do the work twice.
+        # The same until an answer comes: a server that knows the header does not do the work twice.
         call_id = f"winobench-{uuid.uuid4()}"
+        incomplete = 0
         for attempt in range(1, self._attempts + 1):
             self._pace.wait(stop)
             if stop.is_set():
                 return Outcome()
             started = time.monotonic()
-            try:
-                status, text, headers = self._server.send(body, call_id)
-            except Exception as error:  # whatever the client and the server make of each other, the run goes on
-                failure = self._server.failure(error)
-            else:
-                failure = None
-            seconds = time.monotonic() - started
-            if failure is None:
-                wait = exhausted(headers)
-                if 0 < wait <= self._longest_wait:
+            answer, failure = self._attempt(body, call_id, attempt)
+            if answer is not None:
+                status, text, headers = answer
+                call_id = f"winobench-{uuid.uuid4()}"
+                incomplete += failure is not None and failure.kind == INCOMPLETE
+                if 0 < (wait := exhausted(headers)) <= self._longest_wait:
                     self._pace.pause(wait)
+            seconds = time.monotonic() - started
+            given_up = attempt == self._attempts or incomplete == _MOST_INCOMPLETE
+            if failure is None or (failure.kind == INCOMPLETE and given_up):
                 identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
-                raw = {
-                    "body": self._blank(text),
-                    "status": status,
-                    "request_id": identifier,
-                    "attempts": attempt,
-                    "seconds": round(seconds, 3),
-                }
+                raw = {"body": self._blank(text), "status": status, "request_id": identifier, "attempts": attempt}
+                raw["seconds"] = round(seconds, 3)
                 try:
-                    self._log.add(body, attempt, status, seconds, "answered", None, identifier)
+                    outcome = "answered" if failure is None else f"{failure.kind}: {failure.message}"
+                    self._log.add(body, attempt, status, seconds, outcome, None, identifier)
                 except InputError as error:  # the answer is paid for
                     return Outcome(raw=raw, error=error)
                 return Outcome(raw=raw)
@@ -395,16 +417,8 @@ class HostedModel:
             # What is mended soon is not worth a line on the screen.
             level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
             logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
-            if failure.fatal is not None:
-                return Outcome(
-                    error=InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
-                )
-            if failure.passing and asked > self._longest_wait:
-                end = (
-                    f"{self._name}: the server asks to be left alone for {asked:.0f} s ({message}): give the same"
-                    " command again after that; what has been answered is kept."
-                )
-                return Outcome(error=InputError(end, code="rate-limited"))
+            if (end := self._end(failure, message)) is not None:
+                return Outcome(error=end)
             if last:
                 error = {"kind": failure.kind, "message": message, "attempts": attempt}
                 return Outcome(raw={"error": error}, passing=failure.passing)
@@ -412,6 +426,39 @@ class HostedModel:
                 self._pace.pause(asked)  # the others would meet the same
             stop.wait(wait)
         raise AssertionError("attempts is at least 1")
+
+    def _attempt(
+        self, body: dict[str, Any], call_id: str, attempt: int
+    ) -> tuple[tuple[int, str, Mapping[str, str]] | None, Failure | None]:
+        """(status, body, headers), and why it is not whole. Sent again where the server takes another field."""
+        while True:
+            sent, started, answer = self._server.adapted(body), time.monotonic(), None
+            try:
+                answer = self._server.send(sent, call_id)
+            # The run continues, whatever the client and the server make of each other.
+            except Exception as error:
+                failure = self._server.failure(error, sent)
+            else:
+                failure = self._server.unanswered(sent, *answer[1:])
+            if failure is None or not self._server.adapt(sent, failure):
+                return answer, failure
+            outcome = f"{failure.kind}: {self._blank(failure.message)}"
+            seconds, identifier = time.monotonic() - started, self._blank(failure.request_id)
+            self._log.add(body, attempt, failure.status, seconds, outcome, 0.0, identifier)
+            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
+            call_id = f"{call_id}-other"  # another content under the same name might be refused
+
+    def _end(self, failure: Failure, message: str) -> InputError | None:
+        """The error that ends the run; None where the others may fare better."""
+        if failure.fatal is not None:
+            return InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
+        if failure.passing and (failure.wait or 0.0) > self._longest_wait:
+            end = (
+                f"{self._name}: the server asks to be left alone for {failure.wait:.0f} s ({message}): give the same"
+                " command again after that; what has been answered is kept."
+            )
+            return InputError(end, code="rate-limited")
+        return None
 
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""

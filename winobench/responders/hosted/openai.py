@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Mapping
 from typing import Any
 
-from winobench.responders.hosted import choices, pictures
-from winobench.responders.hosted.api import Api, body_text, count, join
+from winobench.responders.hosted import bodies, choices, pictures
+from winobench.responders.hosted.api import LIMITS, Api, Failure, body_text, count, ended, join, refuses
 from winobench.responders.language import Generation, PictureOptions, PictureText, Response
 
 # The most that the API tells (its reference of chat completions, "top_logprobs").
 _MOST_LIKELY = 20
 # Those that think before they answer, which tell no log-probabilities.
 _THINKING = re.compile(r"(o\d|gpt-5)")
+# What servers call thoughts next to an answer.
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+
+
+def _other(field: str) -> str:
+    """The other name of the limit."""
+    return LIMITS[1 - LIMITS.index(field)]
 
 
 class OpenAI(Api):
@@ -61,6 +69,37 @@ class OpenAI(Api):
             body["seed"] = settings["seed"] + request.sample
         return body
 
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._switched = threading.Event()
+
+    def advice(self, field: str) -> str:
+        """See `Api.advice`."""
+        if field not in LIMITS or self.may_adapt:
+            return super().advice(field)
+        return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
+
+    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """See `Api.adapted`."""
+        own = self._settings["max_tokens_field"]
+        field = _other(own) if self._switched.is_set() else own
+        return {field if name == own else name: value for name, value in body.items()}
+
+    def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
+        """See `Api.adapt`."""
+        if not self.may_adapt or failure.status not in (400, 422):
+            return False
+        own = self._settings["max_tokens_field"]
+        field = own if own in sent else _other(own)
+        named, other = (re.search(rf"\b{name}\b", failure.message) for name in (field, _other(field)))
+        refused = refuses(field, failure.message, failure.codes) or (named and other)
+        if not refused and not (other and re.search("required|missing", failure.message, re.IGNORECASE)):
+            return False
+        if field == own:
+            self._switched.set()
+        # Calls of other threads may have been sent before the switch.
+        return field == own
+
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """As of `Api.send`."""
         with self._clients.client() as client:
@@ -72,24 +111,26 @@ class OpenAI(Api):
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
         """As of `Api.parse`."""
-        choices = content.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise ValueError("the body has no choices")
-        message = choices[0].get("message")
-        if not isinstance(message, dict):
-            raise ValueError("the body's first choice has no message")
+        choice, message = _first_choice(content)
         text = message.get("content")
+        refused = bool(message.get("refusal"))
         if isinstance(text, list):  # some servers write parts
+            refused |= any(isinstance(part, dict) and part.get("type") == "refusal" for part in text)
             text = join(text)
         if text is not None and not isinstance(text, str):
             raise ValueError("the message's content is no text")
         usage = content.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        return Response(
-            text=text or None,
+        reason, calls_tool = (
+            choice.get("finish_reason"),
+            bool(message.get("tool_calls") or message.get("function_call")),
+        )
+        return ended(
+            text or "",
+            bodies.ending(reason, text or "", refused=refused, calls_tool=calls_tool),
+            is_told=reason is not None,
             input_tokens=count(usage.get("prompt_tokens")),
             output_tokens=count(usage.get("completion_tokens")),
-            finish={"stop": "stop", "length": "length"}.get(str(choices[0].get("finish_reason"))),
         )
 
     @staticmethod
@@ -104,4 +145,20 @@ class OpenAI(Api):
             found = []
         if not found or not all(likely and all(math.isfinite(value) for _, value in likely) for _, likely in found):
             raise ValueError("the answer has no log-probabilities: set logprobs to False")
+        message = _first_choice(content)[1]
+        is_answer = str(message.get("content")).startswith(found[0][0])
+        has_thoughts = any(message.get(name) for name in _THOUGHTS) and not is_answer
+        if has_thoughts or bodies.begins_with_thoughts("".join(token for token, _ in found)):
+            raise ValueError("the log-probabilities are those of a thought: set logprobs to False")
         return found
+
+
+def _first_choice(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first choice of a body, and its message."""
+    choices = content.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ValueError("the body has no choices")
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
+        raise ValueError("the body's first choice has no message")
+    return choices[0], message

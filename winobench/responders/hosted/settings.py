@@ -12,7 +12,7 @@ from typing import Any
 
 from winobench import json_files
 from winobench.errors import InputError
-from winobench.responders.hosted.api import Api
+from winobench.responders.hosted.api import LIMITS, Api
 from winobench.responders.hosted.prices import is_price
 
 _MOST_SECONDS = 86_400
@@ -20,6 +20,8 @@ _MOST_SECONDS = 86_400
 _MOST_OF_ANY = 1000
 # What a request itself says: another value would ask another model, or another question, than is recorded.
 _OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
+# Names with an @ that cannot be before a host: ``claude-x@20240229`` and ``@cf/meta/llama-3-8b``.
+_PLAIN_WITH_AT = re.compile(r"[^@]+@\d+|@[\w-]+/[\w.-]+/[^@]+")
 # Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
 _SHORTEST_SECRET = 12
 
@@ -28,21 +30,30 @@ def split(name: str, apis: Collection[str]) -> tuple[str, str, str | None]:
     """API, one of ``apis``, model and base URL in a model's name; raises InputError for another one."""
     api, _, rest = name.partition(":")
     # Models' names may hold @ and : themselves.
-    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
+    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>(?i:https?)://.*))?", rest, re.DOTALL)
     if api not in apis or found is None:
         raise InputError(
             f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1.",
             code="unknown-api",
         )
-    return api, found["model"], found["url"]
+    model, url = found["model"], found["url"]
+    if "://" in model or (url is None and "@" in model and _PLAIN_WITH_AT.fullmatch(model) is None):
+        # Else question and key would go to the provider. What follows is not quoted, as it may hold a password.
+        first = model[0] + re.split("@|://", model[1:])[0][:100]
+        raise InputError(
+            f"the model's name that begins with {api}:{first} may hold a server's address without http:// or https://:"
+            f" write {api}:MODEL@http://HOST:PORT/v1. Where an @ is part of the name, add the server:"
+            f" {api}:NAME@https://HOST/v1.",
+            code="bad-url",
+        )
+    return api, model, url
 
 
 def check_fields(name: str, api: str, seed: int | None, max_tokens_field: str | None, logprobs: bool | None) -> None:
     """Raises InputError for fields that the protocol does not have."""
-    fields = ("max_tokens", "max_completion_tokens")
-    if max_tokens_field is not None and max_tokens_field not in fields:
+    if max_tokens_field is not None and max_tokens_field not in LIMITS:
         raise InputError(
-            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.", code="unknown-name"
+            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(LIMITS)}.", code="unknown-name"
         )
     given = {"seed": seed is not None, "max_tokens_field": max_tokens_field is not None, "logprobs": bool(logprobs)}
     if api != "openai" and any(given.values()):
@@ -98,11 +109,13 @@ def checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
         ) from None
 
 
-def checked_url(url: str) -> str:
-    """A base URL without a slash at its end; raises InputError for one that is none, or holds what is secret."""
+def checked_url(url: str, where: str) -> str:
+    """A base URL, given ``where``, without a slash at its end. Raises InputError for a wrong or a secret one."""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
-            f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.", code="bad-url"
+            f"the base URL {str(url)[:200]!r} ({where}) holds a character that no URL has: write it like"
+            " http://HOST:PORT/v1.",
+            code="bad-url",
         )
     try:
         parts = urllib.parse.urlsplit(url)
@@ -110,7 +123,11 @@ def checked_url(url: str) -> str:
     except ValueError:
         valid, parts = False, None
     if not valid:
-        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.", code="bad-url")
+        raise InputError(
+            f"the base URL {url[:200]!r} ({where}) must begin with http:// or https:// and name a host: write it like"
+            " http://HOST:PORT/v1.",
+            code="bad-url",
+        )
     if parts.username or parts.password or parts.query:
         # Not quoted: it would land in a log.
         raise InputError(

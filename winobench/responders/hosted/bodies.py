@@ -1,0 +1,144 @@
+"""Bodies of status 200 without a whole answer: they hold an error, or an incomplete answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from winobench.responders.language import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
+
+ERROR = "error"
+"""The reason of a choice that is an error."""
+
+# The reasons that servers give, in lower case with underscores. One that is not listed counts as an interruption.
+_REASONS = {
+    FINISHED: "stop end_turn stop_sequence eos eos_token eos_found complete completed finished null none",
+    CUT_OFF: "length max_tokens max_output_tokens model_length model_context_window_exceeded context_length_exceeded",
+    FILTERED: "content_filter content_filtered refusal safety image_safety recitation blocklist prohibited_content spii"
+    " sensitive guardrail_intervened error_toxic",
+    TOOL_CALL: "tool_calls tool_call tool_use function_call malformed_function_call unexpected_tool_call",
+}
+_ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
+
+_THOUGHTS = re.compile(r"<(think|thinking|thought)>.*?(?:</\1>|\Z)|\[THINK\].*?(?:\[/THINK\]|\Z)", re.DOTALL | re.I)
+_END_OF_THOUGHTS = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]", re.IGNORECASE)
+
+# The status of each name of an error (Anthropic's and OpenAI's references of errors).
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Error:
+    """An error that a server speaks of.
+
+    Attributes:
+      message: its words.
+      codes: the names and numbers that it gives.
+      status: that they stand for; None where that is not known.
+    """
+
+    message: str
+    codes: tuple[str, ...]
+    status: int | None
+
+
+def spoken(text: str) -> str:
+    """A text without thoughts; thoughts that were cut off have nothing behind them."""
+    return _END_OF_THOUGHTS.split(_THOUGHTS.sub(" ", text))[-1]
+
+
+def begins_with_thoughts(text: str) -> bool:
+    """Whether a text begins with a tag of thoughts."""
+    return _THOUGHTS.match(text.lstrip()) is not None
+
+
+def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
+    """How an answer ended, one of `winobench.responders.language.ENDINGS`.
+
+    Args:
+      reason: the server's; None or an empty one where it gives none.
+      text: all that the answer says.
+      refused: whether there is a refusal next to the text.
+      calls_tool: whether there is a tool call next to the text.
+    """
+    word = re.sub(r"[\s-]+", "_", str("none" if reason in (None, "") else reason).strip().lower())
+    named = _ENDINGS.get(word, INTERRUPTED)
+    if named != FINISHED:
+        return named
+    if calls_tool:
+        return TOOL_CALL
+    if any(letter.isprintable() and not letter.isspace() for letter in spoken(text)):
+        return FINISHED
+    return FILTERED if refused else EMPTY
+
+
+def error(content: Any) -> Error | None:
+    """The error in a body; None where it speaks of none."""
+    found = _found(content)
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        return Error(found if isinstance(found, str) else json.dumps(content), (), None)
+    names = ("code", "type", "status_code", "status", "error_code")
+    codes = tuple(str(found[name])[:100] for name in names if found.get(name) is not None)
+    return Error(_words(found), codes, _status(codes))
+
+
+def _found(content: Any) -> Any:
+    """The part of a body that speaks of an error."""
+    if not isinstance(content, dict):
+        return None
+    for name in ("error", "errors"):
+        if given := content.get(name):
+            return _one(given, content)
+    base = content.get("base_resp")
+    if isinstance(base, dict) and str(base.get("status_code") or 0) != "0":
+        return base
+    if content.get("type") == ERROR or content.get("stop_reason") == ERROR:
+        return content
+    choices = content.get("choices")
+    if isinstance(choices, list) and choices:
+        first = choices[0] if isinstance(choices[0], dict) else {}
+        ended = str(first.get("finish_reason")).strip().lower() == ERROR
+        return _one(first["error"], first) if first.get("error") else "the answer ended in an error" if ended else None
+    has_words = any(content.get(name) for name in ("detail", "msg")) or isinstance(content.get("message"), str)
+    return content if has_words and not isinstance(content.get("content"), list) else None
+
+
+def _one(given: Any, around: Any) -> Any:
+    """An error in words or fields: the first of several; what is around one that is neither."""
+    given = given[0] if isinstance(given, list) and given else given
+    return given if isinstance(given, dict | str) else around
+
+
+def _words(found: dict[str, Any]) -> str:
+    for name in ("message", "msg", "status_msg", "detail", "error"):
+        if isinstance(words := found.get(name), str) and words:
+            return words
+    return json.dumps(found)
+
+
+def _status(codes: Sequence[str]) -> int | None:
+    for code in codes:
+        if re.fullmatch(r"[45]\d\d", code):
+            return int(code)
+    return next((_STATUSES[code.lower()] for code in codes if code.lower() in _STATUSES), None)
