@@ -1,6 +1,6 @@
 """How often the 95% intervals hold the truth, by simulation with the sizes of the real tasks.
 
-    python -m benchmarks.intervals                       some ten minutes on one core
+    python -m benchmarks.intervals                       half an hour on one core
     python -m benchmarks.intervals --repetitions 100     less exact
     python -m benchmarks.intervals --output FILE         writes the figures as JSON, too
 
@@ -11,7 +11,12 @@ Parts:
   to which every image of a question adds its own; two models have half of the variance of these in common. ``icc`` is
   the correlation within a cluster, or the share of the images in the variance.
 * macro means: groups of unequal sizes and difficulties.
-* effect sizes, their average over ten pairs, group means, and kappa.
+* exact: the least coverage of the interval of independent outcomes over all true proportions, by binomial
+  probabilities, and of a paired difference on a grid, by trinomial ones.
+* effect sizes, their average over ten pairs, means, kappa, and agreement with ratings, also of skewed and heavy-tailed
+  values.
+* tests: how often the permutation test calls groups different whose means are equal.
+* samples: how often a model differs from itself on other samples, or from an equal one on the same.
 * marks: how often a page of 20 rows about two equal models has any mark.
 """
 
@@ -29,7 +34,19 @@ import numpy as np
 import scipy.sparse
 import scipy.stats
 
-from winobench.metrics import Dependence, Design, agreement, association, false_discovery_rates, wilson
+from winobench.metrics import (
+    METRICS,
+    Dependence,
+    Design,
+    agreement,
+    association,
+    false_discovery_rates,
+    paired_difference,
+    ratings,
+    wilson,
+)
+from winobench.report import analysis
+from winobench.report.error_store import Batch
 
 VALUES = (0.05, 0.35, 0.65, 0.95, 0.99)
 PAIRS = ((0.05, 0.07), (0.35, 0.35), (0.65, 0.72), (0.95, 0.95), (0.99, 0.97))
@@ -237,19 +254,170 @@ def marks(some: Iterable[Case], pages: int, rows_a_page: int = 20) -> list[dict]
     return rows
 
 
-def effect_sizes(repetitions: int) -> list[dict]:
-    """Coverage of the bootstrap intervals of effect sizes, of normal and of skewed associations."""
+def exact_proportions() -> list[dict]:
+    """The least coverage of the interval of n independent outcomes, of any true proportion, for all n of a range."""
     rows = []
-    for size in (6, 25, 60, 250):
-        for shift in (0.0, 0.5, 1.0):
-            for name, draw in _DISTRIBUTIONS.items():
-                generator, hits = _generator("effect", size, shift, name), 0
-                true = shift / np.sqrt(1 + shift**2 / 4)
+    for level in (0.9, 0.95, 0.99):
+        for least, most in ((1, 9), (10, 49), (50, 199), (200, 2_000)):
+            totals = range(least, most + 1) if most < 200 else range(least, most + 1, 100)
+            found = [(*_least_coverage(total, level), total) for total in totals]
+            coverage, value, total = min(found)
+            rows.append({"level": level, "n": [least, most], "coverage": coverage, "at": [total, round(value, 4)]})
+    return rows
+
+
+def _least_coverage(total: int, level: float) -> tuple[float, float]:
+    """And where: coverage jumps at the ends of intervals and is concave, or falls, between them."""
+    _, low, high = np.array([wilson(right, total, level) for right in range(total + 1)]).T
+    ends = np.concatenate([low[1:], high[:-1]])
+    truth = np.concatenate([ends - 1e-11, ends + 1e-11])
+    first, last = np.searchsorted(high, truth, "left"), np.searchsorted(low, truth, "right") - 1
+    inside = scipy.stats.binom.cdf(last, total, truth) - scipy.stats.binom.cdf(first - 1, total, truth)
+    return float(inside.min()), float(truth[inside.argmin()])
+
+
+def exact_differences() -> list[dict]:
+    """The least coverage of a paired difference of n independent questions, on a grid of gains and losses."""
+    rows = []
+    grid = [0, 0.002, 0.005, 0.01, *np.arange(0.02, 0.5, 0.04)]
+    for total in (10, 20, 50, 100):
+        counts = [(gained, lost) for gained in range(total + 1) for lost in range(total + 1 - gained)]
+        ends = []
+        for gained, lost in counts:
+            order = np.arange(total)
+            found = paired_difference((order >= gained) & (order < gained + lost), order < gained, range(total))
+            ends.append((found.low, found.high))
+        low, high = np.array(ends).T
+        outcomes = np.array([(gained, lost, total - gained - lost) for gained, lost in counts])
+        cells = []
+        for gain in grid[1:]:
+            for loss in (share for share in grid if share <= gain):
+                weight = scipy.stats.multinomial.pmf(outcomes, total, [gain, loss, 1 - gain - loss])
+                inside = (low <= gain - loss + 1e-9) & (gain - loss - 1e-9 <= high)
+                cells.append((float(weight[inside].sum()), round(float(gain), 3), round(float(loss), 3)))
+        coverage, *at = min(cells)
+        rows.append({"n": total, "coverage": coverage, "at": at, "mean": float(np.mean([cell[0] for cell in cells]))})
+    return rows
+
+
+def effect_sizes(repetitions: int) -> list[dict]:
+    """Coverage of the intervals of effect sizes, where groups have associations of one shape and other means."""
+    rows = []
+    for sizes in ((6, 6), (20, 20), (50, 50), (250, 250), (10, 40), (100, 20)):
+        share = np.prod(sizes) / sum(sizes) ** 2
+        for name, (draw, variance) in _DISTRIBUTIONS.items():
+            for shift in (0.0, 0.5, 1.0):
+                generator, hits = _generator("effect", sizes, shift, name), 0
+                true = shift / np.sqrt(1 + share * shift**2)
                 for _ in range(repetitions):
-                    x, y = draw(generator, size) + shift, draw(generator, size)
-                    _, low, high = association.bootstrap_interval(x, y, num_resamples=500)
+                    x, y = (draw(generator, size) / np.sqrt(variance) for size in sizes)
+                    _, low, high = association.bootstrap_interval(x + shift, y, num_resamples=500)
                     hits += low <= true <= high
-                rows.append({"images": size, "d": round(true, 3), "psi": name, "coverage": hits / repetitions})
+                rows.append({"images": list(sizes), "d": round(true, 3), "psi": name, "coverage": hits / repetitions})
+    return rows
+
+
+def tests_of_means(repetitions: int) -> list[dict]:
+    """How often two groups of equal means and unequal spreads have a two-sided p-value up to 5%."""
+    rows = []
+    for sizes, spreads in (((250, 250), (3, 1)), ((20, 20), (5, 1)), ((50, 250), (3, 1)), ((20, 100), (5, 1))):
+        for name in ("normal", "lognormal"):
+            draw, _ = _DISTRIBUTIONS[name]
+            generator, hits = _generator("test", sizes, spreads, name), 0
+            for seed in range(repetitions):
+                x, y = (spread * draw(generator, size) for size, spread in zip(sizes, spreads, strict=True))
+                hits += association.permutation_test(x, y, num_permutations=399, seed=seed).p_two_sided <= 0.05
+            rows.append({"images": list(sizes), "spreads": list(spreads), "psi": name, "rejected": hits / repetitions})
+    return rows
+
+
+def samples(repetitions: int) -> list[dict]:
+    """How often two runs of equally good models differ: their interval excludes 0, with the noise and without it.
+
+    ``common`` is the share of the samples' noise that serves all questions.
+    """
+    rows = []
+    for kind in ("itself, other samples", "itself, other noise", "an equal one, same samples"):
+        for number, count in ((200, 4), (200, 16), (1_000, 16), (200, 64)):
+            for common in (0.0, 0.1, 0.5):
+                for skill in (0.3, 2.0):
+                    generator = _generator(kind, number, count, common, skill)
+                    found = [_differ(kind, number, count, common, skill, generator) for _ in range(max(1, repetitions))]
+                    right, knowing, unknowing = np.mean(found, axis=0)
+                    rows.append(
+                        {
+                            "differs_from": kind,
+                            "questions": number,
+                            "samples": count,
+                            "common": common,
+                            "accuracy": round(float(right), 2),
+                            "differs": float(knowing),
+                            "without_noise": float(unknowing),
+                        }
+                    )
+    return rows
+
+
+def _differ(
+    kind: str, number: int, count: int, common: float, skill: float, generator: np.random.Generator
+) -> tuple[float, bool, bool]:
+    """Accuracy, and whether the runs differ, with and without the noise of the samples."""
+    skills = [generator.normal(skill, 1, number)] * 2
+    noise = [(generator.normal(size=count), generator.normal(size=(number, count))) for _ in range(3)]
+    easy, steps = np.zeros(count), [np.arange(count)] * 2
+    if kind == "itself, other samples":
+        steps = [np.arange(count), count + np.arange(count)]
+    elif kind == "itself, other noise":
+        easy = 2 * generator.normal(size=count)
+    else:
+        skills[1] = skill + 0.4 * (skills[0] - skill) + np.sqrt(0.84) * generator.normal(size=number)
+        noise[:2] = [
+            tuple(np.sqrt(0.7) * shared + np.sqrt(0.3) * own for shared, own in zip(noise[2], one, strict=True))
+            for one in noise[:2]
+        ]
+    rows = []
+    for one, (shared, own), timesteps in zip(skills, noise, steps, strict=False):
+        margins = easy + one[:, None] + 3 * (np.sqrt(common) * shared + np.sqrt(1 - common) * own)
+        errors = np.zeros((number, 1, 2, count), np.float32)
+        errors[:, 0, 1] = margins
+        batches = [Batch(np.arange(number), {"own": errors})]
+        draws = analysis.redrawn(batches, [0] * number, METRICS["accuracy"], timesteps)["accuracy"]
+        rows.append(analysis.Row("accuracy", np.arange(number), margins.mean(axis=1) > 0, None, draws, count))
+    alone = Dependence.of_labels(range(number))
+    plain = [dataclasses.replace(row, redrawn=None) for row in rows]
+    excluded = [
+        analysis.paired_differences([first], [second], alone)[0].excludes_zero for first, second in (rows, plain)
+    ]
+    return rows[0].value, *excluded
+
+
+def rating_agreement(repetitions: int) -> list[dict]:
+    """Coverage of the measures of agreement with people, five pictures a prompt; truths are means of large sets."""
+
+    def draw(generator: np.random.Generator, prompts: int) -> tuple[np.ndarray, np.ndarray]:
+        hard, quality = generator.normal(size=(prompts, 1)), generator.normal(size=(prompts, 5))
+        scores = 0.5 * hard + quality + generator.normal(size=(prompts, 5))
+        rated = 3 + 0.4 * hard + 0.8 * quality + 0.6 * generator.normal(size=(prompts, 5))
+        return scores, np.round(np.clip(rated, 1, 5) * 3) / 3
+
+    metric = ratings.RATING_METRICS["rank_agreement"]
+    generator, truths = _generator("ratings"), []
+    for _ in range(12):
+        scores, rated = draw(generator, 400)
+        whole = ratings.Rated.of(scores.ravel(), rated.ravel(), np.repeat(np.arange(400), 5))
+        truths.append({name: measure.value(400) for name, measure in metric.measures(whole).items()})
+    rows = []
+    for prompts in (20, 50, 100):
+        hits = dict.fromkeys(truths[0], 0)
+        for _ in range(repetitions):
+            scores, rated = draw(generator, prompts)
+            found = ratings.rating_results(
+                metric, list(scores), list(rated), range(prompts), [()] * prompts, num_resamples=300
+            )
+            for name in hits:
+                true = np.mean([truth[name] for truth in truths])
+                hits[name] += found[name]["low"] <= true <= found[name]["high"]
+        rows += [{"prompts": prompts, "measure": name, "coverage": hit / repetitions} for name, hit in hits.items()]
     return rows
 
 
@@ -272,14 +440,15 @@ def average_effect_sizes(repetitions: int) -> list[dict]:
 
 
 def group_means(repetitions: int) -> list[dict]:
-    """Coverage of Student's interval of a mean, of single values and of clusters of 14."""
+    """Coverage of the interval of a mean, of single values and of clusters of 14."""
     rows = []
-    for clusters, size in ((60, 1), (250, 1), (574, 1), (100, 14), (10, 14)):
+    for clusters, size in ((10, 1), (20, 1), (50, 1), (100, 1), (250, 1), (574, 1), (100, 14), (10, 14)):
         design = Design(np.repeat(np.arange(clusters), size))
-        for name, draw in _DISTRIBUTIONS.items():
+        for name, (draw, _) in _DISTRIBUTIONS.items():
             generator = _generator("means", clusters, size, name)
-            shared = draw(generator, clusters * repetitions).reshape(clusters, repetitions)
-            values = np.repeat(shared, size, axis=0) + generator.normal(size=(clusters * size, repetitions))
+            values = np.repeat(draw(generator, clusters * repetitions).reshape(clusters, repetitions), size, axis=0)
+            if size > 1:
+                values = values + generator.normal(size=values.shape)
             _, low, high = design.means(values)
             coverage = float(np.mean((low <= 0) & (high >= 0)))
             rows.append({"clusters": clusters, "of": size, "values": name, "coverage": coverage})
@@ -287,23 +456,38 @@ def group_means(repetitions: int) -> list[dict]:
 
 
 def kappas(repetitions: int) -> list[dict]:
-    """Coverage of the interval of Fleiss' kappa: three raters, who copy an item's label in half of the cases."""
+    """Coverage of the interval of Fleiss' kappa: three raters, who copy an item's label now and then."""
     rows = []
-    for items in (20, 50, 100, 500):
-        generator, hits = _generator("kappa", items), 0
-        for _ in range(repetitions):
-            label = generator.choice(3, size=(items, 1), p=(0.5, 0.3, 0.2))
-            own = generator.choice(3, size=(items, 3), p=(0.5, 0.3, 0.2))
-            given = np.where(generator.random((items, 3)) < np.sqrt(0.5), label, own)
-            found = agreement.fleiss_kappa((given[:, :, None] == np.arange(3)).sum(axis=1), num_resamples=1_000)
-            hits += found.low is not None and found.low <= 0.5 <= found.high
-        rows.append({"items": items, "kappa": 0.5, "coverage": hits / repetitions})
+    for items in (10, 20, 50, 100, 500):
+        for kappa, shares in ((0.5, (0.5, 0.3, 0.2)), (0.8, (0.5, 0.5)), (0.2, (0.5, 0.5)), (0.5, (0.95, 0.05))):
+            generator, hits, defined = _generator("kappa", items, kappa, shares), 0, 0
+            for _ in range(repetitions):
+                label = generator.choice(len(shares), size=(items, 1), p=shares)
+                own = generator.choice(len(shares), size=(items, 3), p=shares)
+                given = np.where(generator.random((items, 3)) < np.sqrt(kappa), label, own)
+                counts = (given[:, :, None] == np.arange(len(shares))).sum(axis=1)
+                found = agreement.fleiss_kappa(counts, num_resamples=500)
+                if found.low is not None:
+                    defined += 1
+                    hits += found.low <= kappa <= found.high
+            rows.append({"items": items, "kappa": kappa, "labels": list(shares), "coverage": hits / max(1, defined)})
     return rows
 
 
-_DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "normal": lambda generator, size: generator.normal(size=size),
-    "skewed": lambda generator, size: generator.gamma(4.0, size=size) / 2 - 2,
+def _mixture(generator: np.random.Generator, size: int) -> np.ndarray:
+    """One in ten is five higher."""
+    return generator.normal(size=size) + 5 * (generator.random(size) < 0.1) - 0.5
+
+
+# Name -> values of mean 0, and their variance.
+_DISTRIBUTIONS: dict[str, tuple[Callable[[np.random.Generator, int], np.ndarray], float]] = {
+    "normal": (lambda generator, size: generator.normal(size=size), 1.0),
+    "two humps": (lambda generator, size: generator.choice((-2, 2), size) + generator.normal(size=size) / 2, 4.25),
+    "gamma": (lambda generator, size: generator.gamma(4.0, size=size) / 2 - 2, 1.0),
+    "exponential": (lambda generator, size: generator.exponential(size=size) - 1, 1.0),
+    "student of 3": (lambda generator, size: generator.standard_t(3, size=size), 3.0),
+    "mixture": (_mixture, 3.25),
+    "lognormal": (lambda generator, size: generator.lognormal(size=size) - np.exp(0.5), (np.e - 1) * np.e),
 }
 
 
@@ -382,16 +566,21 @@ def main(words: Sequence[str] | None = None) -> None:
     fewer = max(1, repetitions * 3 // 10)
     found = {
         "repetitions": repetitions,
+        "exact_proportions": exact_proportions(),
+        "exact_differences": exact_differences(),
         "proportions": proportions(cases(), repetitions),
         "few_clusters": proportions(few_cases(), repetitions),
         "macro": proportions(macro_cases(), repetitions),
         "differences": differences(cases(), repetitions),
         "differences_few_clusters": differences(few_cases(), repetitions),
         "marks": marks([cases()[0], cases()[2], cases()[7]], repetitions),
-        "effect_sizes": effect_sizes(fewer),
+        "effect_sizes": effect_sizes(2 * repetitions),
         "average_effect_sizes": average_effect_sizes(fewer),
-        "means": group_means(repetitions),
-        "kappas": kappas(fewer),
+        "means": group_means(20 * repetitions),
+        "tests": tests_of_means(2 * repetitions),
+        "kappas": kappas(repetitions),
+        "ratings": rating_agreement(fewer),
+        "samples": samples(2 * fewer),
     }
     for name, rows in found.items():
         if isinstance(rows, list):
@@ -399,7 +588,20 @@ def main(words: Sequence[str] | None = None) -> None:
             for row in rows:
                 print("  " + "  ".join(f"{key} {_short(value)}" for key, value in row.items()))
     if arguments.output:
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        arguments.output.write_text(_written(found), encoding="utf-8")
+
+
+def _written(found: dict[str, Any]) -> str:
+    """JSON with a row a line."""
+    parts = []
+    for name, rows in found.items():
+        lines = ",\n ".join(json.dumps(_rounded(row)) for row in rows) if isinstance(rows, list) else ""
+        parts.append(f'"{name}": ' + (f"[\n {lines}\n]" if lines else json.dumps(rows)))
+    return "{" + ",\n".join(parts) + "}\n"
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 5) if isinstance(value, float) else value for name, value in row.items()}
 
 
 def _short(value: Any) -> str:

@@ -87,6 +87,8 @@ def task_results(
       texts: the plan's; bias tasks need them.
       seed: of permutations and resamples.
 
+    Intervals are about another draw of examples, judged on the same samples of noise (docs/intervals.md).
+
     Returns:
       metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
       in [0, 1]. Rows of all examples have "constant" besides where `constant_over` finds it.
