@@ -378,7 +378,7 @@ def _row(interval: Interval, num_images: int) -> dict[str, Any]:
 
 
 def _mean(psi: np.ndarray) -> Interval:
-    """Mean with its interval; at least two values."""
+    """Mean of two values or more, with its interval."""
     return Interval(*(float(part[0]) for part in Design(range(len(psi))).means(psi[:, None])))
 
 
