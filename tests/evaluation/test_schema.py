@@ -88,7 +88,7 @@ def test_what_is_written_fits_and_is_complete(run_folder, name):
     schema.check(results, schema.Results, "results.json", strict=True)
     is_text = "protocol" in config["identity"]
     only_images, only_texts = {"passes", "computed_passes"}, {
-        "failed_calls", "protocols", "requests", "asked", "tokens", "cost"
+        "failed_calls", "protocols", "requests", "asked", "endings", "tokens", "cost"
     }  # fmt: skip
     left_out = (only_images if is_text else only_texts) | ({"race"} if name != "_race" else set())
     assert results.keys() == schema.Results.__annotations__.keys() - left_out

@@ -114,6 +114,7 @@ def test_a_broken_metric_is_left_out(site, tmp_path, monkeypatch):
             "macro_accuracy",
             "recall",
             "winoground",
+            "winoground_image",
             "all_true",
             "own_texts",
             "all_answers",

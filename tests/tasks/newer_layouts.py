@@ -368,6 +368,7 @@ WRITERS = {
         task: functools.partial(write_pair_table, task=task)
         for task in (*(f"vismin_{category}" for category in vismin.CATEGORIES), "colorswap", "bivlc")
     },
+    "clevr_spatial_selfbench": published_layouts.write_clevr,
     "countbench": write_countbench,
     **{f"mmvp_{name}": functools.partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
     **{f"eqbench_{name}": functools.partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},

@@ -329,9 +329,6 @@ def write_clevr(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_clevr_spatial_selfbench = write_clevr
-
-
 GDBENCH = {
     name.removeprefix("write_"): writer
     for name, writer in sorted(globals().items())

@@ -19,7 +19,6 @@ ANNOTATIONS = {
     "aro_vg_attribution": "visual_genome_attribution.json",
     "aro_vg_relation": "visual_genome_relation.json",
     "clevr": "captions/spatial.json",
-    "clevr_spatial_selfbench": "captions/spatial.json",
     "coco_hardneg_image": "valid_neg_clip.tsv",
     "coco_hardneg_image_328": "valid_neg_clip.tsv",
     "coco_hardneg_text": "valid_neg_clip.tsv",

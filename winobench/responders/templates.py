@@ -18,7 +18,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from winobench import options
+from winobench import json_files, options
 from winobench.errors import InputError
 
 # Each sample has words that no template holds.
@@ -121,7 +121,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
         return f"it takes more than {_SECONDS_WITH_IMPORT} seconds"
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     if done.returncode == 0 and lines:
-        found = json.loads(lines[-1])
+        found = json_files.parse(lines[-1])
         return found if isinstance(found, str) else tuple((text, reason) for text, reason in found)
     if done.returncode > 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no words"]
@@ -131,7 +131,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
 
 def _render_samples() -> None:
     """Reads a template and its arguments from standard input, and prints what `_try` returns as JSON."""
-    template, arguments = json.load(sys.stdin)
+    template, arguments = json_files.parse(sys.stdin.read())
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -10,6 +10,7 @@ available to decide which are right (docs/gdbench.md).
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -31,29 +32,24 @@ _SHA256 = {
 }
 
 
-def read(folder: pathlib.Path) -> Iterator[Item]:
+def read(folder: pathlib.Path, *, as_selfbench: bool = False) -> Iterator[Item]:
     """The published items, all of an image one after another.
 
     Args:
       folder: holds ``captions/<sub-task>.json`` {image: [[true, false], ...]} and ``images/<image>``.
+      as_selfbench: ``spatial`` alone, with the second caption as the true one.
 
     Raises:
       InputError: a file is missing or malformed.
     """
-    captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in _SHA256}
+    names = ("spatial",) if as_selfbench else _SHA256
+    captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in names}
     for image in dict.fromkeys(image for items in captions.values() for image in items):
         file = ImageFile(folder / "images" / image)
         for sub_task, items in captions.items():
             for number, pair in enumerate(items[image].rows() if image in items else ()):
-                yield Item(f"{image}/{sub_task}/{number}", (file,), pair.texts(2), 0, (sub_task,))
-
-
-def read_selfbench(folder: pathlib.Path) -> Iterator[Item]:
-    """The items of ``spatial`` with the second caption as the true one. See `read` for arguments and errors."""
-    for image, items in read_json(folder / "captions" / "spatial.json").items():
-        for number, pair in enumerate(items.rows()):
-            first, second = pair.texts(2)
-            yield Item(f"{image}/spatial/{number}", (ImageFile(folder / "images" / image),), (second, first), 0)
+                texts, groups = (pair.texts(2)[::-1], ()) if as_selfbench else (pair.texts(2), (sub_task,))
+                yield Item(f"{image}/{sub_task}/{number}", (file,), texts, 0, groups)
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
@@ -148,6 +144,6 @@ TASKS = (
             skills=("spatial",),
             when_named=True,
         ),
-        source=_source(read_selfbench, 1148, "spatial"),
+        source=_source(functools.partial(read, as_selfbench=True), 1148, "spatial"),
     ),
 )
