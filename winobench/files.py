@@ -64,25 +64,55 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
 # First bytes -> (kind of file, what to do with one that should be something else).
 _CONVERT = "convert it to PNG or JPEG"
 _POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_RAW, _UNPACK, _FRAME, _AGAIN = "develop it to PNG or JPEG", "unpack it", "give an image", "download the file again"
 _KINDS = (
     _POINTER,
+    (b"/annex/objects/", "a git-annex pointer", "run `git annex get` in its folder"),
     (b"\xff\x0a", "a JPEG XL image", _CONVERT),
     (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
     (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
+    (b"\xff\x4f\xff\x51", "a JPEG 2000 image", _CONVERT),
+    (b"II\xbc\x01", "a JPEG XR image", _CONVERT),
     (b"8BPS", "a Photoshop file", _CONVERT),
+    (b"gimp xcf", "a GIMP file", _CONVERT),
+    (b"v/1\x01", "an OpenEXR image", _CONVERT),
+    (b"#?radiance", "a Radiance HDR image", _CONVERT),
+    (b"qoif", "a QOI image", _CONVERT),
+    (b"dds ", "a DDS texture", _CONVERT),
+    (b"\0\0\1\0", "an icon", _CONVERT),
+    (b"fujifilmccd-raw", "a camera's raw file", _RAW),
+    *((start, "a camera's raw file", _RAW) for start in (b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb")),
     (b"%!PS", "a PostScript file", _CONVERT),
+    (b"\xc5\xd0\xd3\xc6", "a PostScript file", _CONVERT),
     (b"%PDF", "a PDF file", _CONVERT),
     (b"<svg", "an SVG file", _CONVERT),
-    (b"\x1aE\xdf\xa3", "a video", "give an image"),
-    (b"<!doctype html", "an HTML page", "download the file again"),
-    (b"<html", "an HTML page", "download the file again"),
-    (b"{", "a JSON file", "download the file again"),
-    (b"PK\x03\x04", "a zip archive", "unpack it"),
-    (b"\x1f\x8b", "a gzip archive", "unpack it"),
-    (b"Rar!", "a RAR archive", "unpack it"),
-    (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
+    (b"<!doctype svg", "an SVG file", _CONVERT),
+    *((start, "a video", _FRAME) for start in (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS")),
+    *((start, "an HTML page", _AGAIN) for start in (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")),
+    (b"<?xml", "an XML file", _AGAIN),
+    (b"{", "a JSON file", _AGAIN),
+    (b"PK\x03\x04", "a zip archive", _UNPACK),
+    (b"\x1f\x8b", "a gzip archive", _UNPACK),
+    (b"BZh", "a bzip2 archive", _UNPACK),
+    (b"\xfd7zXZ", "an xz archive", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
+    (b"Rar!", "a RAR archive", _UNPACK),
+    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
+    (b"\x93NUMPY", "a NumPy array", _CONVERT),
 )
-_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+# The same of bytes further on.
+_KINDS_AT = (
+    (8, b"AVI ", "a video", _FRAME),
+    (8, b"CR\2", "a camera's raw file", _RAW),
+    (128, b"DICM", "a DICOM file", _CONVERT),
+    (257, b"ustar", "a tar archive", _UNPACK),
+)
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_BRANDS = {
+    **dict.fromkeys(_HEIC, ("a HEIC image", _CONVERT)),
+    **dict.fromkeys((b"avif", b"avis"), ("an AVIF image that cannot be read", _CONVERT)),
+    b"crx ": ("a camera's raw file", _RAW),
+}
 
 
 def known_kind(head: bytes) -> tuple[str, str] | None:
@@ -92,11 +122,15 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
       head: the first bytes, 64 or more of them if the file has as many.
     """
     if head[4:8] == b"ftyp":
-        is_image = head[8:12] in _HEIC_BRANDS
-        return ("a HEIC image", _CONVERT) if is_image else ("a video", "give an image")
+        return _BRANDS.get(head[8:12], ("a video", _FRAME))
+    if head and not head.strip(b"\0"):
+        return "a file of zeros", _AGAIN
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if text.startswith(b"<?xml") and b"<svg" in text:
+    if text.startswith((b"<?xml", b"<!--")) and b"<svg" in text:
         return "an SVG file", _CONVERT
+    for place, start, kind, advice in _KINDS_AT:
+        if head.startswith(start, place):
+            return kind, advice
     return next(
         ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
     )

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, PngImagePlugin
+from PIL import Image, ImageCms, PngImagePlugin, TiffImagePlugin
 
 from tests.expectations import names, raises
 from winobench.data import images
@@ -234,6 +234,32 @@ def test_every_orientation_is_applied_to_files(tmp_path, format, orientation):
         assert np.asarray(images.open_image(opened.convert("RGB"))).shape == quarters.shape
 
 
+@pytest.mark.parametrize("tag", [254, 50706])
+def test_previews_in_raw_files_are_refused(tmp_path, picture, tag):
+    """The first page of a DNG file, or of one that says it is a reduced image, is not the photograph."""
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    directory[tag], directory.tagtype[tag] = (1, 4) if tag == 254 else (b"\1\4\0\0", 1)
+    Image.fromarray(picture).save(tmp_path / "x.tif", tiffinfo=directory)
+    with raises("not-an-image", "x.tif", "raw"):
+        images.load_image(tmp_path / "x.tif", 8)
+
+
+def test_raw_files_that_read_as_tiff_are_refused(tmp_path):
+    """The mark of a CR2 file behind the header of a TIFF file with one gray pixel."""
+    tags = {256: 1, 257: 1, 258: 8, 259: 1, 262: 1, 273: 130, 277: 1, 278: 1, 279: 1}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    directory = struct.pack("<H", len(tags)) + entries
+    for mark, code in ((b"\0\0\0\0", None), (b"CR\2\0", "not-an-image")):
+        path = tmp_path / "x.tif"
+        content = b"II*\0" + struct.pack("<I", 16) + mark
+        path.write_bytes((content.ljust(16, b"\0") + directory).ljust(130, b"\0") + b"\x50")
+        if code is None:
+            assert images.load_image(path, 1).tolist() == [[[80, 80, 80]]]
+            continue
+        with raises(code, "x.tif", "raw"):
+            images.load_image(path, 1)
+
+
 @pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF", "MPO"])
 def test_the_first_of_several_frames_counts(tmp_path, format):
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "lime", "blue")]
@@ -304,6 +330,12 @@ def _make(kind, path):
         (b"\0\0\0\x18ftypmif1" + bytes(90), "not-an-image", "HEIC"),
         (b"\0\0\0\x18ftypisom" + bytes(90), "not-an-image", "video"),
         (b"\xff\x0a" + bytes(90), "not-an-image", "JPEG XL"),
+        (b"\0\0\0\x18ftypcrx " + bytes(90), "not-an-image", "raw"),
+        (b"II*\0\x10\0\0\0CR\2\0" + bytes(90), "not-an-image", "raw"),
+        (b"RIFF\0\0\0\0AVI LIST" + bytes(90), "not-an-image", "video"),
+        (b"<!-- x --><!doctype html><html>", "not-an-image", "HTML"),
+        (bytes(257) + b"ustar", "not-an-image", "tar"),
+        (bytes(90), "not-an-image", "zeros"),
         (b"\xef\xbb\xbf <?xml version='1.0'?>\n<svg/>", "not-an-image", "SVG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not-an-image", ""),
         (b"\x89PNG\r\n\x1a\n", "not-an-image undecodable-image", ""),  # by PIL's version

@@ -113,6 +113,19 @@ def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
             preparing.encode(path, box)
 
 
+def test_rows_that_make_no_example_are_kept_with_their_reasons(root, items, tmp_path):
+    rows = [sources.LeftOut("a", "no text"), *items, sources.LeftOut("b", "no text (2 words)")]
+    state = published_files.prepare(tmp_path / "toy", rows, root, num_published=len(items))
+    assert state["left_out"] == {
+        "num_examples": 2,
+        "reasons": {"no text": 2},
+        "examples": {"a": {"image": "", "reason": "no text"}, "b": {"image": "", "reason": "no text"}},
+    }
+    assert prepared.describe_left_out(state) == ["left out 2 examples (no text): a, b"]
+    assert not state["is_partial"]
+    assert state["content"] == published_files.prepare(tmp_path / "other", items, root)["content"]
+
+
 def test_each_image_is_stored_once(root, items, tmp_path):
     repeated = [Item(f"again-{item.id}", item.images[::-1], ("x",)) for item in items]
     state = published_files.prepare(tmp_path / "toy", [*items, *repeated], root)
@@ -499,7 +512,7 @@ def test_errors_of_processes_are_input_errors(root, items, tmp_path, small_shard
 
 
 def _stamped(items, root):
-    found, _ = sources.collect(items, root, "toy")
+    found, _, _ = sources.collect(items, root, "toy")
     return found, sources.stamps(found)[0]
 
 

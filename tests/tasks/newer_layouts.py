@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tests.tasks import class_layouts, published_layouts
 from tests.tasks.published_layouts import write_image, write_json
+from winobench.data.sources import LeftOut
 from winobench.tasks import (
     TASKS,
     crepe,
@@ -29,6 +30,7 @@ from winobench.tasks import (
     vlchecklist,
     whatsup,
 )
+from winobench.tasks.published import Item
 
 _COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
 _CAPTIONS = [
@@ -426,3 +428,13 @@ ANNOTATIONS = {
     "meta_geneval": "annotations_if-xl.csv",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""
+
+
+def items_of(task: str, folder: pathlib.Path) -> list[Item]:
+    """The examples in a folder, without the rows that are left out."""
+    return [item for item in TASKS[task].source.read(folder) if not isinstance(item, LeftOut)]
+
+
+def left_out(task: str, folder: pathlib.Path) -> dict[str, str]:
+    """Row that is left out -> reason."""
+    return {row.id: row.reason for row in TASKS[task].source.read(folder) if isinstance(row, LeftOut)}

@@ -19,7 +19,7 @@ from winobench.tasks import TASKS, class_prompts, groups, naturalbench
 
 
 def read(task, folder):
-    return list(TASKS[task].source.read(folder))
+    return newer_layouts.items_of(task, folder)
 
 
 def written(task, folder):
@@ -104,7 +104,8 @@ def test_flowers_of_the_test_split(tmp_path):
 
 def test_crepes_rows(tmp_path):
     items = written("crepe_productivity_swap", tmp_path)
-    assert len(items) == 2 * 9  # rows without false captions are left out
+    assert len(items) == 2 * 9
+    assert newer_layouts.left_out("crepe_productivity_swap", tmp_path).keys() == {f"{n}/00002" for n in range(4, 13)}
     assert [item.groups for item in items[:3]] == [("4",), ("4",), ("5",)]
     cups = [f"a {color} cup" for color in ("red", "green", "gray", "pink", "black")]
     assert items[0].texts == ("a blue cup, 0", *cups)

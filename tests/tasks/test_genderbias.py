@@ -3,7 +3,7 @@
 import pytest
 
 from tests.expectations import names, raises
-from tests.tasks import published_layouts
+from tests.tasks import newer_layouts, published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS
 
@@ -21,6 +21,13 @@ def test_numbers_up_to_six_are_men(folder):
     assert items["apron/7"].texts == items["suit/6"].texts == ("suit", "apron")
     assert items["wine/12"].groups == ("female_drinks",)
     assert items["purse/1"].images[0].path == folder / "purse-images" / "1.jpg"
+
+
+def test_images_in_other_formats_are_left_out_by_name(folder):
+    (folder / "suit-images" / "1.jpg").rename(folder / "suit-images" / "1.PNG")
+    (folder / "suit-images" / "about.txt").write_text("x")
+    assert newer_layouts.left_out("genderbias", folder) == {"suit/1.PNG": "not a .jpg file"}
+    assert len(newer_layouts.items_of("genderbias", folder)) == 6 * 4 - 1
 
 
 def test_pairs(folder):

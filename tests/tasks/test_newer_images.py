@@ -17,7 +17,7 @@ from winobench.tasks import TASKS, eqbench, mmvp, spec, vismin, whatsup
 
 
 def read(task, folder):
-    return list(TASKS[task].source.read(folder))
+    return newer_layouts.items_of(task, folder)
 
 
 def written(task, folder):
@@ -170,6 +170,10 @@ def test_countbench_asks_for_each_number(tmp_path):
     assert (three.target, three.groups) == (1, ("three",))
     assert (ten.texts[8], ten.target) == ("set of ten icons", 8)
     assert books.texts[1] == "THREE BOOKS, two pens"
+    assert newer_layouts.left_out("countbench", tmp_path) == {
+        "row-002": "no image in the table",
+        "row-003": "a caption that does not spell out its number",
+    }
     (path,) = tmp_path.rglob("*.parquet")
     newer_layouts.write_table(path, [{**pq.read_table(path).to_pylist()[0], "number": 11}])
     with raises("out-of-range", "'number'", "11", str(path)):

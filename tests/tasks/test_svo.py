@@ -110,6 +110,7 @@ def test_what_is_on_the_web_is_downloaded_and_prepared(tmp_path, monkeypatch, ca
         out, err = capsys.readouterr()
         assert "5 of 7 images are in" in out
         assert "2 addresses are dead" in out
+        assert "rows of svo_probes.csv without a sentence, which are left out: 1" in out
         assert "images/14.jpg: missing" in err
         assert "--allow_partial" in err
         assert sorted(set(sites.paths())) == sorted(

@@ -74,6 +74,7 @@ _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")
 _PNG_ORIENTATION = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
 _HEAD = 1024  # bytes that tell the kind of a file
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _TIFF_TILE_SIDES = 258, 262, (322, 323)
+_TIFF_SUBFILE, _DNG_VERSION = 254, 50706
 _WHITE_IS_ZERO = 0
 _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
 _CONVERTED = ("RGB", "RGBX", "CMYK", "YCbCr", "HSV")
@@ -231,6 +232,7 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
     with _problems(), _identified(_without_texts(file), formats) as picture:
         _check_size(picture.size)
         _check_tiles(picture)
+        _check_whole(picture)
         picture.load()
         with _passing():
             yield picture
@@ -238,15 +240,18 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
     """A PIL image; the first bytes of a file that is not one tell its kind."""
+    found = known_kind(file.read(_HEAD))
+    file.seek(0)
     try:
-        return Image.open(file, formats=formats)
+        picture = Image.open(file, formats=formats)
+        # Some raw files of cameras are TIFF files with a preview.
+        if found is None or picture.format != "TIFF":
+            return picture
     except UnidentifiedImageError:
-        file.seek(0)
-        found = known_kind(file.read(_HEAD))
         if found is None:
             raise
-        kind, advice = found
-        raise ImageProblem(f"is {kind}: {advice}", code="not-an-image") from None
+    kind, advice = found
+    raise ImageProblem(f"is {kind}: {advice}", code="not-an-image")
 
 
 def _without_texts(file: BinaryIO) -> BinaryIO:
@@ -413,6 +418,16 @@ def _check_tiles(picture: Image.Image) -> None:
         raise ImageProblem(
             f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded",
             code="too-many-pixels",
+        )
+
+
+def _check_whole(picture: Image.Image) -> None:
+    """The first page of many cameras' raw files, which are TIFF files, is a small preview."""
+    tags = _tags(picture)
+    subfile = tags.get(_TIFF_SUBFILE, 0)
+    if _DNG_VERSION in tags or (isinstance(subfile, int) and subfile & 1):
+        raise ImageProblem(
+            "is a camera's raw file, or begins with a preview: develop it to PNG or JPEG", code="not-an-image"
         )
 
 

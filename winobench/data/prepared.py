@@ -142,7 +142,7 @@ def describe_left_out(state: dict[str, Any]) -> list[str]:
     lines = []
     for reason, count in list(found["reasons"].items())[:_MOST_REASONS]:
         named = [(id, about["image"]) for id, about in found["examples"].items() if about["reason"] == reason]
-        shown = ", ".join(f"{id} ({image})" for id, image in named[:_MOST_IDS])
+        shown = ", ".join(f"{id} ({image})" if image else id for id, image in named[:_MOST_IDS])
         more = f" and {count - _MOST_IDS:,} more" if count > _MOST_IDS else ""
         lines.append(f"left out {count:,} example{'' if count == 1 else 's'} ({reason}): {shown}{more}")
     if len(found["reasons"]) > _MOST_REASONS:

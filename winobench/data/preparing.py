@@ -55,7 +55,7 @@ _MOST_NAMED = 1000
 
 def prepare(
     folder: str | os.PathLike,
-    items: Iterable[Item],
+    items: Iterable[Item | sources.LeftOut],
     *,
     task: str,
     task_version: int,
@@ -71,7 +71,7 @@ def prepare(
 
     Args:
       folder: of the task; what is prepared there already is replaced when the new set is complete.
-      items: the task's examples.
+      items: the task's examples, and rows that make none.
       task: its name.
       task_version: its version.
       root: the folder of the published files; images are named relative to it.
@@ -94,14 +94,14 @@ def prepare(
     _make_folder(folder.parent)
     problems_path = folder.with_name(f"{folder.name}.problems.txt")
     try:
-        found, questions = sources.collect(items, root, task)
+        found, questions, left_out = sources.collect(items, root, task)
         sources.check_count(len(questions), num_published, allow_partial, root, task)
     except InputError as error:
         raise sources.SourceError(str(error), code=error.code) from error
 
     stamps, missing = sources.stamps(found)
     num_read = len(questions)
-    left_out = sources.left_out(found, questions, missing)
+    left_out |= sources.left_out(found, questions, missing)
     kept_images, questions_left = sources.keep_whole(found, questions, missing)
     if missing and not (allow_partial and questions_left):
         # By file: of one that is missing, the boxes say nothing.
@@ -140,6 +140,8 @@ def prepare(
 
 def _described(left_out: dict[str, dict[str, str]]) -> dict[str, Any]:
     """What ``prepared.json`` says of the examples that were left out."""
+    # What follows in brackets differs from file to file.
+    left_out = {id: {**about, "reason": about["reason"].partition(" (")[0]} for id, about in left_out.items()}
     reasons = collections.Counter(about["reason"] for about in left_out.values())
     return {
         "num_examples": len(left_out),

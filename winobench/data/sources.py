@@ -51,17 +51,39 @@ class SourceImage:
     name: str
 
 
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """A row of the published files that makes no example. Readers may give it in the place of an item.
+
+    Attributes:
+      id: what the example would be called.
+      reason: why, in a few words.
+    """
+
+    id: str
+    reason: str
+
+
 Question = Example[int, str]
 """An item whose images are positions in the list of all images."""
 
 
-def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[SourceImage], list[Question]]:
-    """The distinct images, in the order in which they first occur, and the questions about them."""
+def collect(
+    items: Iterable[Item | LeftOut], root: pathlib.Path, task: str
+) -> tuple[list[SourceImage], list[Question], dict[str, dict[str, str]]]:
+    """The distinct images, in the order in which they first occur, the questions about them, and rows that make none.
+
+    The latter are as of `left_out`, without an image.
+    """
     numbers: dict[tuple[str, Box | None], int] = {}
     questions: list[Question] = []
+    rows: dict[str, dict[str, str]] = {}
     ids: set[str] = set()
     try:
         for item in items:
+            if isinstance(item, LeftOut):
+                rows[item.id] = {"image": "", "reason": item.reason}
+                continue
             if item.id in ids:
                 raise InputError(
                     f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
@@ -80,7 +102,7 @@ def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[
         raise InputError(
             f"{error.filename or root} cannot be read: {error.strerror or error}", code="cannot-read"
         ) from error
-    return [SourceImage(path, box, name_of(path, box, root)) for path, box in numbers], questions
+    return [SourceImage(path, box, name_of(path, box, root)) for path, box in numbers], questions, rows
 
 
 def _check_item(item: Item, root: pathlib.Path, task: str) -> None:

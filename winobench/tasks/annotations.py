@@ -171,6 +171,13 @@ def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
+def other_images(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The images of a folder that `image_names` does not give, by their endings."""
+    others = (".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".jfif", ".jxl")
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in found if path.suffix.lower() in others and not path.name.startswith(".")]
+
+
 def _parse(text: str, where: str) -> Any:
     """What a JSON text states; ``where`` it stands is for messages."""
     repeated: list[tuple[dict[str, Any], str]] = []

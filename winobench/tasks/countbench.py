@@ -10,6 +10,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from winobench.data.sources import LeftOut
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import Download, Item, PublishedData, published_task
 
@@ -18,7 +19,7 @@ _HUB_ID = "nielsr/countbench"
 _FILE = "data/train-00000-of-00001-cf54c241ba947306.parquet"
 
 
-def read(folder: pathlib.Path) -> Iterator[Item]:
+def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
     """A picture, and its caption with each number; the group is the true one.
 
     Args:
@@ -33,11 +34,13 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
             raise row["number"].wrong(f"is {number}, which is not from 2 to 10", "out-of-range")
         word = NUMBERS[number - 2]
         found = re.search(rf"\b{word}\b", caption, re.IGNORECASE)
+        name = f"row-{index:03d}"
         if row["image"].value is None or found is None:
+            yield LeftOut(name, "no image in the table" if found else "a caption that does not spell out its number")
             continue
-        image = unpack(row["image"], folder, f"row-{index:03d}")
+        image = unpack(row["image"], folder, name)
         texts = tuple(_replaced(caption, found, other) for other in NUMBERS)
-        yield Item(f"row-{index:03d}", (image,), texts, number - 2, (word,))
+        yield Item(name, (image,), texts, number - 2, (word,))
 
 
 def _replaced(caption: str, found: re.Match, word: str) -> str:

@@ -17,6 +17,7 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench import options
+from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
@@ -40,7 +41,7 @@ KINDS = {
 """Task, without ``crepe_`` -> what is wrong in the false captions."""
 
 
-def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
+def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
     """A part of a picture, its caption, and false ones.
 
     Args:
@@ -65,8 +66,11 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
             caption = row["caption"].text()
             false = dict.fromkeys(python_list(row[column]).texts())
             false.pop(caption, None)
+            name = f"{group}/{number:05d}"
             if false:
-                yield Item(f"{group}/{number:05d}", (_image(folder, row),), (caption, *false), 0, (group,))
+                yield Item(name, (_image(folder, row),), (caption, *false), 0, (group,))
+            else:
+                yield LeftOut(name, "no false caption")
 
 
 def _found(folder: pathlib.Path, archive: str, negatives: str, name: str) -> pathlib.Path:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.sources import LeftOut
 from winobench.errors import InputError
-from winobench.tasks.annotations import DIFFUSION_ITM, image_names
+from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
 
@@ -21,7 +22,7 @@ PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks":
 _LAST_MALE_NUMBER = 6
 
 
-def read(folder: pathlib.Path) -> Iterator[Item]:
+def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
     """Every image with the two words of its pair.
 
     Raises:
@@ -41,6 +42,8 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
                 gender = "male" if int(image.stem) <= _LAST_MALE_NUMBER else "female"
                 missing.pop(gender, None)
                 yield Item(f"{word}/{image.stem}", (ImageFile(image),), words, None, (f"{gender}_{topic}",))
+            for image in other_images(folder / f"{word}-images"):
+                yield LeftOut(f"{word}/{image.name}", "not a .jpg file")
         if missing:
             raise InputError(
                 f"the folders {words[0]}-images and {words[1]}-images in {folder} have no image of"

@@ -12,8 +12,9 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.sources import LeftOut
 from winobench.errors import InputError
-from winobench.tasks.annotations import image_names, read_json
+from winobench.tasks.annotations import image_names, other_images, read_json
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
@@ -64,7 +65,7 @@ PLEASANT, UNPLEASANT = tuple(_PLEASANT.split()), tuple(_UNPLEASANT.split())
 _REPOSITORY = "https://github.com/sepehrjng92/MMBias"
 
 
-def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item]:
+def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item | LeftOut]:
     """Every image of the nine groups with all 120 phrases, the pleasant ones first.
 
     Args:
@@ -92,6 +93,8 @@ def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item]:
         absent = [folder / "data" / "Images" / category / group / "*.jpg"]
         for image in images[group] or absent:
             yield Item(f"{group}/{image.stem}", (ImageFile(image),), PLEASANT + UNPLEASANT, None, (group,))
+        for image in other_images(folder / "data" / "Images" / category / group):
+            yield LeftOut(f"{group}/{image.name}", "not a .jpg file")
 
 
 def _images(folder: pathlib.Path, partial: bool) -> list[pathlib.Path]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from winobench.data.sources import LeftOut
 from winobench.errors import InputError
 from winobench.tasks.base import Example, Task
 
@@ -70,8 +71,10 @@ class PublishedData:
     """The published files of a task.
 
     Attributes:
-      read: ``read(folder) -> items`` in a fixed order. Raises InputError naming the file where an annotation file is
-        missing or broken. It need not look for the images: ``launch.prepare`` names the missing ones file by file.
+      read: ``read(folder) -> items`` in a fixed order, with a `winobench.data.sources.LeftOut` for each row that makes
+        none, unless a published rule that the task's file states leaves it out. Raises InputError naming the file where
+        an annotation file is missing or broken. It need not look for the images: ``launch.prepare`` names the missing
+        ones file by file.
       read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing; it
         yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
@@ -87,13 +90,13 @@ class PublishedData:
         folder share it.
     """
 
-    read: Callable[[pathlib.Path], Iterable[Item]]
+    read: Callable[[pathlib.Path], Iterable[Item | LeftOut]]
     how_to_get: str
     num_examples: int | None
     downloads: tuple[Download, ...] = ()
     shared_folder: str | None = None
     with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
-    read_partial: Callable[[pathlib.Path], Iterable[Item]] | None = None
+    read_partial: Callable[[pathlib.Path], Iterable[Item | LeftOut]] | None = None
     fetch: Callable[[pathlib.Path, Callable[[str, str], AbstractContextManager[Any]]], str] | None = None
 
 

@@ -87,6 +87,8 @@ def fetch(
         with progress("asking web sites for images", "images") as display:
             found = web_images.fetch(folder, addresses, display, manners)
     said = [f"{found.there:,} of {len(addresses):,} images are in {folder / 'images'}"]
+    if num_silent := len(read_table(folder / _TABLE, _COLUMNS, ",").value) - len(rows):
+        said.append(f"rows of {_TABLE} without a sentence, which are left out: {num_silent:,}")
     if found.dead:
         said.append(f"{found.dead:,} addresses are dead ({folder / web_images.DEAD})")
     if found.failed:
