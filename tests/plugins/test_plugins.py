@@ -167,6 +167,28 @@ def plugged_in(monkeypatch):
     registry.plugged_in.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "fields", [{"shape": (0, 2)}, {"shape": "12"}, {"shape": (1, 2, 3)}, {"version": "one"}, {"description": None}]
+)
+def test_a_task_with_fields_of_other_types_is_left_out(plugged_in, fields):
+    task = dataclasses.replace(tasks.get_task("clevr_image"), name="odd", **fields)
+    plugged_in(_Entry("odd", lambda: task))
+    with pytest.warns(UserWarning, match=f"'odd'.*{next(iter(fields))}"):
+        assert "odd" not in tasks.TASKS
+
+
+@pytest.mark.parametrize("found", [None, b"x", 1])
+def test_a_fingerprint_that_is_no_text_is_refused(plugged_in, found):
+    """Recorded errors would be taken for those of other data."""
+    task = dataclasses.replace(
+        tasks.get_task("clevr_image"), name="odd", data_fingerprint=lambda *_: found, count=_raising(SystemExit(3))
+    )
+    plugged_in(_Entry("odd", lambda: task))
+    with raises("broken-plug-in", "'odd'", repr(found)):
+        tasks.get_task("odd").data_fingerprint(None, None)
+    assert tasks.get_task("odd").count(None) is None
+
+
 @pytest.mark.parametrize("error", [SystemExit(0), ImportError("no module 'x'"), ZeroDivisionError()])
 def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
     plugged_in(_Entry("odd", _raising(error)), _Entry("none", lambda: None), _Entry("number", lambda: [5]))

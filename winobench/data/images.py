@@ -458,7 +458,7 @@ def _problems() -> Iterator[None]:
         raise ImageProblem(
             f"declares more pixels than the {MAX_PIXELS:,} that are decoded", code="too-many-pixels"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # of an object's own open(), too
         raise ImageProblem(_shown(" ".join(str(error).split())) or type(error).__name__) from error
 
 

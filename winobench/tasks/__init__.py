@@ -165,7 +165,12 @@ def _all_tasks() -> dict[type, dict[str, Any]]:
 
 
 def _guarded(task: Task | TextTask) -> Task | TextTask:
-    """A plugged-in task whose failures are sentences; one that cannot tell whether its data are there is not ready."""
+    """A plugged-in task whose failures are sentences; one that cannot tell whether its data are there is not ready.
+
+    Raises:
+      TypeError: a field that a listing needs is of another type.
+    """
+    _check_fields(task)
 
     def ready(data_dir: str | None) -> str | None:
         try:
@@ -176,9 +181,33 @@ def _guarded(task: Task | TextTask) -> Task | TextTask:
 
     def data_fingerprint(data_dir: str | None, limit: int | None) -> str:
         with registry.foreign_code(f"data_fingerprint() of task {task.name!r}"):
-            return task.data_fingerprint(data_dir, limit)
+            found = task.data_fingerprint(data_dir, limit)
+        if not isinstance(found, str):
+            raise InputError(
+                f"data_fingerprint() of task {task.name!r} gave {options.shown(found)}: return a text that changes with"
+                " its data",
+                code="broken-plug-in",
+            )
+        return found
 
-    return dataclasses.replace(task, ready=ready, data_fingerprint=data_fingerprint)
+    def count(data_dir: str | None) -> int | None:
+        try:
+            found = task.count(data_dir)
+        except (Exception, SystemExit):  # a listing goes on without the number
+            return None
+        return found if isinstance(found, int) else None
+
+    return dataclasses.replace(task, ready=ready, data_fingerprint=data_fingerprint, count=count)
+
+
+def _check_fields(task: Task | TextTask) -> None:
+    for field, kind in (("name", str), ("version", int), ("description", str)):
+        if not isinstance(getattr(task, field), kind):
+            raise TypeError(f"{field} of a task is {getattr(task, field)!r:.80}, no {kind.__name__}")
+    shape = getattr(task, "shape", (1, 1))
+    sides = shape if isinstance(shape, tuple) else ()
+    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
+        raise TypeError(f"shape of task {task.name!r} is {shape!r:.80}, not the numbers of images and texts")
 
 
 def _add(tasks: dict[type, dict[str, Any]], declared: Iterable[Any], where: str) -> None:
