@@ -431,6 +431,24 @@ def twice(table):
             in_file("config.json", lambda all: all["metrics"]["clevr"].update(higher_is_better=False)),
             ("damaged-results", "metrics.clevr.higher_is_better"),
         ),
+        (
+            in_file("config.json", lambda all: all["rounds"][0]["tasks"].append("nothing")),
+            ("damaged-results", "nothing", "identity.tasks"),
+        ),
+        (
+            in_file("config.json", lambda all: all["rounds"][0].update(timesteps=[1, 2])),
+            ("damaged-results", "rounds[0]", "2 timesteps"),
+        ),
+        (in_file("config.json", lambda all: all.update(status="perhaps")), ("damaged-results", "perhaps")),
+        (
+            in_file("config.json", lambda all: all["metrics"]["clevr"].update(name="recall")),
+            ("damaged-results", "clevr"),
+        ),
+        (
+            in_file("results.json", lambda all: all["tasks"]["clevr"].update(odd=all["tasks"]["clevr"]["accuracy"])),
+            ("damaged-results", "tasks.clevr.odd"),
+        ),
+        (in_file("results.json", lambda all: all.update(passes=-1)), ("wrong-value", "passes")),
         (in_table(twice), ("damaged-examples", "clevr.parquet", "twice")),
         (
             in_table(lambda table: with_column(table, "correct", [not one for one in table["correct"].to_pylist()])),

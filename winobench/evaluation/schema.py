@@ -129,8 +129,8 @@ class Race(TypedDict):
 
     alpha: Required[float]
     rare_share: NotRequired[float]  # see `winobench.evaluation.race`
-    passes: Required[int]
-    fixed_passes: Required[int]  # without a race
+    passes: Required[Count]
+    fixed_passes: Required[Count]  # without a race
     density: NotRequired[list[float] | None]  # of the timesteps, where it was learned
     tasks: Required[dict[str, RacedTask]]
 
@@ -232,14 +232,14 @@ class Results(TypedDict):
     config: NotRequired[dict[str, Any] | None]
     versions: NotRequired[Versions]
     seconds: NotRequired[float]  # with those of the calls that the last one continued
-    passes: NotRequired[int]  # runs with images: (image, text, sample) triples that the numbers rest on
-    computed_passes: NotRequired[int]  # ... computed by the last call
+    passes: NotRequired[Count]  # runs with images: (image, text, sample) triples that the numbers rest on
+    computed_passes: NotRequired[Count]  # ... computed by the last call
     race: NotRequired[Race]  # races
     failed_calls: NotRequired[Failed | None]  # text runs, as all that follow
     endings: NotRequired[dict[str, Endings]]  # task -> how its answers ended
     protocols: NotRequired[dict[str, str]]  # task -> how it was asked
-    requests: NotRequired[int]  # that the numbers rest on, failed ones included
-    asked: NotRequired[int]  # ... made by the last call
+    requests: NotRequired[Count]  # that the numbers rest on, failed ones included
+    asked: NotRequired[Count]  # ... made by the last call
     tokens: NotRequired[Tokens | None]
     cost: NotRequired[float | None]  # dollars; None where prices are not known
 

@@ -34,18 +34,26 @@ def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_p
         _refuse(f"{config_path} is of the model {_shown(models[0])} and results.json of {_shown(models[1])}")
     for task in results["tasks"].keys() & (results.get("failed") or {}).keys():
         _refuse(f"results.json in {config_path.parent} has the task {_shown(task)} both in tasks and in failed")
+    status = config.get("status", "finished")
+    if status not in ("running", "finished", "interrupted") and not status.startswith("failed"):
+        _refuse(f"{config_path} has the unknown status {_shown(status)}")
     rounds = collections.Counter(task for described in config.get("rounds") or [] for task in described["tasks"])
     for task, count in rounds.items():
         if count > 1:
             _refuse(f"{config_path} has the task {_shown(task)} twice in rounds")
     known = (config["identity"].get("tasks") or {}).keys()
-    for task in results["tasks"]:
-        if known and task not in known:
-            _refuse(f"results.json has the task {_shown(task)}, which identity.tasks of {config_path} does not name")
+    for file, tasks in (("results.json", results["tasks"]), ("rounds", rounds)):
+        for task in tasks:
+            if known and task not in known:
+                _refuse(f"{file} has the task {_shown(task)}, which identity.tasks of {config_path} does not name")
     for number, described in enumerate(config.get("rounds") or []):
-        weights, timesteps = described.get("weights"), described.get("timesteps")
-        if weights is not None and timesteps is not None and len(weights) != len(timesteps):
+        weights, timesteps, count = (described.get(name) for name in ("weights", "timesteps", "num_samples"))
+        if timesteps is None:
+            continue
+        if weights is not None and len(weights) != len(timesteps):
             _refuse(f"rounds[{number}] of {config_path} has {len(weights)} weights for {len(timesteps)} timesteps")
+        if count is not None and count != len(timesteps):
+            _refuse(f"rounds[{number}] of {config_path} has {len(timesteps)} timesteps for {count} samples")
     for task, recorded in (config.get("metrics") or {}).items():
         metric = metrics.METRICS.get(recorded["name"])
         if metric is not None and recorded.get("higher_is_better", True) != metric.higher_is_better:
@@ -98,6 +106,8 @@ def _check_examples(record: TaskRun, path: pathlib.Path) -> None:
         row, place = rows.get(name), _place(record, name)
         if row is None and "/" in name and name.rpartition("/")[2] in counted:
             _refuse(f"{place} of {path} is of a group that no example of {table} is in")
+        if row is None and "/" not in name and judged:
+            _refuse(f"{place} of {path} is not a row of the metric {record.metric}")
         if row is None:
             continue
         if entry["n"] != len(row.correct):
