@@ -1,5 +1,6 @@
 """Language models from folders: shards, dtypes, 8-bit weights, several devices, tokenizers; and what is refused."""
 
+import contextlib
 import functools
 import json
 import shutil
@@ -237,6 +238,21 @@ def test_stop_ids_that_are_no_tokens_are_refused(folder, ids):
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
     with raises("wrong-type", "eos_token_id", "generation_config.json"):
         language_models.load_decoder(folder, mesh=one_device())
+
+
+def test_nobody_is_asked_to_run_code_of_a_folder(folder, monkeypatch):
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda *words: asked.append(words) or "y")
+    (folder / "own.py").write_text("raise SystemExit")
+
+    def name_code(content):
+        content.pop("tokenizer_class", None)
+        content["auto_map"] = {"AutoTokenizer": [None, "own.Tokenizer"]}
+
+    _edit(folder / "tokenizer_config.json", name_code)
+    with contextlib.suppress(InputError):
+        language_models.load_decoder(folder)
+    assert not asked
 
 
 def _edit(path, change):

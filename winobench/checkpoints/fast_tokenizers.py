@@ -129,7 +129,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     folder = os.path.dirname(next(path for path in paths.values() if path is not None))
     check_class(paths["tokenizer_config.json"])
     with reading(folder):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise InputError(
             f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file",

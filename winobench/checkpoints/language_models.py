@@ -443,7 +443,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
         else (str(source.path), {"local_files_only": True})
     )
     with fast_tokenizers.reading(str(source)):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
     fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
     beyond = sorted(
         token
