@@ -29,7 +29,8 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("clips")
     vocab_size = open_clip_torch.vocabulary_size(root / "words")
     for name, vision in (("open_clip", VISION), ("resnet", RESNET)):
-        options = {"embed_dim": 6, "vision_cfg": vision, "text_cfg": {**TEXT, "vocab_size": vocab_size}}
+        text = {**TEXT, "vocab_size": vocab_size}
+        options = {"embed_dim": 6, "quick_gelu": False, "vision_cfg": vision, "text_cfg": text}
         open_clip_torch.write_folder(root / name, open_clip_torch.random_clip(options), options)
     config = CLIPConfig(
         CLIPTextConfig(

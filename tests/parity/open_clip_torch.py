@@ -206,10 +206,7 @@ def write_folder(folder, model, options, *, preprocess=None, name="open_clip_mod
     """Writes a model as OpenCLIP publishes it."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "model_cfg": {"quick_gelu": False, **options},
-        "preprocess_cfg": preprocess if preprocess is not None else {},
-    }
+    content = {"model_cfg": options, "preprocess_cfg": preprocess if preprocess is not None else {}}
     (folder / "open_clip_config.json").write_text(json.dumps(content))
     state = {key: value.contiguous() for key, value in model.state_dict().items()}
     if name.endswith(".safetensors"):

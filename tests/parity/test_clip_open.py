@@ -23,7 +23,7 @@ LOGIT_TOLERANCE = 5e-5
 
 
 def build(tmp_path, **changes):
-    options = {"embed_dim": 12, "vision_cfg": VIT, "text_cfg": TEXT} | changes
+    options = {"embed_dim": 12, "vision_cfg": VIT, "text_cfg": TEXT, "quick_gelu": False} | changes
     vocab_size = open_clip_torch.vocabulary_size(tmp_path / "words")
     options["text_cfg"] = {**options["text_cfg"], "vocab_size": vocab_size}
     model = open_clip_torch.random_clip(options)
