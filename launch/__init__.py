@@ -38,6 +38,7 @@ _USUAL = {
     "JAX_RANDOM_SEED_OFFSET": ("0",),
     "JAX_HIGH_DYNAMIC_RANGE_GUMBEL": _FALSE,
     "JAX_NUMPY_RANK_PROMOTION": ("allow", "warn"),
+    "JAX_NUMPY_DTYPE_PROMOTION": ("standard",),
     "JAX_TRANSFER_GUARD": ("allow", "log", "log_explicit"),
     "JAX_NUM_CPU_DEVICES": ("-1", *map(str, range(1, 1_025))),
 }
@@ -76,13 +77,14 @@ def refused_environment(error: BaseException) -> str | None:
     where = None if trace is None else trace.tb_frame.f_globals.get("__name__")
     if not isinstance(error, Exception) or where not in (_SETTINGS, _DEVICES):
         return None
-    reason = " ".join(str(error).split()).rstrip(".") or "it does not say why"
+    reason = " ".join(str(error).split()).rstrip(".") or "a platform has no plug-in for JAX here"
     of_devices = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_DEFAULT_DEVICE")
     names = of_devices if where == _DEVICES else [] if "jax_" in reason.lower() else sorted(os.environ)
     given = [f"{name}={os.environ[name]!r}" for name in names if name.startswith("JAX_") and name in os.environ]
     seen = f" (in the environment: {', '.join(given)})" if given else ""
     fault = "JAX refuses a setting" if where == _SETTINGS else "JAX finds no device"
-    return f"{fault}: {reason}{seen}."
+    advice = "" if where == _SETTINGS else ": install that plug-in, such as 'winobench[cuda]', or unset the variable"
+    return f"{fault}: {reason}{seen}{advice if given else ''}."
 
 
 def _told(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:

@@ -70,7 +70,7 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path, monkeypatch):
         (
             "jax._src.xla_bridge",
             "AssertionError",
-            "error: JAX finds no device: it does not say why (in",
+            "error: JAX finds no device: a platform has no plug-in for JAX here (in",
         ),
         ("jax._src.config", "ValueError('invalid truth value')", "error: JAX refuses a setting: invalid truth value"),
     ],
@@ -96,6 +96,7 @@ def test_what_jax_says_of_its_settings_is_one_sentence(capsys, monkeypatch, modu
         ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
         ("JAX_THREEFRY_PARTITIONABLE", "off"),
         ("JAX_RANDOM_SEED_OFFSET", "7"),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
         ("JAX_NUM_CPU_DEVICES", "0"),
         ("JAX_NUM_CPU_DEVICES", "100000000"),
     ],
