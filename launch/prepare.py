@@ -192,7 +192,7 @@ def prepare_task(
     allow_partial: bool,
     fetched: set[Any],
 ) -> str:
-    """Prepares a task with a ``source``, or a training set; returns lines about it and the examples that it lacks.
+    """Prepares a task or training set. Returns lines about it and the examples that it lacks.
 
     Arguments as of `prepare_tasks`, and as of `download`.
 

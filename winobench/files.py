@@ -155,7 +155,7 @@ def refuse_pointer(path: str | os.PathLike) -> None:
     try:
         with open(path, "rb") as file:
             found = known_kind(file.read(64))
-    except OSError:  # whoever reads it says better what is wrong
+    except OSError:  # its reader reports that
         return
     if found == _POINTER[1:]:
         kind, advice = found
@@ -189,7 +189,7 @@ def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file.
 
     Raises:
-      OSError: as of `opened`, or the file has more than ``largest`` bytes.
+      OSError: see `opened`, or the file has more than ``largest`` bytes.
     """
     with opened(path) as file:
         found = file.read(largest + 1)

@@ -59,7 +59,7 @@ def download(repo_id: str, name: str, **options: Any) -> str:
 
 
 def refusal(error: BaseException, place: str, page: str) -> InputError | None:
-    """An error that says how the hub has answered, or None where it has not answered at all.
+    """An error with the hub's answer, or None where it has not answered at all.
 
     Args:
       error: what `download` has raised.

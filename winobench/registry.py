@@ -157,13 +157,13 @@ def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
 
 @contextlib.contextmanager
 def foreign_code(whose: str) -> Iterator[None]:
-    """Around code that may be another package's: whatever it raises, an exit included, becomes one sentence.
+    """Around code that may be another package's: any error, an exit included, becomes one sentence.
 
     Args:
       whose: begins the sentence, such as "the entry point 'x' (y:Z)".
 
     Raises:
-      InputError: the code failed; its own InputErrors pass.
+      InputError: the code failed. Its own InputErrors pass.
     """
     try:
         yield

@@ -261,7 +261,7 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
 
 
 def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None) -> _Layout:
-    """OpenCLIP's layout. The other files say of the activation whether it is ``quick_gelu``."""
+    """OpenCLIP's layout. ``quick_gelu`` is the activation that other files name."""
     options = sources.read_json(path).get("model_cfg")
     with _blame(path):
         config = open_clip_config(options, quick_gelu=bool(quick_gelu))

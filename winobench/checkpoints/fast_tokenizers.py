@@ -50,7 +50,7 @@ def check_class(path: str | None, known: Collection[str] | None = None) -> None:
     """Refuses a tokenizer of another class, which would turn texts into other ids without a word.
 
     Args:
-      path: of its ``tokenizer_config.json``, None where there is none.
+      path: of its ``tokenizer_config.json``, None without one.
       known: allowed names, without their ``Fast``. When None, each class of transformers is allowed.
 
     Raises:
@@ -82,7 +82,7 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
 
     Args:
       tokenizer: as transformers has loaded it.
-      path: of its ``tokenizer.json``, None where there is none.
+      path: of its ``tokenizer.json``, None without one.
 
     Raises:
       InputError: the two differ, or there is dropout.

@@ -49,7 +49,7 @@ class Loaded:
     def identity(self) -> str:
         """``fingerprint`` while the network is as it was loaded, and otherwise another one, of the arrays of now.
 
-        64 hexadecimal digits; takes seconds for a large network that was changed, once.
+        64 hexadecimal digits. Takes seconds for a large network that was changed, once.
         """
         if self.origin is not None and self.origin.is_of(*self.parts()):
             return self.fingerprint

@@ -112,7 +112,7 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
     if neighbour is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
         raise InputError(
-            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which says how strong it is, is not next to it: get that,"
+            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which holds its strength, is not next to it: get that,"
             " too",
             code="missing-files",
         )
@@ -391,7 +391,7 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
 def _alpha(
     path: str, layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
 ) -> float | None:
-    """A layer's alpha, as the file and the configs say it, or None."""
+    """A layer's alpha from the file or the configs, or None."""
     found: list[tuple[str, float]] = []
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)

@@ -56,7 +56,7 @@ class PeftConfig:
       ranks: (pattern of layers' names, rank). The first that matches counts.
       alphas: the same, of alpha.
       by_root: divide alpha by the root of the rank (rsLoRA; Kalajdzievski, 2023, Eq. 4).
-      targets: the options that say which layers it adapts, or None where the tensors say it.
+      targets: the options that name the adapted layers, or None where the tensors decide.
       seconds: that patterns may still take.
     """
 
@@ -137,7 +137,7 @@ def next_to(path: str) -> PeftConfig | None:
       path: of the adapter's tensors.
 
     Raises:
-      InputError: it cannot be read, or says what is not supported.
+      InputError: it cannot be read, or is not supported.
     """
     place = os.path.join(os.path.dirname(path), ADAPTER_CONFIG)
     if not os.path.lexists(place):
@@ -173,7 +173,7 @@ def within(path: str) -> dict[str | None, PeftConfig]:
         values = json_files.parse(text)
         named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
     except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{place} is no JSON object: get it again", code="not-json") from error
+        raise InputError(f"{place} is not a JSON object: get it again", code="not-json") from error
     found: dict[str | None, dict[str, Any]] = {}
     for key, split in named.items():
         part, option = split or (None, key)

@@ -122,7 +122,7 @@ def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
 
 
 def _of_xlabs(match: re.Match[str]) -> str:
-    """XLabs' name as that of the original code, where there is one."""
+    """XLabs' name in the original code's form, or None."""
     kind, number, which, stream, end = match.groups()
     if (kind, stream) not in _XLABS_STREAMS:
         return match[0]

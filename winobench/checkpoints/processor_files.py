@@ -47,7 +47,7 @@ def own_options(path: str | None) -> dict[str, Any] | None:
     """The image processor's options in a ``processor_config.json`` and the class of the whole, or None.
 
     Args:
-      path: of the file, None where there is none.
+      path: of the file, None without one.
     """
     content = sources.read_json(path) if path is not None else {}
     options = content.get("image_processor")

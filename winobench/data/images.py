@@ -72,7 +72,7 @@ _TURNS = {
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")
 _PNG_ORIENTATION = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
-_HEAD = 1024  # bytes that tell the kind of a file
+_HEAD = 1024  # enough bytes for the kind of a file
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _TIFF_TILE_SIDES = 258, 262, (322, 323)
 _TIFF_SUBFILE, _DNG_VERSION = 254, 50706
 _WHITE_IS_ZERO = 0
@@ -239,7 +239,7 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
 
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
-    """A PIL image; the first bytes of a file that is not one tell its kind."""
+    """A PIL image. The first bytes of a file that is not one tell its kind."""
     found = known_kind(file.read(_HEAD))
     file.seek(0)
     try:

@@ -133,7 +133,7 @@ def describe(state: dict[str, Any]) -> str:
 
 
 def describe_left_out(state: dict[str, Any]) -> list[str]:
-    """Lines on the examples that a prepared set lacks, by reason, with the first ids; none where it lacks none.
+    """Lines on the examples that a prepared set lacks, by reason, with the first ids.
 
     Args:
       state: the result of `preparing.prepare`.

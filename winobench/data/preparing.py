@@ -49,7 +49,7 @@ _PNG_LEVEL = 1
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Of the rules in `winobench.data.images`; shards that were made under others are not gone on with.
 _PIXEL_RULES = 2
-# Examples that ``prepared.json`` names as left out; a set can lose 100,000.
+# Examples that ``prepared.json`` names as left out. A set can lose 100,000.
 _MOST_NAMED = 1000
 
 

@@ -73,7 +73,7 @@ def collect(
 ) -> tuple[list[SourceImage], list[Question], dict[str, dict[str, str]]]:
     """The distinct images, in the order in which they first occur, the questions about them, and rows that make none.
 
-    The latter are as of `left_out`, without an image.
+    The rows have the form of `left_out`, without an image.
     """
     numbers: dict[tuple[str, Box | None], int] = {}
     questions: list[Question] = []

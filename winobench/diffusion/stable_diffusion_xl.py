@@ -101,7 +101,7 @@ class StableDiffusionXL(Pipeline):
         """Turns texts into ids of both tokenizers, and adds the sizes.
 
         Args:
-          texts: strings; the empty one is encoded as others are, unless ``zero_empty_text`` is set.
+          texts: strings. The empty one is encoded as others are, unless ``zero_empty_text`` is set.
           image_size: of the pictures, height and width in pixels; the model's own when None.
 
         Returns:
@@ -145,16 +145,16 @@ class StableDiffusionXL(Pipeline):
         return denoiser(noisy, times, conditions["states"], **added, **keywords)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """As of `Pipeline`. Every prompt is encoded, the empty one as well."""
+        """See `Pipeline`. Every prompt is encoded, the empty one as well."""
         return self.replace(zero_empty_text=False), super().guided(guidance_scale)[1]
 
     def unconditional(self) -> Self:
-        """As of `Pipeline`. Zeros where the folder or ``zero_empty_text`` says so."""
+        """See `Pipeline`. Zeros where the folder or ``zero_empty_text`` says so."""
         by_folder = self.zero_empty_text is None
         return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
-        """As of `Pipeline`. The fingerprint, which holds for scores, does not show that the folder asks for zeros."""
+        """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder asks for zeros."""
         by_folder = self.zero_empty_text is None and self.force_zeros_for_empty_prompt
         zeros = {"zero_empty_text": True} if by_folder and guidance_scale > 1 else {}
         return {**super().drawing_identity(guidance_scale, sampler), **zeros}
@@ -176,7 +176,7 @@ class StableDiffusionXL(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
     def own_identity(self) -> dict[str, Any]:
-        """As of `Pipeline`. An unset ``zero_empty_text`` encodes the text where images are scored."""
+        """See `Pipeline`. An unset ``zero_empty_text`` encodes the text where images are scored."""
         settings = {"zero_empty_text": bool(self.zero_empty_text)}
         return {**super().own_identity(), "settings": settings, "max_text_tokens": self.max_text_tokens}
 

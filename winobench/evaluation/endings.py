@@ -46,7 +46,7 @@ def why_incomplete(request: Request, response: Response, *, can_be_longer: bool 
     """A few words on why an answer is incomplete; None for a finished one.
 
     Args:
-      request: what was asked.
+      request: the question.
       response: the answer.
       can_be_longer: whether the user chooses the limit.
     """

@@ -104,7 +104,7 @@ def evaluate_questions(
       "first": why the first one failed}, "endings": {task: {ending: answers, "failed": calls, "unparsable": questions
       with finished answers that choose nothing, "max_tokens": the limit of an answer, or None}}, "protocols": {task:
       how it was asked}, "config", "versions", "requests": that the numbers rest on, failed ones included, "asked":
-      those made by this call, "seconds": with those of the calls that this one continues, "tokens": {"input",
+      calls made now, "seconds": with those of the calls that this one continues, "tokens": {"input",
       "output"} or None where the model does not count them, "cost": in dollars, or None where prices are not known},
       and "workdir", the run's folder.
 

@@ -15,7 +15,7 @@ from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.tasks.base import Task
 
-# Share of a task's examples from which on equal scores are said next to its numbers.
+# Share of a task's examples from which on a note on equal scores is next to its numbers.
 _NEARLY_ALL = 0.99
 # Of scores that are equal but for rounding to float32, relative to the largest.
 _ROUNDING = 2 * float(np.finfo(np.float32).eps)

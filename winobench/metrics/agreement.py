@@ -65,7 +65,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
     """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
 
     kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
-    interval is `winobench.metrics.bootstrap.interval` over items; resamples without a value count as chance.
+    interval is `winobench.metrics.bootstrap.interval` over items. Resamples without a value count as chance.
 
     Args:
       counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.

@@ -30,7 +30,7 @@ def interval(
 ) -> tuple[float, float]:
     """Ends of the interval of a statistic of one or several sets, of which each is resampled by itself.
 
-    They are those of the bootstrap, or of `skewed` where these are further out: with heavy tails the bootstrap alone is
+    They are the bootstrap's, or `skewed`'s where these are further out: with heavy tails the bootstrap alone is
     too narrow.
 
     Args:
@@ -43,7 +43,7 @@ def interval(
       span: least and greatest value of the statistic.
 
     Returns:
-      Both ends; the bootstrap's are those of the percentile interval where BCa's are undefined.
+      Both ends. The percentile interval replaces BCa's where that is undefined.
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 

@@ -86,7 +86,7 @@ class Measure(NamedTuple):
 
     @property
     def is_correlation(self) -> bool:
-        """Whether it lies in [-1, 1]; others lie in [0, 1]."""
+        """Whether it lies in [-1, 1]. Others lie in [0, 1]."""
         return self.chance == 0
 
     def value(self, num_prompts: int) -> float:
@@ -387,7 +387,7 @@ def rating_results(
       metric: the task's.
       scores: an example: floats of its pictures, higher = better match.
       ratings: the same of people.
-      prompts: the prompt of each example, by its published id; several may share one.
+      prompts: the prompt of each example, by its published id. Several may share one.
       groups: an example's sub-tasks.
       seed: of the resamples.
       num_resamples: of the bootstrap.

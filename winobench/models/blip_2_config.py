@@ -183,7 +183,7 @@ class Blip2Config(NetworkConfig):
             if not isinstance(named, list | tuple) or cls.architecture not in named:
                 first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config is that of {first}, which writes no text; take a checkpoint of"
+                    f"{cls.__name__}: the config describes {first}, which writes no text; take a checkpoint of"
                     f" {cls.architecture}.",
                     code="no-task-head",
                 )

@@ -1,6 +1,6 @@
 """Networks as they are at one moment.
 
-The rule of everything that scores, answers or draws: a call uses the weights that its model has when the call begins,
+The rule of all that scores, answers or generates: a call uses the weights that its model has when the call begins,
 and an identity is computed from the arrays that are used. Arrays of JAX never change, so that an array which is the
 same object has the same values. References to them are weak: they keep no earlier weights in memory.
 """
@@ -23,7 +23,7 @@ from winobench.models import functional
 
 
 class Taken:
-    """Which structure and arrays there were at one moment; it keeps none of the arrays alive."""
+    """Which structure and arrays there were at one moment. It keeps none of the arrays alive."""
 
     def __init__(self, structure: Any, arrays: Sequence[Any], when_one_is_gone: Callable[[], Any] | None = None):
         self._structure = structure
@@ -40,7 +40,7 @@ class Taken:
 
 
 def split(network: nnx.Module) -> tuple[functional.Structure, list[Any]]:
-    """Takes a network apart as `functional.split`; its NumPy arrays become copies that nobody can write into.
+    """Takes a network apart as `functional.split`. Its NumPy arrays become copies that nobody can write into.
 
     Raises:
       InputError: an array was given away, as donated arguments of `jax.jit` are.
@@ -64,7 +64,7 @@ _last: weakref.WeakKeyDictionary[nnx.Module, tuple[Taken, weakref.ref[nnx.Module
 
 
 def held(network: nnx.Module) -> nnx.Module:
-    """A network of the same arrays that stays as this one is now; the same object again while nothing has changed."""
+    """A network of the same arrays that stays as this one is now. The same object again while nothing has changed."""
     structure, arrays = split(network)
     if network in _last:
         taken, reference = _last[network]
@@ -80,10 +80,10 @@ _computed: dict[Any, tuple[Taken, Any]] = {}
 
 
 def once(key: Any, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
-    """What is computed of arrays, once for as long as they are there; of arrays that can be written into, each time.
+    """A result of arrays, computed once while they exist. Arrays that can be written into are computed each time.
 
     Args:
-      key: what else it depends on; hashable.
+      key: what else it depends on. Hashable.
       arrays: of JAX or NumPy.
       compute: what to call.
     """
@@ -98,7 +98,7 @@ def once(key: Any, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
 
 
 def hold(thing: Any) -> Any:
-    """What a thing's ``held()`` gives; the thing itself where its class has no such method."""
+    """What a thing's ``held()`` gives. The thing itself where its class has no such method."""
     method = getattr(type(thing), "held", None)
     return thing if method is None else method(thing)
 
@@ -112,7 +112,7 @@ class Holder(abc.ABC):
     MODEL: ClassVar[str] = "model"
     """The attribute with the model: a network, or something with a method ``held``."""
 
-    _placed: Any = None  # the model that the parameters are those of
+    _placed: Any = None  # the model with these parameters
     _is_held = False
 
     @abc.abstractmethod

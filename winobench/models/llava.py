@@ -142,7 +142,7 @@ class LlavaConfig(NetworkConfig):
             if not isinstance(named, list | tuple) or cls.architecture not in named:
                 first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config is that of {first}; take a checkpoint of {cls.architecture},"
+                    f"{cls.__name__}: the config describes {first}; take a checkpoint of {cls.architecture},"
                     " such as llava-hf/llava-1.5-7b-hf.",
                     code="unsupported-checkpoint",
                 )

@@ -182,7 +182,7 @@ class _Run:
         shows = self.progress and parallel.is_main_process()
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
             named = pipeline.schedule.scheduler_class
-            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} samples in its place")
+            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} is used instead")
         own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
         settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}

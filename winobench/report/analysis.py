@@ -146,7 +146,7 @@ class Difference:
       num_examples: that both runs have answered.
       only_first, only_second: examples that only the one run has right.
       clusters_apart: independent images on whose examples the runs differ, at least.
-      lacks_noise: that of samples is not in the interval and the p-value, though the answers depend on samples.
+      lacks_noise: the noise of samples is not in the interval and the p-value, though the answers depend on samples.
     """
 
     name: str
@@ -305,7 +305,7 @@ def redrawn(
     metric: metrics.Metric,
     timesteps: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Right and wrong under other draws of the samples, which serve all examples alike.
+    """Right and wrong under resampled samples, which serve all examples alike.
 
     In a draw each sample's error counts with a random normal weight of mean 1 (a multiplier bootstrap), such that means
     over samples vary half as much as they do between seeds. Runs that have the same timestep in the same place share

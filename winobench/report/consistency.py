@@ -1,4 +1,4 @@
-"""What the files of a run say of the same thing must agree: the numbers with each other, and with the examples.
+"""The files of a run must agree: the numbers with each other, and with the examples.
 
 Each check raises InputError, whose sentence names the file and what in it disagrees.
 """
@@ -57,7 +57,7 @@ def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_p
     for task, recorded in (config.get("metrics") or {}).items():
         metric = metrics.METRICS.get(recorded["name"])
         if metric is not None and recorded.get("higher_is_better", True) != metric.higher_is_better:
-            _refuse(f"metrics.{_shown(task)}.higher_is_better of {config_path} is not that of {metric.name}")
+            _refuse(f"metrics.{_shown(task)}.higher_is_better of {config_path} differs from {metric.name}'s")
 
 
 def _model_of(config: Mapping[str, Any] | None) -> Any:
@@ -68,7 +68,7 @@ def check_task(record: TaskRun, path: pathlib.Path) -> None:
     """Checks each row of a task by itself, and against the examples that it counts.
 
     Args:
-      record: the task; rows are of the right types.
+      record: the task. Rows are of the right types.
       path: of ``results.json``.
 
     Raises:

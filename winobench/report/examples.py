@@ -42,7 +42,7 @@ _QUESTION_COLUMNS = columns(
     responses=STRINGS,
     correct_=pa.bool_(),
 )
-# Columns that say how many candidates an example has.
+# Columns with one entry a candidate.
 _SHAPED = ("images", "texts", "target", "scores")
 _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
@@ -122,7 +122,7 @@ class Questions(Examples):
 
 
 def read_examples(path: pathlib.Path) -> Examples:
-    """Reads a table of examples; raises InputError for one that no run has written."""
+    """Reads a table of examples. Raises InputError for one that no run has written."""
     table = read_table(path, _EXAMPLE_COLUMNS)
     if not table.num_rows:
         raise InputError(f"{path} has no examples: restore it, or evaluate again.", code="no-examples")

@@ -117,7 +117,7 @@ def write_report(
       drawn: folders of runs of pictures by the models that are judged, with verdicts of a verifier.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
-      skip: as of `winobench.report.runs.read_runs`.
+      skip: see `winobench.report.runs.read_runs`.
 
     Returns:
       The page's path.

@@ -108,7 +108,7 @@ class TaskRun:
 
     @functools.cached_property
     def judged(self) -> dict[str, metrics.Outcome]:
-        """What became of the examples under each outcome of the metric; none without examples, or the metric's code.
+        """What became of the examples under each outcome of the metric. Empty without examples, or the metric's code.
 
         Raises:
           ValueError: the metric cannot judge them.

@@ -204,7 +204,7 @@ class Response:
       input_tokens, output_tokens: what was read and written; None where it is not known.
       finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
       ending: one of ``ENDINGS``. An incomplete answer chooses nothing, and the same command asks for it again.
-      partial: what an incomplete answer says, for people to look at; nothing is read out of it.
+      partial: what an incomplete answer says, for people to look at. Nothing is read out of it.
     """
 
     text: str | None = None

@@ -247,7 +247,7 @@ def _template(tokenizer: Any, where: str) -> str | None:
 
 
 def _check_is_no_chat_model(tokenizer: Any, stop_ids: Sequence[int], where: str) -> None:
-    """Raises InputError for a model that ends its answers as chats do; base models only have the tokens."""
+    """Raises InputError for a model that ends its answers as chats do. Base models only have the tokens."""
     stops = [str(token) for token in tokenizer.convert_ids_to_tokens(list(stop_ids))] if stop_ids else []
     stops.append(str(getattr(tokenizer, "eos_token", "")))
     marker = next((token for token in stops if _END_OF_TURN.fullmatch(token)), None)

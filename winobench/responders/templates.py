@@ -1,4 +1,4 @@
-"""Chat templates that come with a model: tried in a process of their own before they are rendered in this one.
+"""Chat templates that come with a model: tried in a separate process before they are rendered in this one.
 
 Jinja's sandbox keeps a template from the machine, but not from its time and memory. A process with limits of both
 renders a sample first. It imports little and holds nothing that matters.
@@ -75,7 +75,7 @@ def try_samples(template: str, arguments: Mapping[str, Any], where: str) -> tupl
 
     Args:
       template: in Jinja's language.
-      arguments: what it may read, JSON values.
+      arguments: its variables, JSON values.
       where: the template's origin, for the message.
 
     Returns:

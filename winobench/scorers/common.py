@@ -65,7 +65,7 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
 
 
 def finite_scores(scores: np.ndarray) -> np.ndarray:
-    """Returns scores [images, texts]; raises InputError unless all are finite."""
+    """Returns scores [images, texts]. Raises InputError unless all are finite."""
     wrong = np.argwhere(~np.isfinite(scores))
     if len(wrong):
         image, text = wrong[0].tolist()

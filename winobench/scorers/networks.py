@@ -71,7 +71,7 @@ class HoldsLoaded(Holder):
         self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
-        """A model's structure, and its parameters on the devices; new ones go where those before them were."""
+        """A model's structure, and its parameters on the devices. New ones go where those before them were."""
         structure, params = loaded.parts()
         if self._has_copies:
             return structure, parallel.place_parameters(params, self.mesh)
@@ -84,7 +84,7 @@ class HoldsLoaded(Holder):
 
 
 def fingerprint(network: Network, **others: Any) -> str:
-    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network, once.
+    """SHA-256, 64 hexadecimal digits, over weights and config. Takes seconds for a large network, once.
 
     Args:
       network: in the dtype that it computes in.

@@ -165,7 +165,7 @@ def _all_tasks() -> dict[type, dict[str, Any]]:
 
 
 def _guarded(task: Task | TextTask) -> Task | TextTask:
-    """A plugged-in task whose failures are sentences; one that cannot tell whether its data are there is not ready.
+    """A plugged-in task whose failures are sentences. One that cannot tell whether its data are there is not ready.
 
     Raises:
       TypeError: a field that a listing needs is of another type.

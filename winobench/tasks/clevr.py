@@ -140,7 +140,7 @@ TASKS = (
         **_FIELDS
         | dict(
             name="clevr_spatial_selfbench",
-            description="CLEVR's published items on left and right; true is the caption that Self-Bench takes as true.",
+            description="CLEVR's published items on left and right. True is the caption that Self-Bench takes as true.",
             skills=("spatial",),
             when_named=True,
         ),

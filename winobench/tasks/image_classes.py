@@ -30,7 +30,7 @@ PROMPTS = {
     "stl10": "a photo of a {}.",
     "fgvc_aircraft": "a photo of a {}, a type of aircraft.",
 }
-"""Task -> its prompt; each table has this one, with the names of the data set."""
+"""Task -> its prompt. Each table has this one, with the names of the data set."""
 
 
 def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:

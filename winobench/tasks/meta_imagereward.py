@@ -2,7 +2,7 @@
 
 466 rows: a prompt by users of DiffusionDB, and four to nine pictures that people have ranked, ties included. A rating
 is minus the rank. 6,399 pairs of pictures of a row have different ranks. The paper states this number of comparisons.
-Two prompts occur in five rows. Ranks of different rows do not compare, so that each row is a prompt of its own.
+Two prompts occur in five rows. Ranks of different rows do not compare, so that each row is a separate prompt.
 """
 
 from __future__ import annotations

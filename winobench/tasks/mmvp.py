@@ -34,7 +34,7 @@ PATTERNS = {
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
-    """Two images and two texts; the diagonal is right. A row with an odd number and the next number are a pair.
+    """Two images and two texts. The diagonal is right. A row with an odd number and the next number are a pair.
 
     Args:
       folder: holds ``Questions.csv`` and ``MLLM_VLM Images/<type>/<number>.jpg``.

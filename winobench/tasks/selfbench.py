@@ -289,7 +289,7 @@ def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Ma
 
 
 def _labels(row: Entry) -> list[Any]:
-    """Of the annotators; as in the published code, of ``human_label`` where there are no ``labels``."""
+    """The annotators' labels. As in the published code, of ``human_label`` where there are no ``labels``."""
     if "labels" in row:
         return [label["label"].value for label in row["labels"].rows()]
     return [label] if (label := row["human_label"].value) is not None else []

@@ -135,7 +135,7 @@ def collect(
 
 
 def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:
-    """The items in answers, and the parts that could not be read; failed calls and incomplete answers are neither."""
+    """The items in answers, and the parts that could not be read. Failed calls and incomplete answers are neither."""
     found: list[Item] = []
     malformed: list[Malformed] = []
     for answer in answers:

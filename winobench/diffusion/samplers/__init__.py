@@ -21,7 +21,7 @@ SAMPLERS: dict[str, Sampler] = {
     "dpm_solver": DpmSolver(),
     "flow_euler": FlowEuler(),
 }
-"""Name -> sampler; the first of a kind of schedule, flow or not, serves folders whose own one is not here."""
+"""Name -> sampler. The first of a kind of schedule, flow or not, serves folders whose own one is not here."""
 
 _OF_FOLDERS = {
     "DDIMScheduler": "ddim",

@@ -39,7 +39,7 @@ def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray,
 
 @dataclasses.dataclass(frozen=True)
 class Ddim(Sampler):
-    """DDIM, which clips the clean latents of each step where the schedule's file asks for it (``clip_sample``)."""
+    """DDIM, which clips the clean latents of each step if the schedule's file sets ``clip_sample``."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         """As of `Sampler`; every number of steps up to that of the timesteps."""
@@ -61,7 +61,7 @@ class Ddim(Sampler):
         )
 
     def identity(self, schedule: NoiseSchedule) -> dict[str, Any]:
-        """As of `Sampler`."""
+        """See `Sampler`."""
         if not timesteps.option(schedule, "clip_sample", False):
             return {}
         bound = timesteps.option(schedule, "clip_sample_range", 1.0)
@@ -70,7 +70,7 @@ class Ddim(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
     ) -> tuple[jax.Array, tuple[()]]:
-        """As of `Sampler`."""
+        """See `Sampler`."""
         signal, noise_rate = row["signal"], row["noise"]
         if kind == "epsilon":
             clean, noise = (latents - noise_rate * prediction) / signal, prediction

@@ -58,7 +58,7 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class DpmSolver(Sampler):
-    """Second order by the prediction of the step before, by the midpoint rule. Files that ask for others are refused.
+    """Second order by the prediction of the step before, by the midpoint rule. Files with others are refused.
 
     The schedule's ``lower_order_final``, ``euler_at_final``, ``final_sigmas_type`` and ``use_karras_sigmas`` are
     respected.

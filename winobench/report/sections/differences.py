@@ -29,7 +29,7 @@ from winobench.report.sections.shared import (
 NO_NOISE = "‡"
 """What stands at marks that do not know the noise of the samples."""
 
-# Metric -> right and wrong under other draws of the samples, or None, and why these are not known.
+# Metric -> right and wrong under resampled samples, or None, and why these are not known.
 _Draws = tuple[Mapping[str, np.ndarray] | None, str]
 
 # Task and row of its results -> place of a pair of runs -> their difference.
@@ -137,7 +137,7 @@ def _of_samples(report_data: ReportData, found: _Found) -> str:
 
 
 def _draws(run: Run, task: str) -> _Draws:
-    """The answers under other draws of the samples, or why they are not known."""
+    """The answers under resampled samples, or why they are unknown."""
     record = run.tasks[task]
     if record.deterministic or record.examples is None:
         return None, ""

@@ -105,7 +105,7 @@ def _on_the_paper(report_data: ReportData) -> str:
 
 
 def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
-    """What a run lacks; with its name where there are several."""
+    """The parts that a run lacks, with its name if there are several runs."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]

@@ -42,7 +42,7 @@ _WITHOUT_EYES = re.compile(
     re.IGNORECASE,
 )
 
-# How servers say that they do not take a field at all. Complaints about its value sound different.
+# Servers' words for a field that they do not take at all. Complaints about its value sound different.
 _NOT_TAKEN = re.compile(
     r"not support|unsupported|deprecated|extra inputs|extra_forbidden|not permitted|properties are not allowed"
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
@@ -134,7 +134,7 @@ class Api(abc.ABC):
         """
 
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The fields as this server wants them."""
+        """The fields in this server's form."""
         return body
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
@@ -212,7 +212,7 @@ class Api(abc.ABC):
             if (error := bodies.error(content)) is not None:
                 return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
             ending = self.parse(content).ending
-        except (ValueError, AttributeError):  # `read` says what is wrong with it
+        except (ValueError, AttributeError):  # `read` reports the fault
             return None
         # At the limit, the next attempt would end there, too. Log-probabilities may come with a token of white space.
         if ending in (FINISHED, CUT_OFF) or (ending == EMPTY and sent.get("logprobs")):
@@ -227,7 +227,7 @@ class Api(abc.ABC):
         headers: Mapping[str, str],
         sent: Mapping[str, Any],
     ) -> Failure:
-        """What an error that the server speaks of means; one without a status may pass."""
+        """What an error that the server speaks of means. One without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {

@@ -62,7 +62,7 @@ class Error:
 
 
 def spoken(text: str) -> str:
-    """A text without thoughts; thoughts that were cut off have nothing behind them."""
+    """A text without thoughts. Thoughts that were cut off have nothing behind them."""
     return _END_OF_THOUGHTS.split(_THOUGHTS.sub(" ", text))[-1]
 
 
@@ -125,7 +125,7 @@ def _found(content: Any) -> Any:
 
 
 def _one(given: Any, around: Any) -> Any:
-    """An error in words or fields: the first of several; what is around one that is neither."""
+    """An error in words or fields: the first of several, or its wrapping."""
     given = given[0] if isinstance(given, list) and given else given
     return given if isinstance(given, dict | str) else around
 

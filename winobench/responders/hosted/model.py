@@ -46,7 +46,7 @@ def is_hosted(name: str) -> bool:
 
 _LONGEST_BACKOFF = 60.0
 _SECONDS_WORTH_A_WARNING = 10.0
-# An answer that is not whole is asked for again, but not for ever, as each may be billed.
+# An incomplete answer is requested again, but not for ever, as each may be billed.
 _MOST_INCOMPLETE = 3
 # Votes on a question with options, and the longest of them: models that think count that, too.
 _VOTES = 5
@@ -102,7 +102,7 @@ class HostedModel:
           concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
             answer; to connect, at most 20 of them.
-          attempts: how often a call is tried; of those that bring an incomplete answer, three at most.
+          attempts: how often a call is tried. Of those that bring an incomplete answer, three at most.
           first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
             part of up to a half; longer where the server asks for it.
           longest_wait: where the server asks for more seconds than these, the run ends and says so.

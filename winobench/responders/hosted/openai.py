@@ -149,7 +149,7 @@ class OpenAI(Api):
         is_answer = str(message.get("content")).startswith(found[0][0])
         has_thoughts = any(message.get(name) for name in _THOUGHTS) and not is_answer
         if has_thoughts or bodies.begins_with_thoughts("".join(token for token, _ in found)):
-            raise ValueError("the log-probabilities are those of a thought: set logprobs to False")
+            raise ValueError("the log-probabilities belong to a thought: set logprobs to False")
         return found
 
 
