@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import UNet2DConditionConfig
 
 

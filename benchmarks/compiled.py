@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from launch import configuration
-from winobench import json_files
+from winobench.base import json_files
 from winobench.planning import topologies
 
 MODELS = (
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     topologies.prepare()
 
-    from winobench import files
+    from winobench.base import files
     from winobench.planning import plans, table
 
     if arguments.plain:

@@ -43,10 +43,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import common, machine
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.training import hard_negatives, loop, optimizers

@@ -46,7 +46,8 @@ from winobench.metrics import (
     wilson,
 )
 from winobench.report import analysis
-from winobench.report.error_store import Batch
+from winobench.runs.error_store import Batch
+from winobench.runs.rows import Row
 
 VALUES = (0.05, 0.35, 0.65, 0.95, 0.99)
 PAIRS = ((0.05, 0.07), (0.35, 0.35), (0.65, 0.72), (0.95, 0.95), (0.99, 0.97))
@@ -382,7 +383,7 @@ def _differ(
         errors[:, 0, 1] = margins
         batches = [Batch(np.arange(number), {"own": errors})]
         draws = analysis.redrawn(batches, [0] * number, METRICS["accuracy"], timesteps)["accuracy"]
-        rows.append(analysis.Row("accuracy", np.arange(number), margins.mean(axis=1) > 0, None, draws, count))
+        rows.append(Row("accuracy", np.arange(number), margins.mean(axis=1) > 0, None, draws, count))
     alone = Dependence.of_labels(range(number))
     plain = [dataclasses.replace(row, redrawn=None) for row in rows]
     excluded = [

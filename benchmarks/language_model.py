@@ -35,8 +35,8 @@ import torch
 import transformers
 
 from benchmarks import common, machine
-from winobench.responders.language import Generation, Options, Turn
 from winobench.responders.language_model import LanguageModel
+from winobench.runs.requests import Generation, Options, Turn
 
 SCORE_TOLERANCE = 1e-3
 """Of log-likelihoods in float32, in nats; they are sums over some tokens, of -10 each."""

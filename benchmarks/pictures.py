@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 from benchmarks import common, machine
-from winobench import registry
-from winobench.data.pictures import clevr_prompts
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.diffusion import families
-from winobench.errors import InputError
+from winobench.prompts import grammar
 
 TOLERANCE = 1e-3
 """Of latents in float32, relative to the largest; errors grow from step to step."""
@@ -83,7 +83,7 @@ def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: i
     theirs.scheduler = diffusers.DDIMScheduler.from_config(theirs.scheduler.config, clip_sample=False)
     theirs = theirs.to(device, torch.float32)
     theirs.set_progress_bar_config(disable=True)
-    texts = [prompt.text for prompt in clevr_prompts.make_prompts(pictures)]
+    texts = [prompt.text for prompt in grammar.make_prompts(pictures)]
     settings = {"batch_size": batch_size, "steps": steps}
     difference = _difference(ours, theirs, texts[:batch_size], steps)
     if not difference <= TOLERANCE:

@@ -27,12 +27,12 @@ from scipy import stats
 
 from benchmarks import common, machine
 from winobench import metrics, parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
+from winobench.base.progress import counting
 from winobench.evaluation import importance, race, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.metrics import sequential
-from winobench.progress import counting
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import get_task

@@ -27,9 +27,11 @@ import numpy as np
 
 import winobench
 from benchmarks import common, machine
-from winobench import files, metrics, parallel
-from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
-from winobench.errors import InputError
+from winobench import metrics, parallel
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.clevr import captions, renderer
+from winobench.clevr import scenes as clevr_scenes
 from winobench.evaluation import evaluate, importance, race
 from winobench.metrics import sequential
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -48,7 +50,7 @@ _SEED = 0
 _SCENES_AT_ONCE = 256
 
 
-def caption(things: Sequence[clevr_captions.Thing]) -> str:
+def caption(things: Sequence[captions.Thing]) -> str:
     """The class of a scene: its two objects in the order of their colours' names."""
     first, second = sorted(f"{thing.color} {thing.shape}" for thing in things)
     return f"A {first} and a {second}."
@@ -72,7 +74,7 @@ def task(num_classes: int, num_images: int) -> Task:
         classes = _first_classes(num_classes)
         asked = (found for found in _scenes("evaluation") if found[0] in classes)
         for number, (text, scene) in enumerate(itertools.islice(asked, num_images if limit is None else limit)):
-            (image,) = clevr_renderer.render(scene, _IMAGE_SIZE)
+            (image,) = renderer.render(scene, _IMAGE_SIZE)
             yield Example(f"image-{number:04d}", (image,), tuple(classes), classes.index(text))
 
     return Task(
@@ -102,7 +104,7 @@ def _scenes(split: str) -> Iterator[tuple[str, clevr_scenes.Scenes]]:
     """(class, scene) of one task scene after the other, without end."""
     for start in itertools.count(0, _SCENES_AT_ONCE):
         scenes = clevr_scenes.sample_task_scenes(_SCENES_AT_ONCE, seed=_SEED, split=split, start=start)
-        for index, things in enumerate(clevr_captions.describe(scenes)):
+        for index, things in enumerate(captions.describe(scenes)):
             yield caption(things), scenes[index]
 
 

@@ -40,9 +40,9 @@ from PIL import Image
 
 from benchmarks import common, machine, scorer
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.engine import tables
-from winobench.errors import InputError
 from winobench.report import figures as drawing
 from winobench.report.panels import to_png
 from winobench.scorers.diffusion_itm import DiffusionITM

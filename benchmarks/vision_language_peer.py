@@ -15,7 +15,7 @@ import tokenizers
 import torch
 import transformers
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.models.blip_2 import FORM
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.responders.captioner import Captioner

@@ -31,7 +31,7 @@ API_HELP = {name: text for name, text in HELP.items() if name.startswith("api.")
 
 
 def add_fields(config: ml_collections.ConfigDict) -> None:
-    """Adds the fields that ``HELP`` explains and `winobench.options.RESPONDER` limits, with their usual values."""
+    """Adds the fields that ``HELP`` explains and `winobench.base.options.RESPONDER` limits, with their usual values."""
     config.dtype = "float32"
     config.int8 = False
     config.model_parallel = 1
@@ -44,7 +44,7 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
 
 
 def add_api(config: ml_collections.ConfigDict) -> None:
-    """Adds the fields that ``API_HELP`` explains and `winobench.options.API` limits, with their usual values."""
+    """Adds the fields that ``API_HELP`` explains and `winobench.base.options.API` limits, with their usual values."""
     config.api = ml_collections.ConfigDict()
     config.api.base_url = config_dict.placeholder(str)
     config.api.concurrency = 8

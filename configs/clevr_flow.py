@@ -10,7 +10,7 @@ from __future__ import annotations
 import ml_collections
 
 from configs import clevr_tiny
-from winobench import options
+from winobench.base import options
 
 LAUNCHER = "train"
 

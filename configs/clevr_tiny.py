@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from winobench import options
+from winobench.base import options
 
 LAUNCHER = "train"
 

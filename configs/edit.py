@@ -10,7 +10,7 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
-from winobench import options
+from winobench.base import options
 
 LAUNCHER = "generate"
 

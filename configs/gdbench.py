@@ -18,8 +18,8 @@ import ml_collections
 from ml_collections import config_dict
 
 from configs import _responder
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.metrics import normalization, sample_mean, timestep_weights
 
 LAUNCHER = "eval"

@@ -13,8 +13,8 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 LAUNCHER = "train"
 

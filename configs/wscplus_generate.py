@@ -13,7 +13,7 @@ import ml_collections
 from ml_collections import config_dict
 
 from configs import _responder
-from winobench import options
+from winobench.base import options
 
 LAUNCHER = "generate"
 

@@ -3,7 +3,7 @@
 python docs/draw_architecture.py            # rewrite the drawing
 python docs/draw_architecture.py --check    # only say whether it is up to date
 
-A room is a folder of ``winobench`` (its single modules together are the room ``base``), ``launch`` or ``configs``.
+A room is a folder of ``winobench``, ``launch`` or ``configs``.
 Arrows are imports, those inside functions, too; what follows from other arrows is left out. One arrow points upwards,
 `UPWARD`: another one would make a circle, and is an error.
 """
@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
-BASE = "base"
 UPWARD = ("models", "checkpoints")
 """``from_pretrained`` of a network, which reads its checkpoint; inside a function."""
 
@@ -32,7 +31,7 @@ def room_of(module: str) -> str | None:
         return first
     if first != "winobench":
         return None
-    return rest[0] if rest and (ROOT / "winobench" / rest[0]).is_dir() else BASE
+    return rest[0] if rest and (ROOT / "winobench" / rest[0]).is_dir() else None
 
 
 def imports(path: pathlib.Path) -> Iterator[str]:

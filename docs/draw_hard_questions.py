@@ -13,7 +13,7 @@ import pathlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from winobench.data import clevr_questions, clevr_renderer, clevr_scenes
+from winobench.clevr import questions, renderer, scenes
 
 PICTURE = pathlib.Path(__file__).resolve().parent / "images" / "clevr_hard.png"
 SIDE, WIDTH, COLUMNS = 128, 620, 2
@@ -21,9 +21,9 @@ SIDE, WIDTH, COLUMNS = 128, 620, 2
 
 def draw() -> np.ndarray:
     """The first questions of each group, uint8 [height, width, 3]."""
-    asked = [clevr_questions.question(group, n) for group in clevr_questions.GROUPS for n in range(COLUMNS)]
-    pictures = clevr_renderer.render(clevr_scenes.concatenate([question.scene for question in asked]), SIDE)
-    page = Image.new("RGB", (COLUMNS * WIDTH, len(clevr_questions.GROUPS) * (SIDE + 4)), "white")
+    asked = [questions.question(group, n) for group in questions.GROUPS for n in range(COLUMNS)]
+    pictures = renderer.render(scenes.concatenate([question.scene for question in asked]), SIDE)
+    page = Image.new("RGB", (COLUMNS * WIDTH, len(questions.GROUPS) * (SIDE + 4)), "white")
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(size=13)
     for number, (question, picture) in enumerate(zip(asked, pictures, strict=True)):
         left, top = number % COLUMNS * WIDTH, number // COLUMNS * (SIDE + 4)

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from winobench.evaluation import records, schema
+from winobench.runs import records, schema
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "schemas"
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from launch import text
-from winobench.errors import InputError
-from winobench.files import digest, user_path
+from winobench.base.errors import InputError
+from winobench.base.files import digest, user_path
 
 if TYPE_CHECKING:
-    from winobench.responders.language import Responder
+    from winobench.runs.requests import Responder
 
 _INCOMPLETE = 2
 
@@ -29,7 +29,7 @@ def caption(
     """Writes texts about pictures and says where they are.
 
     Args:
-      words: the pictures, as `winobench.pictures.captions.find` takes them.
+      words: the pictures, as `winobench.generation.captions.find` takes them.
       model: what writes: a name, folder or hub id of a model that sees, ``openai:MODEL`` or ``anthropic:MODEL``.
       question: what is asked; a caption when empty.
       max_tokens: of the longest text.
@@ -40,8 +40,8 @@ def caption(
       InputError: something of this cannot be.
       SystemExit: with the status 2 where calls have failed, after everything else.
     """
-    from winobench import caches
-    from winobench.pictures import captions
+    from winobench.base import caches
+    from winobench.generation import captions
 
     if not model:
         raise InputError(

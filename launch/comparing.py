@@ -13,12 +13,12 @@ import rich.table
 import rich.text
 
 from launch import text
-from winobench import registry
-from winobench.errors import InputError
-from winobench.files import digest, user_path
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.base.files import digest, user_path
 
 if TYPE_CHECKING:
-    from winobench.pictures.comparison import Comparison
+    from winobench.generation.comparison import Comparison
 
 
 def compare(
@@ -34,7 +34,7 @@ def compare(
     """Serves a person's page, or prints the table of all judgements.
 
     Args:
-      words: the two sides, as `winobench.pictures.comparison.sides` takes them.
+      words: the two sides, as `winobench.generation.comparison.sides` takes them.
       rater: whose page is served; None where ``finish`` asks for the table.
       finish: print the table.
       judges: models that judge automatically, before the table.
@@ -45,7 +45,7 @@ def compare(
     Raises:
       InputError: something of this cannot be.
     """
-    from winobench.pictures import comparison
+    from winobench.generation import comparison
 
     if bool(rater) == finish:
         raise InputError(
@@ -83,7 +83,7 @@ def _serve(compared: Comparison, rater: str, port: int, words: Sequence[str], wo
 
 
 def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
-    from winobench.pictures import judges
+    from winobench.generation import judges
     from winobench.scorers import loading
 
     label = text.model_label(name) if text.is_hosted(name) else registry.model_label(name)
@@ -97,7 +97,7 @@ def print_results(
 
     Args:
       compared: the comparison.
-      results: of `Comparison.finish`, with ``judges`` {name: of `winobench.pictures.judges.judge`}.
+      results: of `Comparison.finish`, with ``judges`` {name: of `winobench.generation.judges.judge`}.
       console: where to; stdout when None.
     """
     console = console or rich.console.Console()

@@ -24,10 +24,10 @@ from absl import app, flags, logging
 
 from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
 from launch.overrides import OVERRIDE, flat, override, set_field
-from winobench import options
-from winobench.errors import InputError
-from winobench.files import LARGEST, size_in_words, user_path
-from winobench.registry import near_first
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.files import LARGEST, size_in_words, user_path
+from winobench.base.registry import near_first
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 """The folder of the configs that can be named."""
@@ -425,7 +425,7 @@ def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, opti
     if own is not None:
         if not isinstance(own, Mapping) or not all(isinstance(one, options.Range) for one in own.values()):
             raise InputError(
-                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.options.Range",
+                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.base.options.Range",
                 code="bad-ranges",
             )
         return own

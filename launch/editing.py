@@ -7,9 +7,9 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration
-from winobench import registry
-from winobench.errors import InputError
-from winobench.files import digest, user_path
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.base.files import digest, user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -32,10 +32,11 @@ def main(config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, o
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
     if "," in config.model:
         raise InputError(f"--config.model={config.model} names several models: edit with one at a time")
-    from winobench import caches, parallel
+    from winobench import parallel
+    from winobench.base import caches
     from winobench.editing import figure
     from winobench.evaluation import evaluate
-    from winobench.pictures import loading
+    from winobench.generation import loading
     from winobench.report import table
 
     caches.keep_compiled()

@@ -13,9 +13,9 @@ from absl import flags
 import winobench
 from launch import configuration, text
 from launch.timesteps import parse_timesteps
-from winobench import options, registry
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import options, registry
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -77,7 +77,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
         for model in _models(config):
             check_model(config, model, deeply=False)
-    from winobench import caches  # late, so that --help, --list_tasks and wrong names are answered at once
+    from winobench.base import caches  # late, so that --help, --list_tasks and wrong names are answered at once
 
     caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import captioning, comparing, configuration, editing, items, pictures
-from winobench import registry
-from winobench.errors import InputError
+from winobench.base import registry
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     import ml_collections

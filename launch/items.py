@@ -11,8 +11,8 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launch import configuration
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -194,7 +194,7 @@ def _folder(config: ml_collections.ConfigDict, spec: str, workdir: str | None) -
     if workdir:
         return pathlib.Path(user_path(workdir))
     from launch import text
-    from winobench.evaluation.records import digest
+    from winobench.runs.records import digest
 
     models = _models(config)
     settled = {name: value for name, value in configuration.plain(config).items() if name not in _FREE}

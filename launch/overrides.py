@@ -12,8 +12,8 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 """``--config.field=text``, or ``--config.field`` with the text as the next word."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration
-from winobench import options
-from winobench.data.pictures import verdicts
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.runs import verdicts
 
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.data.pictures.reading import Pictures
+    from winobench.runs.image_runs import Pictures
 
 _EXAMPLE = "pictures"
 
@@ -28,23 +28,24 @@ def main(
       config: of the form of ``configs/pictures.py``.
       spec: what the config is called; begins the default folder's name.
       workdir: the run's folder.
-      overwrite: as of `winobench.pictures.draw.draw_pictures`.
+      overwrite: as of `winobench.generation.generate.draw_pictures`.
       processes: as of `winobench.parallel.join_processes`; None for this process alone.
     """
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
-    from winobench.data.pictures import prompts as sets
+    from winobench.prompts import prompt_files as sets
 
     # What is cheap to check comes first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
     prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
 
     # Late, so that --help and wrong prompts are answered at once.
-    from winobench import caches, parallel
-    from winobench.pictures import draw, loading, page
+    from winobench import parallel
+    from winobench.base import caches
+    from winobench.generation import generate, loading, page
 
     caches.keep_compiled()
     parallel.one_device_per_core()
-    settings = draw.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
+    settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
     drawers = loading.make_drawers(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
@@ -59,7 +60,7 @@ def main(
     )
     if processes:
         parallel.join_processes(processes, fault_tolerant=True)
-    run = draw.draw_pictures(
+    run = generate.draw_pictures(
         drawers,
         prompts,
         workdir,
@@ -77,7 +78,7 @@ def main(
 
 def _verify(run: Pictures) -> None:
     """Where the prompts say what must be shown, looks whether it is, and prints how often."""
-    from winobench.pictures import verification
+    from winobench.generation import verification
 
     if verification.can_verify(run):
         print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
@@ -88,7 +89,7 @@ def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console
     """Prints how often pictures show what their prompts ask for, by skill and model.
 
     Args:
-      found: of `winobench.data.pictures.verdicts.generation_accuracy`.
+      found: of `winobench.runs.verdicts.generation_accuracy`.
       console: where to; stdout when None.
     """
     import rich.box

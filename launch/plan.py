@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import configuration
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     import ml_collections
@@ -64,7 +64,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     devices = _numbers(_DEVICES.value)
     topologies.prepare()
 
-    from winobench import files
+    from winobench.base import files
     from winobench.planning import drawing_table, language_table, plans, table, training_table, vision_language_table
 
     assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)

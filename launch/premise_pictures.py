@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.responders.language import Picture
+    from winobench.runs.requests import Picture
     from winobench.tasks.questions import TextTask
 
 SUFFIX = "-pictures"
@@ -41,12 +41,12 @@ def find(
       spec: begins the name of the folder of what is drawn.
       workdir: the folder that the user names; what is drawn lies beside it, and for None in ``runs``, where runs that
         want the same pictures share them.
-      overwrite: as of `winobench.pictures.draw.draw_pictures`.
+      overwrite: as of `winobench.generation.generate.draw_pictures`.
 
     Raises:
-      InputError: as of `winobench.pictures.finding.find_pictures`, and of `winobench.pictures.draw.draw_pictures`.
+      InputError: see `winobench.generation.finding.find_pictures` and `winobench.generation.generate.draw_pictures`.
     """
-    from winobench.pictures import finding
+    from winobench.generation import finding
 
     texts = _texts(config, tasks)
     source = config.pictures or _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
@@ -73,12 +73,12 @@ def _draw(
     config: ml_collections.ConfigDict, texts: Sequence[str], *, spec: str, workdir: str | None, overwrite: bool
 ) -> Any:
     from winobench import parallel  # late: wrong names are answered at once
-    from winobench.data.pictures.prompts import Prompt
-    from winobench.pictures import draw, finding, loading
+    from winobench.generation import finding, generate, loading
+    from winobench.prompts.prompt_files import Prompt
 
     parallel.one_device_per_core()
     drawing = config.drawing
-    settings = draw.Settings(drawing.num_steps, drawing.guidance_scale, drawing.sampler, drawing.image_size)
+    settings = generate.Settings(drawing.num_steps, drawing.guidance_scale, drawing.sampler, drawing.image_size)
     drawers = loading.make_drawers(
         [config.drawer],
         settings=settings,
@@ -88,7 +88,7 @@ def _draw(
         encoders=drawing.encoders,
     )
     prompts = list(dict.fromkeys(map(finding.drawn_text, texts)))
-    run = draw.draw_pictures(
+    run = generate.draw_pictures(
         drawers,
         [Prompt(str(number), text) for number, text in enumerate(prompts, 1)],
         os.path.normpath(workdir) + SUFFIX if workdir else None,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import configuration
-from winobench import registry
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Task
@@ -199,8 +199,8 @@ def prepare_task(
     Raises:
       InputError: the files are missing, incomplete or wrong; says what to get where.
     """
+    from winobench.base.progress import Progress
     from winobench.data import prepared, preparing, sources
-    from winobench.progress import Progress
 
     folder = prepared.task_folder(task.name, data_dir)
     root = download(task, data_dir, fetched) if source is None else source
@@ -239,8 +239,8 @@ def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) 
     Raises:
       InputError: nothing is there and nothing may be downloaded, or a download fails; says what to get where.
     """
+    from winobench.base.progress import Progress
     from winobench.data import downloads, prepared
-    from winobench.progress import Progress
 
     published = task.source
     root = prepared.data_folder(data_dir) / "sources" / (published.shared_folder or task.name)

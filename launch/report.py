@@ -11,7 +11,7 @@ from absl import flags
 from launch import configuration, output
 
 if TYPE_CHECKING:
-    from winobench.report.runs import Run
+    from winobench.runs.run import Run
 
 USAGE = """
 Makes one HTML page on finished runs of launch.eval, which opens anywhere without a network, and beside it a PNG and a

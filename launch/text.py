@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from launch import configuration, premise_pictures
 from launch.timesteps import parse_timesteps
-from winobench import json_files, registry
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import json_files, registry
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.responders.language import Responder
+    from winobench.runs.requests import Responder
     from winobench.tasks.questions import TextTask
 
 INCOMPLETE = 2
@@ -160,7 +160,7 @@ def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[
     """
     from winobench.evaluation import protocols
     from winobench.responders import loading
-    from winobench.responders.language import KINDS, PictureText
+    from winobench.runs.requests import KINDS, PictureText
 
     everything = frozenset(KINDS)
     names = protocols.names(config.protocol, tasks, everything, has)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import configuration
-from winobench import options
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections

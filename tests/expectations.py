@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 
 def names(*words: str) -> str:

@@ -15,8 +15,9 @@ from winobench.diffusion import flow_schedule, samplers
 from winobench.diffusion.samplers import base
 from winobench.evaluation import evaluate
 from winobench.metrics import normalization
-from winobench.report import page, runs
+from winobench.report import page
 from winobench.report.sections.shared import Section
+from winobench.runs import reading
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -124,7 +125,7 @@ def test_a_normalisation_is_an_entry(tmp_path, monkeypatch):
         normalize="gray_alone",
         progress=False,
     )
-    read = runs.read_run(run["workdir"])
+    read = reading.read_run(run["workdir"])
     names = {task: [term.name for term in read.batches(task)[0].terms] for task in read.tasks}
     assert names == {"words": ["own", "gray_image"], "pictures": ["own"]}
     (batch,) = read.batches("words")

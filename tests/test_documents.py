@@ -18,7 +18,7 @@ import winobench
 from launch import configuration
 from tests import launching, tiny_encoders
 from tests.evaluation import fakes
-from winobench import registry
+from winobench.base import registry
 from winobench.tasks import TEXT_TASKS, _sources, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 

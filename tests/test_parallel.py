@@ -13,7 +13,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from tests.expectations import names, raises
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.parallel import processes
 
 

@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from winobench.data.pictures.prompts import Prompt, read_prompts
-    from winobench.data.pictures.reading import Pictures, read_pictures
+    from winobench.base.errors import InputError
     from winobench.diffusion.families import load_pipeline
     from winobench.diffusion.pipeline import Pipeline
     from winobench.diffusion.samplers import SAMPLERS
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
-    from winobench.errors import InputError
     from winobench.evaluation.evaluate import evaluate
     from winobench.evaluation.hosted_vqa_score import HostedVQAScore
     from winobench.evaluation.questions import evaluate_questions
+    from winobench.generation.generate import draw_pictures
     from winobench.metrics import METRICS
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clevr_verifier import ClevrVerifier
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
-    from winobench.pictures.draw import draw_pictures
-    from winobench.report.runs import Run, read_run
+    from winobench.prompts.prompt_files import Prompt, read_prompts
     from winobench.responders.captioner import Captioner
     from winobench.responders.loading import load_responder
+    from winobench.runs.image_runs import Pictures, read_pictures
+    from winobench.runs.reading import read_run
+    from winobench.runs.run import Run
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.denoising import denoising_errors
     from winobench.scorers.diffusion_itm import DiffusionITM
@@ -57,14 +58,14 @@ _HOME = {
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
     "HostedVQAScore": "winobench.evaluation.hosted_vqa_score",
-    "InputError": "winobench.errors",
+    "InputError": "winobench.base.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
-    "Pictures": "winobench.data.pictures.reading",
+    "Pictures": "winobench.runs.image_runs",
     "Pipeline": "winobench.diffusion.pipeline",
-    "Prompt": "winobench.data.pictures.prompts",
+    "Prompt": "winobench.prompts.prompt_files",
     "Protocol": "winobench.tasks.questions",
-    "Run": "winobench.report.runs",
+    "Run": "winobench.runs.run",
     "Schedule": "winobench.diffusion.schedules",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
     "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
@@ -75,7 +76,7 @@ _HOME = {
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
     "denoising_errors": "winobench.scorers.denoising",
-    "draw_pictures": "winobench.pictures.draw",
+    "draw_pictures": "winobench.generation.generate",
     "evaluate": "winobench.evaluation.evaluate",
     "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",
@@ -83,9 +84,9 @@ _HOME = {
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
-    "read_pictures": "winobench.data.pictures.reading",
-    "read_prompts": "winobench.data.pictures.prompts",
-    "read_run": "winobench.report.runs",
+    "read_pictures": "winobench.runs.image_runs",
+    "read_prompts": "winobench.prompts.prompt_files",
+    "read_run": "winobench.runs.reading",
     "task_from_jsonl": "winobench.tasks.jsonl",
 }
 

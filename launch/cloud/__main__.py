@@ -14,7 +14,7 @@ from absl import flags
 
 from launch import configuration
 from launch.cloud import jobs
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 USAGE = """
 Writes the job file that runs launch.eval or launch.train on a cluster or in a cloud, and submits it. With --dry_run it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 NONE = "none"
 

@@ -24,8 +24,8 @@ import winobench
 from launch import configuration
 from launch.cloud import accelerators, planned
 from launch.cloud.storage import MOUNT, bucket_and_prefix, check_store, is_url, mount_commands
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.training import recipes
 
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")

@@ -10,8 +10,8 @@ import ml_collections
 
 from launch import configuration
 from launch.cloud.accelerators import Gpus, Slice
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 
 # What planning calls the kinds that targets know under other names.
 _NAMES = {"v5litepod": "v5e", "a100-80gb": "a100-80"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 MOUNT = "/mnt/winobench"
 """Where --store is mounted on the machines."""

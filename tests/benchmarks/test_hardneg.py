@@ -9,7 +9,7 @@ import torch
 from benchmarks import hardneg
 from tests.expectations import names, raises
 from tests.parity.torch_copy import QUICK_COMPILATION
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 

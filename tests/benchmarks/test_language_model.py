@@ -5,7 +5,7 @@ import pytest
 from benchmarks import language_model
 from tests.expectations import names
 from tests.tiny_language_models import compile_quickly
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import pictures
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from flax import nnx
 from tests.expectations import names, raises
 from tests.parity import open_clip_torch
 from winobench import checkpoints
+from winobench.base.errors import InputError
 from winobench.checkpoints import clip_layouts, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 
 VISION = {"image_size": 8, "layers": 1, "width": 8, "patch_size": 4, "head_width": 4}

@@ -9,8 +9,8 @@ import torch
 from huggingface_hub import constants
 
 from tests.expectations import raises
+from winobench.base.errors import InputError
 from winobench.checkpoints import convert_pickle, pickles, sources, weights
-from winobench.errors import InputError
 
 
 def torch_weights(path: pathlib.Path, **tensors: torch.Tensor) -> None:

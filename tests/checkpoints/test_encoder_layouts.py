@@ -14,8 +14,8 @@ from flax import nnx
 from tests.expectations import names, raises
 from tests.tiny_encoders import bert_config, write_bert
 from winobench import checkpoints, parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts
-from winobench.errors import InputError
 
 
 @pytest.fixture(scope="module")

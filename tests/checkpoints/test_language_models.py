@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec
 from tests.expectations import names, raises
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, models, weights
-from winobench.errors import InputError
 from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig

@@ -15,9 +15,9 @@ import safetensors.numpy
 from tests.expectations import names, raises
 from tests.models.test_lora import adapted, inputs, network, relative_difference, run
 from winobench import checkpoints
+from winobench.base.errors import InputError
 from winobench.checkpoints import lora_configs, lora_keys
 from winobench.diffusion import stable_diffusion
-from winobench.errors import InputError
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, lora
 
 UNET_LAYER = "mid_block.attentions.0.transformer_blocks.0.attn2"

@@ -11,8 +11,8 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from winobench import checkpoints
+from winobench.base.errors import InputError
 from winobench.checkpoints import models, weights
-from winobench.errors import InputError
 from winobench.models import AutoencoderKL, AutoencoderKLConfig, CLIPTextConfig, CLIPTextModel
 
 CONFIG = CLIPTextConfig(

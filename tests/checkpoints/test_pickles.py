@@ -17,8 +17,8 @@ import torch
 from hypothesis import strategies as st
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.checkpoints import pickles, sources
-from winobench.errors import InputError
 
 DTYPES = [
     torch.float32,

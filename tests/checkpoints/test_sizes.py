@@ -8,9 +8,9 @@ import pytest
 
 import winobench
 from tests.expectations import names, raises
-from winobench import memory, registry
+from winobench.base import memory, registry
+from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 
 
 @pytest.fixture

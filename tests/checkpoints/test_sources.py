@@ -7,10 +7,10 @@ import pytest
 from huggingface_hub import constants, errors
 
 from tests.expectations import names, raises
-from winobench import registry
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.checkpoints import sources
 from winobench.data import downloads
-from winobench.errors import InputError
 from winobench.scorers.loading import checkpoint_kind
 from winobench.tasks.published import Download
 

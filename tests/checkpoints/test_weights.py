@@ -9,8 +9,8 @@ import safetensors.torch
 import torch
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
-from winobench.errors import InputError
 
 STEM = "diffusion_pytorch_model"
 

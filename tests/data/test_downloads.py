@@ -14,8 +14,8 @@ import pytest
 
 from tests.data import web_server
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import downloads
-from winobench.errors import InputError
 from winobench.tasks.published import Download
 
 CONTENT = bytes(range(256)) * 40

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageCms, PngImagePlugin, TiffImagePlugin
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import images
-from winobench.errors import InputError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tiny_encoders import write_nli
+from winobench.base.errors import InputError
 from winobench.data import nli
-from winobench.errors import InputError
 
 LABELS = (nli.ENTAILMENT, nli.CONTRADICTION)
 

@@ -14,8 +14,8 @@ import tensorflow_datasets as tfds
 
 from tests.data import published_files
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import images, prepared, preparing
-from winobench.errors import InputError
 from winobench.tasks.published import ImageFile
 
 ROOT = pathlib.Path(__file__).parents[2]

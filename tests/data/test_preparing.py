@@ -16,8 +16,8 @@ from PIL import Image
 
 from tests.data import published_files
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import images, prepared, preparing, record_files, sources
-from winobench.errors import InputError
 from winobench.tasks.published import ImageFile, Item
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -565,7 +565,7 @@ from tests.data import published_files
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 root, folder = sys.argv[1:]
 items = published_files.make_items(sorted(pathlib.Path(root).iterdir()))
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 try:
     published_files.prepare(folder, items, root)

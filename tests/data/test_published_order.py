@@ -10,8 +10,8 @@ import pytest
 
 from tests.data.test_word_order import ODD, finer_tagger
 from tests.expectations import raises
+from winobench.base.errors import InputError
 from winobench.data import published_order, word_order
-from winobench.errors import InputError
 
 
 def split_finely(text):

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import winoviz
 from winobench.data.winoviz import Item
-from winobench.errors import InputError
 
 OUR_FILE = winoviz.ASSETS / "items.jsonl"
 

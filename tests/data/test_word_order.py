@@ -10,8 +10,8 @@ import pytest
 
 from tests.expectations import names
 from tests.tasks.published_layouts import stand_in_tagger
+from winobench.base.errors import InputError
 from winobench.data import word_order
-from winobench.errors import InputError
 
 TAGS = ["DT", "JJ", "NN", "VBZ", "IN", "DT", "JJ", "NN", "."]
 #        the  red  dog   runs  to   the  big  house .

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from tests.expectations import raises
+from winobench.base.errors import InputError
 from winobench.data import wscplus
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.__main__ import main
-from winobench.errors import InputError
 
 ROWS = (
     # statement, pronoun, snippet, options, answer, reason, model, type

@@ -10,7 +10,8 @@ import pytest
 
 from tests.expectations import raises
 from tests.live_arrays import LiveArrays
-from winobench import memory, parallel
+from winobench import parallel
+from winobench.base import memory
 from winobench.diffusion import drawing, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
 

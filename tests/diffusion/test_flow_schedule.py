@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.expectations import names
+from winobench.base.errors import InputError
 from winobench.diffusion import samplers
 from winobench.diffusion.flow_schedule import FlowSchedule
-from winobench.errors import InputError
 from winobench.scorers import samples
 
 # As the published files of Stable Diffusion 3 and FLUX.1-dev have them.

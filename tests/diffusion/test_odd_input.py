@@ -11,8 +11,8 @@ from flax import nnx
 import winobench
 from tests.expectations import names, raises
 from winobench import metrics, parallel
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.expectations import names, raises
-from winobench import files
+from winobench.base import files
 from winobench.diffusion import schedules
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule

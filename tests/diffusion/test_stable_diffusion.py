@@ -14,10 +14,10 @@ from flax import nnx
 from huggingface_hub import constants
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.checkpoints import weights
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import pytest
 from tests.expectations import names
 from tests.scorers import fakes
 from winobench import parallel
-from winobench.data.edits import Edit, EditWriter, edit_files, read_edits
+from winobench.base.errors import InputError
 from winobench.data.images import image_hash
 from winobench.editing import EditDistance, figure, optimization
-from winobench.errors import InputError
 from winobench.evaluation import evaluate
+from winobench.runs.edits import Edit, EditWriter, edit_files, read_edits
 from winobench.scorers import samples
 from winobench.tasks.base import Example, Task
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.expectations import names
+from winobench.base.errors import InputError
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.editing import optimization
-from winobench.errors import InputError
 from winobench.scorers import samples
 
 SHAPE = (2, 2, 3)

@@ -17,8 +17,8 @@ from tests.scorers import fakes, tiny_models
 from winobench import parallel
 from winobench.engine import tables
 from winobench.responders import shapes
-from winobench.responders.language import Generation, Options, Turn
 from winobench.responders.language_model import LanguageModel
+from winobench.runs.requests import Generation, Options, Turn
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.scorers.itm_head import ItmHead
 

@@ -11,7 +11,8 @@ from flax import nnx
 from tests import tiny_flux, tiny_sd3, tiny_sdxl
 from tests.expectations import raises
 from tests.live_arrays import LiveArrays
-from winobench import checkpoints, memory, parallel
+from winobench import checkpoints, parallel
+from winobench.base import memory
 from winobench.diffusion import families
 from winobench.diffusion.pure_functions import TextEncoding
 from winobench.engine import tables

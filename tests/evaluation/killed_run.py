@@ -7,7 +7,8 @@ import json
 import sys
 
 from tests.evaluation import fakes
-from winobench.evaluation import error_parts, evaluate
+from winobench.evaluation import evaluate
+from winobench.runs import error_parts
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
 ARGUMENTS = {"num_samples": 5, "limit": 5, "seed": 3}

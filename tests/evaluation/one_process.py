@@ -37,7 +37,8 @@ def main(workdir, processes="", *options):
         jax.distributed.initialize = functools.partial(jax.distributed.initialize, heartbeat_timeout_seconds=12)
         parallel.join_processes(processes, fault_tolerant=True)
 
-    from winobench.evaluation import error_parts, evaluate, plan, records
+    from winobench.evaluation import evaluate, plan
+    from winobench.runs import error_parts, records
     from winobench.scorers import samples
     from winobench.scorers.diffusion_itm import DiffusionITM
 

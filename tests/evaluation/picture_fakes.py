@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from winobench.responders.language import CUT_OFF, Response
+from winobench.runs.requests import CUT_OFF, Response
 
 
 def draw(*parts):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation import fakes
 from tests.expectations import raises
-from winobench import memory
+from winobench.base import memory
 from winobench.evaluation.evaluate import evaluate
 
 TASKS = (fakes.text_task(),)

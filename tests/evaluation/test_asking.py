@@ -2,8 +2,8 @@
 
 import pytest
 
-from winobench.evaluation import asking, responses
-from winobench.responders.language import Generation, Response, Turn
+from winobench.runs import asking, responses
+from winobench.runs.requests import Generation, Response, Turn
 
 
 def request_for(text):

@@ -19,10 +19,10 @@ from tests.evaluation import fakes, killed_run
 from tests.evaluation.fakes import FakeScorer
 from tests.expectations import names, raises
 from winobench import metrics
+from winobench.base.errors import InputError
+from winobench.base.texts import text_hash
 from winobench.data.images import GRAY_IMAGE
-from winobench.errors import InputError
 from winobench.evaluation import evaluate, runner
-from winobench.evaluation.plan import text_hash
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())

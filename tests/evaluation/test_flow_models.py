@@ -11,7 +11,7 @@ from tests.evaluation import fakes
 from tests.evaluation.test_with_scorer import Counting, Stopping, _errors, _images
 from winobench import parallel
 from winobench.evaluation import evaluate
-from winobench.report import runs
+from winobench.runs import reading
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 
@@ -64,7 +64,7 @@ def test_listed_levels_are_what_is_scored(scorer, tasks, tmp_path):
     evaluate.evaluate(scorer, tasks, tmp_path, timesteps=listed, progress=False)
     np.testing.assert_array_equal(timesteps_of(tmp_path), np.float32(listed).tolist())
     # The report reads them as they are.
-    (run,) = runs.read_runs([tmp_path])
+    (run,) = reading.read_runs([tmp_path])
     record = next(iter(run.tasks.values()))
     np.testing.assert_array_equal(record.timesteps, np.float32(listed))
 

@@ -10,8 +10,8 @@ import pytest
 from tests.evaluation import fakes
 from tests.evaluation.fakes import FakeScorer
 from tests.expectations import raises
-from winobench import files
-from winobench.errors import InputError
+from winobench.base import files
+from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
 
 TASKS = (fakes.text_task(count=2),)

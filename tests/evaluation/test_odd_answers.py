@@ -14,11 +14,13 @@ import pytest
 from tests.expectations import raises
 from tests.responders.api_server import KEY, anthropic_body, openai_body
 from tests.wscplus_items import fakes
-from winobench import json_files, report
-from winobench.errors import InputError
-from winobench.evaluation import endings, provenance
+from winobench import report
+from winobench.base import json_files
+from winobench.base.errors import InputError
+from winobench.evaluation import endings
 from winobench.evaluation.questions import evaluate_questions
 from winobench.responders.hosted import HostedModel
+from winobench.runs import provenance
 from winobench.wscplus_items import prompts, run
 
 TASK = "winoviz_mini_single"

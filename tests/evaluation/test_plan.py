@@ -9,7 +9,8 @@ import pytest
 
 from tests.evaluation import fakes
 from tests.expectations import raises
-from winobench.evaluation.plan import make_plan, text_hash
+from winobench.base.texts import text_hash
+from winobench.evaluation.plan import make_plan
 from winobench.metrics import normalization
 from winobench.tasks.base import Example
 

@@ -16,7 +16,7 @@ import pytest
 from tests import launching
 from tests.evaluation.one_process import NUM_TRIPLES
 from tests.expectations import names
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation import runner
 
 ROOT = pathlib.Path(__file__).parents[2]

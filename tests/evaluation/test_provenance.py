@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import winobench
-from winobench.evaluation import provenance
+from winobench.runs import provenance
 
 
 def _git(folder, *arguments):

@@ -15,8 +15,9 @@ import pytest
 from tests.evaluation import killed_questions, text_fakes
 from tests.evaluation.text_fakes import PaidResponder, ScriptedResponder
 from tests.expectations import names, raises
-from winobench.errors import InputError
-from winobench.evaluation import questions, responses
+from winobench.base.errors import InputError
+from winobench.evaluation import questions
+from winobench.runs import responses
 
 ROOT = pathlib.Path(__file__).parents[2]
 TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation import fakes
 from tests.expectations import names, raises
 from winobench import metrics
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation import decisions, evaluate, race
 from winobench.evaluation.plan import make_plan
 from winobench.evaluation.summary import question_scores

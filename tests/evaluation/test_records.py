@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.expectations import names, raises
-from winobench import parquet_files
-from winobench.errors import InputError
-from winobench.evaluation import error_parts
-from winobench.evaluation.error_parts import ErrorWriter, ScoreSet, pass_over, read_errors
-from winobench.evaluation.records import SCHEMA_VERSION, RunFolder, digest, write_json, write_table
+from winobench.base import parquet_files
+from winobench.base.errors import InputError
+from winobench.runs import error_parts
+from winobench.runs.error_parts import ErrorWriter, ScoreSet, pass_over, read_errors
+from winobench.runs.records import SCHEMA_VERSION, RunFolder, digest, write_json, write_table
 
 IMAGES, TEXTS = ["image-0", "image-1"], ["text-0", "text-1"]
 PAIRS = np.array([[0, 0], [0, 1], [1, 0]], np.int32)

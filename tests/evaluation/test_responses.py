@@ -12,9 +12,9 @@ import time
 import pytest
 
 from tests.expectations import raises
-from winobench.evaluation import responses
-from winobench.evaluation.responses import ResponseStore, key
-from winobench.responders.language import Entailment, Generation, Options, Turn
+from winobench.runs import responses
+from winobench.runs.requests import Entailment, Generation, Options, Turn
+from winobench.runs.responses import ResponseStore, key
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"model": "small", "options": {"b": 1, "a": 2}}
@@ -303,7 +303,7 @@ def test_what_json_cannot_hold_is_refused(tmp_path):
 _ENDLESS = """
 import sys
 from tests.evaluation.test_responses import MODEL, key, request
-from winobench.evaluation.responses import ResponseStore
+from winobench.runs.responses import ResponseStore
 with ResponseStore(sys.argv[1]) as store:
     for index in range(10**6):
         text = str(index)

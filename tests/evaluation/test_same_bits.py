@@ -10,7 +10,8 @@ import pytest
 from tests.evaluation import fakes
 from winobench import parallel
 from winobench.engine import sharing
-from winobench.evaluation import error_parts, evaluate
+from winobench.evaluation import evaluate
+from winobench.runs import error_parts
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 

@@ -18,10 +18,10 @@ import winobench
 from tests import launching
 from tests.evaluation import fakes, text_fakes
 from tests.expectations import raises
-from winobench.errors import InputError
-from winobench.evaluation import evaluate, questions, schema
-from winobench.report import runs
+from winobench.base.errors import InputError
+from winobench.evaluation import evaluate, questions
 from winobench.report.sections import what_was_run
+from winobench.runs import reading, schema
 
 
 class WithoutSamples:
@@ -183,7 +183,7 @@ def test_any_odd_value_is_read_or_refused_in_one_sentence(run_folder, tmp_path, 
         for odd in ODD[number % 9 :: 9]:
             path.write_text(json.dumps(_with(contents[file], place, odd)))
             try:
-                run = runs.read_run(folder)
+                run = reading.read_run(folder)
                 what_was_run.run_facts(run)
                 what_was_run.summary_sentences(what_was_run.ReportData([run], 10, 0))
                 num_read += 1
@@ -207,7 +207,7 @@ def test_damaged_files_are_refused_in_one_sentence(run_folder, tmp_path, content
     folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
     (folder / file).write_text(content)
     with raises(codes[file == "results.json"], file):
-        runs.read_run(folder)
+        reading.read_run(folder)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_example_tables_of_other_columns_are_refused(run_folder, tmp_path, colum
     place = table.column_names.index(column)
     pq.write_table(table.set_column(place, column, values(len(table))), path)
     with raises("damaged-examples", path.name):
-        runs.read_run(folder)
+        reading.read_run(folder)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..\0", "x" * 500, "a\nb"])
@@ -239,7 +239,7 @@ def test_tasks_that_no_file_can_be_named_after(run_folder, tmp_path, name):
     _, results = _load(folder)
     (folder / "results.json").write_text(json.dumps({**results, "tasks": {name: {}}}))
     with raises("damaged-file", "results.json"):
-        runs.read_run(folder)
+        reading.read_run(folder)
 
 
 class _Inner(typing.TypedDict):

@@ -11,7 +11,7 @@ from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import normalization
-from winobench.report.error_store import Batch, mean_scores
+from winobench.runs.error_store import Batch, mean_scores
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 

@@ -4,8 +4,8 @@ import hashlib
 import time
 
 from winobench.metrics import wilson
-from winobench.responders.language import Generation, Options, Response, Turn
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response, Turn
+from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
 
 class ScriptedResponder:

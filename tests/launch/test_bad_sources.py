@@ -40,8 +40,8 @@ from tests.launch.source_faults import (
     wrong,
 )
 from tests.tasks import newer_layouts, published_layouts
+from winobench.base.errors import InputError
 from winobench.data import prepared, published_order, word_order
-from winobench.errors import InputError
 from winobench.evaluation import evaluate as evaluation
 from winobench.tasks import TASKS
 

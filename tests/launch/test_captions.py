@@ -10,14 +10,14 @@ from PIL import Image
 
 from tests import launching, tiny_language_models
 from tests.expectations import raises
-from tests.pictures import fakes
+from tests.generation import fakes
 from tests.responders import api_server
 from tests.responders.api_server import openai_body, openai_error
 from tests.tiny_vision_language import write_vision_language
-from winobench.pictures import captions
-from winobench.pictures.draw import draw_pictures
+from winobench.generation import captions
+from winobench.generation.generate import draw_pictures
 from winobench.responders import loading
-from winobench.responders.language import Picture
+from winobench.runs.requests import Picture
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,7 +16,7 @@ from launch import configuration
 from launch.cloud import accelerators, jobs
 from tests import launching
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
 TARGETS = jobs.TARGETS

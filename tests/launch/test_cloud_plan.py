@@ -9,7 +9,7 @@ import yaml
 from launch import configuration
 from launch.cloud import jobs
 from tests.expectations import names
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.planning.compiling import Compiled
 from winobench.planning.drawing_plan import Drawer, DrawingDuration, DrawingPlan
 from winobench.planning.estimate import Duration

@@ -9,7 +9,7 @@ import pytest
 
 from launch import configuration
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 _CONFIG = """
 import ml_collections
@@ -203,7 +203,7 @@ _LAUNCHER = """
 import sys
 from absl import flags
 from launch import configuration
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 _NUMBER = flags.DEFINE_integer("number", 0, "A number.")
 

@@ -11,15 +11,15 @@ from launch import configuration, text
 from tests import tiny_language_models
 from tests.evaluation.picture_fakes import Seer
 from tests.expectations import names, raises
-from tests.pictures import fakes
+from tests.generation import fakes
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
 from winobench import report
-from winobench.errors import InputError
-from winobench.evaluation import schema
-from winobench.pictures import loading as drawers
+from winobench.base.errors import InputError
+from winobench.generation import loading as drawers
 from winobench.responders import loading, picture_judges
-from winobench.responders.language import PictureText
+from winobench.runs import schema
+from winobench.runs.requests import PictureText
 from winobench.scorers import loading as scorers
 
 TASK = "winoviz_mini_single"

@@ -19,11 +19,11 @@ from tests import launching, tiny_encoders, wscplus_files
 from tests.expectations import names, raises
 from tests.responders import api_server
 from tests.scorers import tiny_models
-from winobench import registry
-from winobench.errors import InputError
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.report import published_texts
-from winobench.report import runs as report_runs
 from winobench.responders import loading as responder_loading
+from winobench.runs import reading as report_runs
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 

@@ -46,7 +46,7 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     (folder,) = (tmp_path / "runs").iterdir()
-    label = winobench.registry.model_label(str(tiny_pipeline))
+    label = winobench.base.registry.model_label(str(tiny_pipeline))
     assert re.fullmatch(rf"pictures-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
     assert f"12 pictures are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
     run = winobench.read_pictures(folder)

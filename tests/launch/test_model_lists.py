@@ -10,8 +10,8 @@ from launch import configuration
 from launch import eval as launcher
 from tests.expectations import names
 from tests.scorers import tiny_models
-from winobench import registry
-from winobench.errors import InputError
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.report import table
 from winobench.scorers import loading
@@ -141,10 +141,10 @@ def test_a_long_name_is_one_short_sentence():
 
 
 def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
-    from winobench import files
+    from winobench.base import files
     from winobench.checkpoints import sources
     from winobench.data import images
-    from winobench.evaluation import records
+    from winobench.runs import records
 
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "model").symlink_to(tiny_pipeline)

@@ -5,7 +5,7 @@ import pytest
 from launch import configuration
 from tests.expectations import raises
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 
 @pytest.mark.parametrize(

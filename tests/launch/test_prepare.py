@@ -17,8 +17,8 @@ from tests.data import published_files, web_server
 from tests.expectations import names, raises
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
+from winobench.base.errors import InputError
 from winobench.data import prepared, word_order
-from winobench.errors import InputError
 from winobench.scorers.contrastive import Contrastive
 from winobench.tasks import groups
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

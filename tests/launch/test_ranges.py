@@ -9,8 +9,8 @@ import pytest
 
 from launch import configuration
 from tests.expectations import names, raises
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.metrics import normalization
 
 NAMES = configuration.config_names()

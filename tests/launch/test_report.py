@@ -15,7 +15,8 @@ from launch import report as launcher
 from tests import launching
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
-from winobench.report import runs
+from winobench.runs import reading
+from winobench.runs.run import Run
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -79,7 +80,7 @@ def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
         "import sys; from winobench import report; "
         f"report.write_report([{str(folder)!r}], {str(tmp_path / 'out')!r}); import launch.report; "
         "from winobench.report import runs; "
-        f"launch.report.eval_command(runs.read_run({str(folder)!r})); "
+        f"launch.report.eval_command(reading.read_run({str(folder)!r})); "
         "print(sorted({'jax', 'flax', 'torch', 'transformers', 'tensorflow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
@@ -117,7 +118,7 @@ def test_help_teaches(tmp_path):
 def test_the_command_of_a_run_gives_its_config():
     words = {"model": "sd21-base", "sampling.num_samples": "48", "limit": "none", "sampling.timestep_range": "10,990"}
     wanted = configuration.plain(configuration.load("gdbench", words.items()))
-    run = runs.Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
+    run = Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
     command = shlex.split(launcher.eval_command(run).replace("\\\n", " "))
     assert command[:4] == ["python", "-m", "launch.eval", "--config=gdbench"]
     overrides = [word.removeprefix("--config.").split("=", 1) for word in command[4:]]
@@ -126,4 +127,4 @@ def test_the_command_of_a_run_gives_its_config():
 
 
 def test_a_run_that_no_launcher_made_has_no_command(folder):
-    assert launcher.eval_command(runs.read_run(folder)) is None
+    assert launcher.eval_command(reading.read_run(folder)) is None

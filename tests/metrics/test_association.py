@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
 

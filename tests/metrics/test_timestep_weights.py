@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.metrics import timestep_weights
 from winobench.metrics.timestep_weights import Curve
 

@@ -9,9 +9,10 @@ from flax import nnx
 import winobench
 from tests.expectations import raises
 from winobench import checkpoints
-from winobench.data import clevr_objects, clevr_renderer
-from winobench.data.clevr_objects import ATTRIBUTES
-from winobench.errors import InputError
+from winobench.base.errors import InputError
+from winobench.clevr import objects as clevr_objects
+from winobench.clevr import renderer
+from winobench.clevr.objects import ATTRIBUTES
 from winobench.models import clevr_verifier
 from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, Maps
 from winobench.training import clevr_verifier as recipe
@@ -177,7 +178,7 @@ def test_the_one_that_comes_with_winobench_is_right_on_held_out_pictures():
     """99% of the objects, and 95% of the pictures, of 100 with one to five objects, which no training run can draw."""
     scenes = recipe.sample("random", 100, seed=1, split="evaluation")
     network = winobench.ClevrVerifier.from_pretrained()
-    found = network.objects(clevr_renderer.render(scenes))
+    found = network.objects(renderer.render(scenes))
     measured = recipe.measure(found, clevr_objects.of_scenes(scenes))
     assert measured["all_right"]["value"] >= 0.99
     assert measured["exact"]["value"] >= 0.95

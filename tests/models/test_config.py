@@ -6,8 +6,8 @@ import pytest
 
 from tests.expectations import raises
 from tests.parity import published_configs
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
 
 UNET = published_configs.SD15_UNET

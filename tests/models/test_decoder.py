@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh
 from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import make_cache

@@ -9,7 +9,7 @@ from flax import nnx
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
 from winobench import checkpoints
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import (
     AutoencoderKL,
     AutoencoderKLConfig,

@@ -4,7 +4,7 @@ import jax
 import pytest
 from flax import nnx
 
-from winobench import registry
+from winobench.base import registry
 from winobench.checkpoints import encoder_layouts, language_models
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig

@@ -10,8 +10,9 @@ import safetensors
 import torch
 
 import winobench
-from winobench import parallel, registry
-from winobench.data import clevr_captions
+from winobench import parallel
+from winobench.base import registry
+from winobench.clevr import captions
 from winobench.tasks import clevr_common
 
 FOLDER, FLOW = (pathlib.Path(registry.model_source(name)) for name in ("clevr-tiny", "clevr-flow"))
@@ -55,7 +56,7 @@ def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
     scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
     images = clevr_common.evaluation_images(2)
     things = clevr_common.evaluation_things(2)
-    texts = [*clevr_captions.items(things[0], "gray" if "gray" not in str(things[0]) else "cyan")["spatial"][0], ""]
+    texts = [*captions.items(things[0], "gray" if "gray" not in str(things[0]) else "cyan")["spatial"][0], ""]
     pixels = torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
     latents = pipeline.vae.encode(pixels).latent_dist.mean * pipeline.vae.config.scaling_factor
     length = pipeline.tokenizer.model_max_length
@@ -146,7 +147,7 @@ def test_tells_the_colors_of_scenes_that_it_never_saw(name):
     asked = [
         (image, pair)
         for image, items in enumerate(
-            clevr_captions.items(one, clevr_common.distractor_color(i, one)) for i, one in enumerate(things)
+            captions.items(one, clevr_common.distractor_color(i, one)) for i, one in enumerate(things)
         )
         for pair in items["recognition_color"]
     ]

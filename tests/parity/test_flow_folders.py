@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.diffusion import families
-from winobench.errors import InputError
 
 INDEX = "model_index.json"
 

@@ -13,8 +13,8 @@ from tests.expectations import names
 from tests.parity import test_flux, test_flux2, test_stable_diffusion_3, test_z_image
 from tests.parity.test_scorer import pictures
 from winobench import checkpoints, parallel
+from winobench.base.errors import InputError
 from winobench.diffusion import families
-from winobench.errors import InputError
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TARGETS = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.add_k_proj", "ff.net.0.proj", "proj_out"]

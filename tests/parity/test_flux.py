@@ -13,9 +13,9 @@ from tests.expectations import names
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.diffusion import families
 from winobench.diffusion.flux import Flux
-from winobench.errors import InputError
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TEXTS = ["a red cube left of the blue ball", "a photo", ""]

@@ -17,10 +17,11 @@ from tests.expectations import names
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
 from tests.tiny_flux2 import CHANNELS, OUT_LAYERS
-from winobench import parallel, registry
+from winobench import parallel
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.diffusion import families, flux_2
-from winobench.errors import InputError
 from winobench.planning import abstract
 from winobench.scorers.diffusion_itm import DiffusionITM
 

@@ -18,9 +18,9 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from winobench import checkpoints
+from winobench.base.errors import InputError
 from winobench.checkpoints import weights
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
 
 TOLERANCE = 1e-4

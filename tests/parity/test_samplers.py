@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from winobench.base.errors import InputError
 from winobench.diffusion import samplers
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 LATENT = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 VELOCITY = {"prediction_type": "v_prediction"}

@@ -16,10 +16,10 @@ from tests.expectations import names
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import from_nchw, relative_error
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
-from winobench.errors import InputError
 from winobench.models.t5_encoder import T5EncoderConfig, T5EncoderModel
 from winobench.scorers import loading
 from winobench.scorers.diffusion_itm import DiffusionITM

@@ -14,10 +14,10 @@ from tests.expectations import names, raises
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
 from winobench import checkpoints, parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import lora_layers
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
-from winobench.errors import InputError
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel
 from winobench.scorers.diffusion_itm import DiffusionITM
 

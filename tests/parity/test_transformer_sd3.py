@@ -9,8 +9,8 @@ import torch
 
 from tests.expectations import names
 from tests.parity.torch_copy import NETWORK_TOLERANCE, call, from_nchw, from_torch, randomize, relative_error, to_torch
+from winobench.base.errors import InputError
 from winobench.checkpoints import models
-from winobench.errors import InputError
 from winobench.models.transformer_sd3 import SD3Transformer2DModel, SD3TransformerConfig, TextConditions
 
 SMALL = {

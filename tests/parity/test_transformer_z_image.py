@@ -11,7 +11,7 @@ from flax import nnx
 from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION, call, from_torch, randomize, relative_error
 from winobench import checkpoints
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import ZImageConditions, ZImageTransformer2DModel, ZImageTransformerConfig, lora
 
 TOLERANCE = 1e-5

@@ -15,10 +15,10 @@ from tests.expectations import raises
 from tests.planning import small
 from tests.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
 from winobench import parallel
-from winobench.accelerators import ACCELERATORS
+from winobench.base.accelerators import ACCELERATORS
+from winobench.base.errors import InputError
 from winobench.diffusion import families, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.planning import (
     abstract,
     compiling,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.planning import small
 from winobench import parallel
-from winobench.accelerators import ACCELERATORS
+from winobench.base.accelerators import ACCELERATORS
 from winobench.planning import abstract, few_blocks, fit, hlo, plans, programs, topologies
 from winobench.planning.compiling import Compiled, compile_program
 from winobench.planning.roofline import Sum

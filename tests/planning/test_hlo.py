@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from winobench.accelerators import ACCELERATORS
+from winobench.base.accelerators import ACCELERATORS
 from winobench.planning import hlo, roofline
 
 

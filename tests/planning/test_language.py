@@ -14,7 +14,7 @@ from configs import winoviz, wscplus
 from tests.expectations import names
 from tests.planning.test_programs import HAS_CUDA, _environment  # noqa: F401
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config

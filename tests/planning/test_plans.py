@@ -8,7 +8,7 @@ import pytest
 from launch import configuration
 from tests.expectations import raises
 from tests.planning import small
-from winobench.accelerators import ACCELERATORS
+from winobench.base.accelerators import ACCELERATORS
 from winobench.diffusion import families
 from winobench.planning import fit, plans
 

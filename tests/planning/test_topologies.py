@@ -3,7 +3,7 @@
 import pytest
 
 from tests.expectations import raises
-from winobench.accelerators import ACCELERATORS
+from winobench.base.accelerators import ACCELERATORS
 from winobench.planning import topologies
 
 

@@ -12,8 +12,8 @@ from tests.expectations import names
 from tests.planning import small
 from tests.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.diffusion import families
-from winobench.errors import InputError
 from winobench.planning import abstract, compiling, hlo, plans, topologies, training_plan
 from winobench.training import hardneg, hardneg_step
 

@@ -15,9 +15,10 @@ from flax import nnx
 from configs import gdbench
 from tests.expectations import names
 from tests.tiny_vision_language import SIZE, write_vision_language
-from winobench import memory, parallel, registry
+from winobench import parallel
+from winobench.base import memory, registry
+from winobench.base.errors import InputError
 from winobench.checkpoints import vision_language as checkpoints
-from winobench.errors import InputError
 from winobench.models import released_vision_language
 from winobench.planning import (
     compiling,

@@ -12,7 +12,8 @@ import pytest
 
 from tests import launching
 from tests.expectations import raises
-from winobench import metrics, registry, tasks
+from winobench import metrics, tasks
+from winobench.base import registry
 from winobench.evaluation import plan
 
 PACKAGE = pathlib.Path(__file__).parent / "package"

@@ -9,21 +9,23 @@ from tests.expectations import names
 from tests.report.conftest import NUM_SAMPLES
 from winobench import metrics
 from winobench.metrics import normalization
-from winobench.report import analysis, error_store, runs
-from winobench.report.error_store import Batch
+from winobench.report import analysis
+from winobench.runs import error_store, reading
+from winobench.runs.error_store import Batch
+from winobench.runs.rows import Row, rows_of
 
 
 def row(correct, name="accuracy", members=None, strata=None):
     correct = np.array(correct, bool)
-    return analysis.Row(name, np.arange(len(correct)) if members is None else np.array(members), correct, strata)
+    return Row(name, np.arange(len(correct)) if members is None else np.array(members), correct, strata)
 
 
 def test_recomputed_rows_are_those_of_the_results(run_folders):
     for folder in run_folders:
-        for name, task in runs.read_run(folder).tasks.items():
+        for name, task in reading.read_run(folder).tasks.items():
             if task.is_bias:
                 continue
-            rows = analysis.rows_of(task)
+            rows = rows_of(task)
             assert [found.name for found in rows] == list(task.results), name
             for found in rows:
                 assert found.value == pytest.approx(task.results[found.name]["value"], abs=1e-15)
@@ -151,7 +153,7 @@ def test_a_mark_knows_how_many_rows_there_are():
 
 
 def test_only_equal_questions_are_shared(run_folders):
-    first, second, direct = (runs.read_run(folder).tasks["clevr"] for folder in run_folders)
+    first, second, direct = (reading.read_run(folder).tasks["clevr"] for folder in run_folders)
     in_first, in_second = analysis.shared_rows(first, second)
     np.testing.assert_array_equal(in_first, np.arange(16))
     np.testing.assert_array_equal(in_first, in_second)
@@ -159,7 +161,7 @@ def test_only_equal_questions_are_shared(run_folders):
     in_first, in_second = analysis.shared_rows(first, part)
     np.testing.assert_array_equal(in_first, [2, 3, 5])
     np.testing.assert_array_equal(in_second, [1, 2, 0])
-    other = runs.read_run(run_folders[0]).tasks["square"]
+    other = reading.read_run(run_folders[0]).tasks["square"]
     assert len(analysis.shared_rows(first, other)[0]) == 0
 
 
@@ -215,7 +217,7 @@ def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts
 
 
 def test_curves_end_at_the_results(run_folders):
-    run = runs.read_run(run_folders[1])
+    run = reading.read_run(run_folders[1])
     for name, task in run.tasks.items():
         if task.is_bias:
             continue

@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.pictures import fakes
+from tests.generation import fakes
 from winobench import report
-from winobench.data.pictures import clevr_prompts
-from winobench.data.pictures.verdicts import Verdict, write_verdicts
 from winobench.evaluation import evaluate
-from winobench.pictures.draw import draw_pictures
+from winobench.generation.generate import draw_pictures
+from winobench.prompts import grammar
+from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks.base import Example, Task
 
 
@@ -30,7 +30,7 @@ class Judge:
 
 def scenes():
     """A task like clevr: two captions of an image, by sub-task."""
-    skills = [name for name in clevr_prompts.CATEGORIES if name != "counting"]
+    skills = [name for name in grammar.CATEGORIES if name != "counting"]
     rng = np.random.default_rng(0)
     examples = [
         Example(f"{skill}-{n}", (rng.integers(0, 255, (4, 4, 3), np.uint8),), (f"a{'b' * n}", "other one"), 0, (skill,))
@@ -54,7 +54,7 @@ def scenes():
 @pytest.fixture
 def drawn(tmp_path):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
-    run = draw_pictures(drawers, clevr_prompts.make_prompts(42), tmp_path / "drawn", progress=False)
+    run = draw_pictures(drawers, grammar.make_prompts(42), tmp_path / "drawn", progress=False)
     write_verdicts(
         run.folder, [Verdict(r.file, r.sha256, r.number % (2 if r.model == "one" else 3) > 0) for r in run.records]
     )

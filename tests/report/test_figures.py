@@ -11,8 +11,8 @@ from PIL import Image
 
 from winobench.report import figures, panels, radar
 from winobench.report.figures import Mark, Panel
-from winobench.report.labels import TASK_LABELS
 from winobench.report.panels import to_png, to_svg
+from winobench.runs.labels import TASK_LABELS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from winobench.report.labels import TASK_LABELS, model_label, shortened, task_label
+from winobench.runs.labels import TASK_LABELS, model_label, shortened, task_label
 from winobench.tasks import TASKS, TEXT_TASKS
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from winobench import report
-from winobench.report import analysis, runs
+from winobench.report import analysis
+from winobench.runs import reading
+from winobench.runs.rows import rows_of
 
 
 @pytest.fixture
@@ -33,16 +35,16 @@ def renamed(run_folders, tmp_path):
 
 
 def test_rows_are_what_the_run_recorded(renamed):
-    run = runs.read_run(renamed[0])
+    run = reading.read_run(renamed[0])
     for task in ("clevr", "relations"):
         record = run.tasks[task]
         assert (record.metric, record.shown, record.judge) == ("mine", ("mine",), None)
-        rows = {row.name: row for row in analysis.rows_of(record)}
+        rows = {row.name: row for row in rows_of(record)}
         assert list(rows) == list(record.results)
         for name, found in rows.items():
             assert found.value == pytest.approx(record.results[name]["value"])
     # Of several parts those that the run recorded under their names.
-    rows = {row.name: row for row in analysis.rows_of(run.tasks["square"]) if "/" not in row.name}
+    rows = {row.name: row for row in rows_of(run.tasks["square"]) if "/" not in row.name}
     assert list(rows) == ["image", "group"]
     for name, found in rows.items():
         assert found.value == pytest.approx(run.tasks["square"].results[name]["value"])
@@ -61,7 +63,7 @@ def test_they_are_compared_and_shown(renamed, tmp_path):
 
 
 def test_selecting_examples_selects_their_parts(renamed):
-    record = runs.read_run(renamed[0]).tasks["square"]
+    record = reading.read_run(renamed[0]).tasks["square"]
     part = analysis.select(record, np.array([2, 0]))
     assert part.examples.parts.keys() == {"text", "image", "group"}
     np.testing.assert_array_equal(part.examples.parts["group"], record.examples.parts["group"][[2, 0]])

@@ -19,9 +19,11 @@ from tests.evaluation import fakes
 from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
-from winobench.errors import InputError
-from winobench.report import analysis, figures, paper, published, runs
+from winobench.base.errors import InputError
+from winobench.report import analysis, figures, paper, published
 from winobench.report.sections import differences, shared
+from winobench.runs import reading
+from winobench.runs.rows import rows_of
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
@@ -76,7 +78,7 @@ class Page(html.parser.HTMLParser):
         return self.source[start : self.source.index("</section>", start)]
 
 
-def rows_of(path):
+def csv_rows(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -166,7 +168,7 @@ def test_the_task_table_is_its_csv_and_its_csv_the_results(page, comparison, run
             task = line[0].split()[-1]
         else:
             cells[task, line[0].replace("macro accuracy", "macro_accuracy")] = line[1:]
-    rows = rows_of(comparison / "tasks.csv")
+    rows = csv_rows(comparison / "tasks.csv")
     labels = ["clevr-tiny", "sd21-base", "clip-rn50x64"]
     checked = 0
     for row in rows:
@@ -185,7 +187,7 @@ def test_the_task_table_is_its_csv_and_its_csv_the_results(page, comparison, run
 
 
 def test_the_papers_numbers_stand_beside(page, comparison):
-    rows = [row for row in rows_of(comparison / "tasks.csv") if (row["task"], row["group"]) == ("clevr", "")]
+    rows = [row for row in csv_rows(comparison / "tasks.csv") if (row["task"], row["group"]) == ("clevr", "")]
     for row in rows:
         for said in filter(None, row["paper"].split("; ")):
             assert said in page.words
@@ -196,15 +198,15 @@ def test_the_papers_numbers_stand_beside(page, comparison):
 
 def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
     found_rows = []
-    for run in map(runs.read_run, run_folders[:2]):
+    for run in map(reading.read_run, run_folders[:2]):
         square = run.tasks["square"]
         draws = analysis.redrawn(run.batches("square"), square.examples.targets, square.judge, square.timesteps)
-        found_rows.append(analysis.rows_of(square, draws))
-    dependence = runs.read_run(run_folders[0]).tasks["square"].examples.dependence
+        found_rows.append(rows_of(square, draws))
+    dependence = reading.read_run(run_folders[0]).tasks["square"].examples.dependence
     expected = {found.name: found for found in analysis.paired_differences(*found_rows, dependence)}
     rows = [
         row
-        for row in rows_of(comparison / "differences.csv")
+        for row in csv_rows(comparison / "differences.csv")
         if (row["first"], row["second"], row["task"]) == ("clevr-tiny", "sd21-base", "square")
     ]
     assert [row["metric"] for row in rows] == ["text", "image", "group"]
@@ -215,14 +217,14 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
         assert row["knows_samples"] == "True"
     assert "Tango's score interval" in page.words
     assert "other noise and timesteps" in page.words
-    assert f"adjusted for the {len(rows_of(comparison / 'differences.csv'))} differences below" in page.words
+    assert f"adjusted for the {len(csv_rows(comparison / 'differences.csv'))} differences below" in page.words
 
 
 def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
     lost = shutil.copytree(run_folders[1], tmp_path / "strong")
     shutil.rmtree(lost / "errors")
     page = Page(report.write_report([run_folders[0], lost], tmp_path / "out", resamples=10))
-    rows = rows_of(tmp_path / "out" / "differences.csv")
+    rows = csv_rows(tmp_path / "out" / "differences.csv")
     assert {row["knows_samples"] for row in rows} == {"False"}
     assert differences.NO_NOISE in page.section("differences")
     found = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
@@ -233,7 +235,7 @@ def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
 
 
 def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
-    rows = rows_of(comparison / "bias.csv")
+    rows = csv_rows(comparison / "bias.csv")
     assert {row["pair"] for row in rows} == {"Even-Odd", "Odd-Many", "average_absolute_effect_size"}
     section = page.section("bias")
     for row in rows:
@@ -244,29 +246,29 @@ def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
             assert f"p {'; '.join(p_values)}" in section
             assert int(row["permutations"]) > 100
         assert f">{number}{'★' if row['star'] == 'True' else ''}<" in section
-    groups = rows_of(comparison / "bias_groups.csv")
+    groups = csv_rows(comparison / "bias_groups.csv")
     assert {row["group"] for row in groups} == {"Even/association", "Odd/association", "Many/association"}
     results = json.loads((run_folders[0] / "results.json").read_text())["tasks"]["mmbias"]
     assert float(groups[0]["value"]) == results["Even/association"]["value"]
 
 
 def test_overlap_curves_and_profiles_are_in_their_files(comparison, run_folders):
-    first, second = (runs.read_run(folder).tasks["retrieval"] for folder in run_folders[:2])
-    row = next(row for row in rows_of(comparison / "overlap.csv") if row["task"] == "retrieval")
+    first, second = (reading.read_run(folder).tasks["retrieval"] for folder in run_folders[:2])
+    row = next(row for row in csv_rows(comparison / "overlap.csv") if row["task"] == "retrieval")
     assert float(row["both"]) == np.mean(first.examples.correct & second.examples.correct)
-    sets = [row for row in rows_of(comparison / "right_sets.csv") if row["task"] == "retrieval"]
+    sets = [row for row in csv_rows(comparison / "right_sets.csv") if row["task"] == "retrieval"]
     assert sum(int(row["examples"]) for row in sets) == 12
-    samples = rows_of(comparison / "samples.csv")
+    samples = csv_rows(comparison / "samples.csv")
     last = [row for row in samples if (row["run"], row["task"], row["metric"]) == ("sd21-base", "square", "text")][-1]
     results = json.loads((run_folders[1] / "results.json").read_text())["tasks"]["square"]
     assert (int(last["samples"]), float(last["mean"])) == (8, results["text"]["value"])
-    timesteps = rows_of(comparison / "timesteps.csv")
+    timesteps = csv_rows(comparison / "timesteps.csv")
     assert {row["series"] for row in timesteps if row["task"] == "pictures"} >= {"right", "wrong", "right_relative"}
     assert {row["run"] for row in timesteps} == {"clevr-tiny", "sd21-base"}
 
 
 def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
-    for row in rows_of(comparison / "radar.csv"):
+    for row in csv_rows(comparison / "radar.csv"):
         value, chance = float(row["value"]), float(row["chance"])
         assert float(row["radius"]) == pytest.approx((value - chance) / (1 - chance))
         assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
@@ -300,7 +302,7 @@ def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
     path = report.write_report([folder])
     assert path.stat().st_size < 2**21
     assert len(asked) < 4_000  # once a row
-    assert len(rows_of(folder / "report" / "tasks.csv")) > 3_300
+    assert len(csv_rows(folder / "report" / "tasks.csv")) > 3_300
     page = Page(path)
     assert "more rows are in the CSV file" in page.words
     assert "Charts and the gallery leave out the last" in page.words
@@ -376,7 +378,7 @@ def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
     # Four examples in two runs: their overlap is in the table only.
     assert "fewer than 5 examples of them: Pictures." in page.section("overlap")
     assert page.section("overlap").count("<figure") == 1
-    assert {row["task"] for row in rows_of(tmp_path / "overlap.csv")} == {"words", "pictures"}
+    assert {row["task"] for row in csv_rows(tmp_path / "overlap.csv")} == {"words", "pictures"}
 
 
 @pytest.mark.filterwarnings("error")
@@ -391,7 +393,7 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
     page = Page(report.write_report(folders, tmp_path / "out", resamples=10, gallery_examples=3))
     assert page.words.count(path) == 2  # once a run, in what was run
     assert path in page.section("runs")
-    labels = {row["run"] for row in rows_of(tmp_path / "out" / "tasks.csv")}
+    labels = {row["run"] for row in csv_rows(tmp_path / "out" / "tasks.csv")}
     assert len(labels) == 2
     assert all(len(label) < 60 for label in labels)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.expectations import names
 from winobench import tasks
-from winobench.data import clevr_captions
-from winobench.data.pictures import geneval
+from winobench.clevr import captions
 from winobench.metrics import METRICS
+from winobench.prompts import geneval
 from winobench.report import paper, published
 from winobench.tasks import groups
 
@@ -204,7 +204,7 @@ def test_one_number_a_place_and_setting():
 
 
 def test_every_number_stands_beside_one_that_we_measure():
-    subtasks = set(clevr_captions.SUBTASKS)
+    subtasks = set(captions.SUBTASKS)
     for task_name, of_task in itertools.groupby(published.numbers(), key=lambda number: number.task):
         if task_name.startswith("selfbench_"):  # made of a folder of pictures
             assert task_name.removeprefix("selfbench_") in geneval.SKILLS

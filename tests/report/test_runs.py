@@ -13,10 +13,10 @@ import pytest
 from tests.evaluation import fakes
 from tests.expectations import names, raises
 from tests.report.conftest import NUM_SAMPLES, Skilled, make_run
-from winobench.errors import InputError
-from winobench.evaluation import records
+from winobench.base.errors import InputError
 from winobench.metrics import normalization
-from winobench.report import error_store, run_labels, runs
+from winobench.runs import error_store, reading, records, run_labels
+from winobench.runs.run import Run, TaskRun
 
 
 def names_of(batch):
@@ -33,7 +33,7 @@ def changed(path, **fields):
 
 def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
     for folder in run_folders:
-        run = runs.read_run(folder)
+        run = reading.read_run(folder)
         assert list(run.tasks) == ["clevr", "pictures", "square", "retrieval", "relations", "mmbias"]
         for name, task in run.tasks.items():
             batches = run.batches(name)
@@ -52,7 +52,7 @@ def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
 
 
 def test_a_run_says_how_it_sampled(run_folders):
-    weak, _, direct = map(runs.read_run, run_folders)
+    weak, _, direct = map(reading.read_run, run_folders)
     assert weak.tasks["clevr"].num_samples == NUM_SAMPLES
     assert weak.tasks["clevr"].timesteps.shape == (NUM_SAMPLES,)
     assert weak.tasks["mmbias"].num_samples == 3
@@ -78,18 +78,18 @@ def rewrite(path, change):
 
 
 def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
-    run = runs.read_run(run_folders[0])
+    run = reading.read_run(run_folders[0])
     assert {name: (task.metric, task.shown) for name, task in run.tasks.items()} == METRICS
     assert {task.best for task in run.tasks.values()} == {1.0}
     # Runs of before do not name them: their rows do.
     old = shutil.copytree(run_folders[0], tmp_path / "old")
     rewrite(old / "config.json", lambda config: config.pop("metrics"))
-    assert {name: (task.metric, task.shown) for name, task in runs.read_run(old).tasks.items()} == METRICS
+    assert {name: (task.metric, task.shown) for name, task in reading.read_run(old).tasks.items()} == METRICS
     rewrite(
         old / "results.json",
         lambda content: content["tasks"].update(pictures={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
     )
-    odd = runs.read_run(old).tasks
+    odd = reading.read_run(old).tasks
     assert [(odd[name].metric, odd[name].shown) for name in ("pictures", "clevr")] == [("other", ("odd",)), (None, ())]
 
 
@@ -97,11 +97,11 @@ def test_a_metric_without_its_row_is_told(run_folders, tmp_path):
     path = shutil.copytree(run_folders[0], tmp_path / "run")
     rewrite(path / "results.json", lambda content: content["tasks"]["clevr"].pop("accuracy"))
     with pytest.raises(InputError, match=names("results.json", "'accuracy'")):
-        runs.read_run(path)
+        reading.read_run(path)
 
 
 def test_gray_normalisation_is_reproduced(tmp_path):
-    run = runs.read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()], normalize="gray_image"))
+    run = reading.read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()], normalize="gray_image"))
     (batch,) = run.batches("words")
     assert names_of(batch) == ["own", "gray_image"]
     scores = np.stack(run.tasks["words"].examples.scores)
@@ -123,7 +123,7 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
         table = pq.read_table(path)
         kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
         pq.write_table(table.replace_schema_metadata(kept), path)
-    run = runs.read_run(folder)
+    run = reading.read_run(folder)
     assert run.label == "clevr-tiny"
     assert run.tasks["pictures"].timesteps is None
     assert run.pictures("pictures") == {}
@@ -139,7 +139,7 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
         ):
             table = table.append_column(column, pa.array([are] * len(table)))
         pq.write_table(table, path)
-    run = runs.read_run(folder)
+    run = reading.read_run(folder)
     assert run.tasks["pictures"].examples.terms == ("own", "unconditional")
     assert run.tasks["clevr"].examples.terms == ("own",)
 
@@ -152,7 +152,7 @@ def test_terms_that_nobody_knows_are_refused(run_folders, tmp_path):
         odd = pa.array([terms] * len(table), pa.list_(pa.string()))
         pq.write_table(table.set_column(table.column_names.index("terms"), "terms", odd), path)
         with raises("unknown-name", "clevr.parquet"):
-            runs.read_run(folder)
+            reading.read_run(folder)
 
 
 def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):
@@ -163,12 +163,12 @@ def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_pa
     scores[3][0][0] += 1e-4
     column = table.column_names.index("scores")
     pq.write_table(table.set_column(column, "scores", pa.array(scores, table["scores"].type)), path)
-    run = runs.read_run(folder)
+    run = reading.read_run(folder)
     assert run.batches("clevr") is None
     assert run.batches("pictures") is not None
     for part in (folder / "errors").glob("*.parquet"):
         part.unlink()
-    assert runs.read_run(folder).batches("pictures") is None
+    assert reading.read_run(folder).batches("pictures") is None
 
 
 def test_an_error_store_joins_stretches_of_samples():
@@ -195,16 +195,19 @@ def test_an_error_store_joins_stretches_of_samples():
 
 def test_runs_of_one_model_get_names_of_their_own(run_folders, tmp_path):
     other = copied(run_folders[0], tmp_path)
-    assert [run.label for run in runs.read_runs([run_folders[0], other])] == ["clevr-tiny (weak)", "clevr-tiny (copy)"]
+    assert [run.label for run in reading.read_runs([run_folders[0], other])] == [
+        "clevr-tiny (weak)",
+        "clevr-tiny (copy)",
+    ]
     (tmp_path / "deep").mkdir()
     third = shutil.copytree(other, tmp_path / "deep" / "copy")
-    labels = [run.label for run in runs.read_runs([other, third])]
+    labels = [run.label for run in reading.read_runs([other, third])]
     assert len(set(labels)) == 2
 
 
 def refused(folder):
     with pytest.raises(InputError) as caught:
-        runs.read_run(folder)
+        reading.read_run(folder)
     return str(caught.value)
 
 
@@ -213,9 +216,9 @@ def test_what_is_no_finished_run_is_refused_in_a_sentence(run_folders, tmp_path)
     (tmp_path / "empty").mkdir()
     assert "has no config.json" in refused(tmp_path / "empty")
     with raises("nothing-named"):
-        runs.read_runs([])
+        reading.read_runs([])
     with raises("named-twice"):
-        runs.read_runs([run_folders[0], run_folders[0] / ".." / run_folders[0].name])
+        reading.read_runs([run_folders[0], run_folders[0] / ".." / run_folders[0].name])
 
     folder = copied(run_folders[0], tmp_path)
     (folder / "results.json").unlink()
@@ -238,7 +241,7 @@ def test_damaged_tables_are_named(run_folders, tmp_path):
     pq.write_table(pa.table({"id": ["a"]}), folder / "examples" / "clevr.parquet")
     assert "clevr.parquet has no column groups" in refused(folder)
     (folder / "examples" / "clevr.parquet").unlink()
-    run = runs.read_run(folder)
+    run = reading.read_run(folder)
     assert run.tasks["clevr"].examples is None
     assert any("no table of the examples of clevr" in note for note in run.notes)
     next((folder / "errors").glob("*.parquet")).write_bytes(b"")
@@ -249,13 +252,13 @@ def test_damaged_tables_are_named(run_folders, tmp_path):
 def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
     folder = copied(run_folders[0], tmp_path)
     changed(folder / "config.json", status="running")
-    assert any("running" in note for note in runs.read_run(folder).notes)
+    assert any("running" in note for note in reading.read_run(folder).notes)
 
 
 def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **scorer):
     config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
-    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
-    run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
+    task = TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
+    run = Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
     run.label = run_labels.short_label(run)
     return run
 
@@ -362,7 +365,7 @@ def test_timesteps_that_no_schedule_has_are_refused(run_folders, tmp_path, times
 def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
     (tmp_path / "circle").symlink_to("circle")
     with raises("no-such-folder"):
-        runs.read_runs([tmp_path / name, tmp_path / "other"])
+        reading.read_runs([tmp_path / name, tmp_path / "other"])
 
 
 def entry(row, **changes):
@@ -462,4 +465,4 @@ def test_files_that_contradict_each_other_are_told(run_folders, tmp_path, change
     folder = copied(run_folders[0], tmp_path)
     change(folder)
     with raises(*said):
-        runs.read_run(folder)
+        reading.read_run(folder)

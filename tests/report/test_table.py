@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rich.console
 
-from winobench.data import clevr_captions
+from winobench.clevr import captions
 from winobench.metrics import association_results
 from winobench.report import table
 from winobench.tasks.base import Association, TargetPair
@@ -72,7 +72,7 @@ def test_equal_scores_are_said():
 
 
 def test_the_papers_numbers_stand_beside_ours():
-    parts = {f"{name}/accuracy": ENTRY for name in clevr_captions.SUBTASKS}
+    parts = {f"{name}/accuracy": ENTRY for name in captions.SUBTASKS}
     tasks = {
         "flickr30k_image": {"recall@1": ENTRY, "recall@5": ENTRY},
         "clevr": {"accuracy": ENTRY, **parts},

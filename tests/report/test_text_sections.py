@@ -15,12 +15,13 @@ from tests.expectations import names, raises
 from tests.report.conftest import Skilled, make_run
 from tests.report.test_page import Page
 from winobench import report
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation import questions
-from winobench.report import analysis, runs
 from winobench.report.sections import wscplus as wscplus_section
-from winobench.responders.language import Response
 from winobench.responders.recorded import RecordedModel
+from winobench.runs import reading
+from winobench.runs.requests import Response
+from winobench.runs.rows import rows_of
 from winobench.tasks import TEXT_TASKS, winoviz
 from winobench.tasks import wscplus as wscplus_task
 
@@ -49,7 +50,7 @@ class Chooser:
         return Response(text=raw.get("text"), scores=tuple(raw["scores"]) if "scores" in raw else None)
 
 
-def rows_of(path):
+def csv_rows(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -126,7 +127,7 @@ def winoviz_page(winoviz_runs, tmp_path_factory):
 
 def test_wscplus_figures(wscplus_page):
     """Figures 6 to 9 as numbers: who is right on what, and how others are wrong."""
-    found = {(row["run"], row["of"]): row for row in rows_of(wscplus_page / "wscplus.csv")}
+    found = {(row["run"], row["of"]): row for row in csv_rows(wscplus_page / "wscplus.csv")}
     value = {key: float(row["value"]) for key, row in found.items()}
     assert value["neither", "all questions"] == 0.5
     assert value["neither", "traditional"] == 0
@@ -140,7 +141,7 @@ def test_wscplus_figures(wscplus_page):
     assert float(people["all questions"]) == 0.951
     assert float(people["traditional"]) == 0.905
     assert people["GPT-4"] == ""
-    errors = {(row["run"], row["error"]): int(row["count"]) for row in rows_of(wscplus_page / "wscplus_errors.csv")}
+    errors = {(row["run"], row["error"]): int(row["count"]) for row in csv_rows(wscplus_page / "wscplus_errors.csv")}
     assert errors["neither", "response evasion"] == 12
     assert errors["first", "ambiguity misinterpretation"] == 12
     assert errors["first", "entity misselection"] == 6
@@ -171,7 +172,7 @@ def test_wscplus_on_the_page(wscplus_page):
         assert f'<section id="{key}">' in page.source
     assert "gallery" not in {name for name in page.ids}
     differences = {
-        (row["second"], row["metric"], row["group"]): row for row in rows_of(wscplus_page / "differences.csv")
+        (row["second"], row["metric"], row["group"]): row for row in csv_rows(wscplus_page / "differences.csv")
     }
     assert {row["first"] for row in differences.values()} == {"neither", "first"}
     assert float(differences["good", "accuracy", "traditional"]["difference"]) == pytest.approx(11 / 12 - 0.5)
@@ -179,7 +180,7 @@ def test_wscplus_on_the_page(wscplus_page):
 
 
 def test_wrong_answers(wscplus_page):
-    rows = rows_of(wscplus_page / "questions.csv")
+    rows = csv_rows(wscplus_page / "questions.csv")
     assert len(rows) == 3 * 24
     assert {row["correct"] for row in rows if row["run"] == "good"} == {"True", "False"}
     wrong = next(row for row in rows if row["run"] == "good" and row["correct"] == "False")
@@ -193,7 +194,7 @@ def test_wrong_answers(wscplus_page):
 
 def test_the_errors_are_those_of_the_results(wscplus_runs):
     """The section counts from the examples what the task has counted from the answers."""
-    for run in runs.read_runs(wscplus_runs):
+    for run in reading.read_runs(wscplus_runs):
         record = run.tasks["wscplus"]
         counts = wscplus_section.error_counts(record)
         total = sum(counts.values())
@@ -212,7 +213,7 @@ def test_ties_are_errors_of_their_own_kind(tmp_path):
 
     wscplus_files.write(tmp_path)
     folder = evaluate(Tied("t"), "wscplus", tmp_path / "run", "options", "t", data_dir=str(tmp_path))
-    (run,) = runs.read_runs([folder])
+    (run,) = reading.read_runs([folder])
     record = run.tasks["wscplus"]
     counts = wscplus_section.error_counts(record)
     assert counts["no_answer"] == 12
@@ -232,12 +233,12 @@ def write_raters(folder, examples, said):
 
 def test_raters(wscplus_runs, tmp_path):
     """Table 6 of people's answers, and Fleiss' kappa, worked out by hand."""
-    examples = runs.read_run(wscplus_runs[0]).tasks["wscplus"].examples
+    examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
     asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
     # One of three is wrong on the first question, by "neither"; all others are right.
     paths = write_raters(tmp_path, asked, lambda rater, number, answer: 2 if (rater, number) == ("ben", 0) else answer)
     path = report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
-    found = {(row["rater"], row["of"]): row for row in rows_of(path.parent / "wscplus_raters.csv")}
+    found = {(row["rater"], row["of"]): row for row in csv_rows(path.parent / "wscplus_raters.csv")}
     assert float(found["ben", "traditional"]["value"]) == pytest.approx(11 / 12)
     assert float(found["anna", "total"]["value"]) == float(found["average", "ambiguous"]["value"]) == 1
     assert float(found["average", "total"]["value"]) == pytest.approx(71 / 72)
@@ -254,7 +255,7 @@ def test_raters(wscplus_runs, tmp_path):
 
 
 def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
-    examples = runs.read_run(wscplus_runs[0]).tasks["wscplus"].examples
+    examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
     asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
     first, *_ = write_raters(tmp_path, asked, lambda rater, number, answer: answer)
     with raises("one-rater"):
@@ -274,17 +275,17 @@ def test_a_run_without_its_examples_is_compared_by_its_numbers(wscplus_runs, tmp
     bare = shutil.copytree(wscplus_runs[0], tmp_path / "bare")
     shutil.rmtree(bare / "examples")
     report.write_report([wscplus_runs[2], bare], tmp_path / "report", resamples=20)
-    found = rows_of(tmp_path / "report" / "wscplus.csv")
+    found = csv_rows(tmp_path / "report" / "wscplus.csv")
     assert len({row["run"] for row in found}) == 2
-    assert len({row["run"] for row in rows_of(tmp_path / "report" / "wscplus_errors.csv")}) == 1
+    assert len({row["run"] for row in csv_rows(tmp_path / "report" / "wscplus_errors.csv")}) == 1
 
 
 @pytest.mark.parametrize("which", ["wscplus_runs", "winoviz_runs"])
 def test_rows_of_text_tasks_are_those_of_the_results(which, request):
     """Accuracies recomputed from the examples are the recorded ones, pairs and groups included."""
-    for run in runs.read_runs(request.getfixturevalue(which)):
+    for run in reading.read_runs(request.getfixturevalue(which)):
         for record in run.tasks.values():
-            rows = analysis.rows_of(record)
+            rows = rows_of(record)
             assert {row.name for row in rows} == {
                 name
                 for name in record.results
@@ -317,7 +318,7 @@ def test_winoviz_tables(winoviz_page):
     assert "(paper)" not in str(hops[-1])
     rows = {
         (row["protocol"], row["task"], row["metric"]): row
-        for row in rows_of(winoviz_page / "winoviz.csv")
+        for row in csv_rows(winoviz_page / "winoviz.csv")
         if "paper" not in row["run"]
     }
     bias = rows["zero_shot_options_swapped", "winoviz_single", "position_bias/first_option"]
@@ -328,7 +329,7 @@ def test_winoviz_tables(winoviz_page):
 
 
 def test_runs_of_one_model_are_told_apart_by_their_protocols(winoviz_runs):
-    labels = [run.label for run in runs.read_runs(winoviz_runs[:3])]
+    labels = [run.label for run in reading.read_runs(winoviz_runs[:3])]
     assert labels == [f"flan-t5-xxl ({name})" for name in ("zero_shot", "zero_shot_options_swapped", "few_shot")]
 
 
@@ -342,7 +343,7 @@ def test_one_run_has_no_comparison(wscplus_runs, tmp_path):
 
 def test_failed_calls_are_left_out_and_told(tmp_path):
     file = wscplus_files.write(tmp_path)
-    rows = rows_of(file)
+    rows = csv_rows(file)
     some = tmp_path / "some.csv"
     with some.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, ("query", "response"))
@@ -351,7 +352,7 @@ def test_failed_calls_are_left_out_and_told(tmp_path):
     folder = evaluate(
         RecordedModel(f"recorded:{some}"), "wscplus", tmp_path / "run", "toe", "model", data_dir=str(tmp_path)
     )
-    (run,) = runs.read_runs([folder])
+    (run,) = reading.read_runs([folder])
     examples = run.tasks["wscplus"].examples
     assert examples.num_failed == 1
     assert len(examples.ids) == 23
@@ -362,7 +363,7 @@ def test_failed_calls_are_left_out_and_told(tmp_path):
 def test_runs_with_and_without_images_are_not_mixed(wscplus_runs, tmp_path):
     images = make_run(Skilled(0.5), tmp_path / "images", chosen=[fakes.image_task()], num_samples=4)
     with raises("runs-of-two-kinds"):
-        runs.read_runs([wscplus_runs[0], images])
+        reading.read_runs([wscplus_runs[0], images])
 
 
 def test_a_text_task_of_another_package(tmp_path):
@@ -377,7 +378,7 @@ def test_a_text_task_of_another_package(tmp_path):
     other = dataclasses.replace(task, name="elsewhere", metrics=metrics)
     folders = [evaluate(Chooser(name), [other], tmp_path / name, "zero_shot", name, limit=4) for name in "ab"]
     report.write_report(folders, tmp_path / "report", resamples=50)
-    (row,) = rows_of(tmp_path / "report" / "differences.csv")
+    (row,) = csv_rows(tmp_path / "report" / "differences.csv")
     assert (row["metric"], row["n"]) == ("share_right", "8")
     assert wscplus_task.TEXT_TASKS[0].name not in (tmp_path / "report" / "tasks.csv").read_text()
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from winobench.responders.language import Generation, Turn
+from winobench.runs.requests import Generation, Turn
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 

@@ -3,8 +3,8 @@
 import sys
 
 from tests.responders.api_server import questions
-from winobench.evaluation import responses
 from winobench.responders.hosted import HostedModel
+from winobench.runs import responses
 
 
 def main(name, folder, num, concurrency):

@@ -26,11 +26,11 @@ from tests.responders.api_server import (
     question,
     questions,
 )
-from winobench.errors import InputError
-from winobench.evaluation import responses
+from winobench.base.errors import InputError
 from winobench.responders import hosted
 from winobench.responders.hosted import HostedModel
-from winobench.responders.language import Generation, Options, Responder, Turn
+from winobench.runs import responses
+from winobench.runs.requests import Generation, Options, Responder, Turn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.expectations import raises
 from tests.responders.api_server import KEY, anthropic_body, openai_body, question, questions
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.responders import hosted
 from winobench.responders.hosted import HostedModel
-from winobench.responders.language import Generation, Turn
+from winobench.runs.requests import Generation, Turn
 
 GOOD = {"openai": openai_body("Option 1"), "anthropic": anthropic_body("Option 1")}
 

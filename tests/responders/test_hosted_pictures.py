@@ -14,9 +14,9 @@ from PIL import Image
 from tests.expectations import raises
 from tests.responders import api_server
 from tests.responders.api_server import likely_body, openai_error
-from winobench.evaluation import asking, responses
-from winobench.responders.hosted import HostedModel, choices, pictures
-from winobench.responders.language import Picture, PictureOptions, PictureText
+from winobench.responders.hosted import HostedModel, choices, images
+from winobench.runs import asking, responses
+from winobench.runs.requests import Picture, PictureOptions, PictureText
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
@@ -90,12 +90,12 @@ def test_a_model_without_eyes_ends_the_run(server, picture):
 def test_files_are_written_anew_only_where_they_must_be(tmp_path):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8))
     plain = written(tmp_path / "plain.jpg", noise)
-    assert pictures.encode(plain, pictures.ANTHROPIC)[1] == in_base64(plain)
+    assert images.encode(plain, images.ANTHROPIC)[1] == in_base64(plain)
 
-    def opened(picture, limits=pictures.ANTHROPIC):
-        media_type, content = pictures.encode(picture, limits)
-        pictures.encode.cache_clear()
-        assert pictures.encode(picture, limits) == (media_type, content)
+    def opened(picture, limits=images.ANTHROPIC):
+        media_type, content = images.encode(picture, limits)
+        images.encode.cache_clear()
+        assert images.encode(picture, limits) == (media_type, content)
         image = Image.open(io.BytesIO(base64.b64decode(content)))
         assert image.format == media_type.removeprefix("image/").upper()
         return image
@@ -110,11 +110,11 @@ def test_files_are_written_anew_only_where_they_must_be(tmp_path):
         (written(tmp_path / "clear.png", clear), Image.new("RGB", noise.size, "white")),
     ):
         np.testing.assert_array_equal(opened(picture), expected)
-    small = pictures.Limits(("PNG", "JPEG"), 5_000, 80)
+    small = images.Limits(("PNG", "JPEG"), 5_000, 80)
     shrunk = opened(written(tmp_path / "large.png", noise), small)
     assert 1.4 < shrunk.size[0] / shrunk.size[1] < 1.6
-    assert len(base64.b64decode(pictures.encode(plain, small)[1])) <= 5_000
-    photo = pictures.Limits(("PNG", "JPEG"), 12_000, None)
+    assert len(base64.b64decode(images.encode(plain, small)[1])) <= 5_000
+    photo = images.Limits(("PNG", "JPEG"), 12_000, None)
     assert (opened(plain, photo).format, opened(plain, photo).size) == ("JPEG", (90, 60))
 
 

@@ -15,8 +15,8 @@ from tests.tiny_language_models import compile_quickly, write_language_model
 from winobench import parallel
 from winobench.checkpoints import language_models
 from winobench.responders import batches, decoding, language_model, shapes
-from winobench.responders.language import Entailment, Generation, Options, Responder, Turn
 from winobench.responders.language_model import LanguageModel
+from winobench.runs.requests import Entailment, Generation, Options, Responder, Turn
 
 pytestmark = pytest.mark.usefixtures("usual_optimizations_throughout")
 

@@ -14,13 +14,14 @@ from tests.evaluation.picture_fakes import Brightness, Noisy, draw
 from tests.expectations import raises
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
-from winobench import parallel, registry
+from winobench import parallel
+from winobench.base import registry
 from winobench.checkpoints import vision_language
 from winobench.data import question_texts
 from winobench.responders import loading, picture_judges
-from winobench.responders.language import Picture, PictureMatch, PictureOptions, PictureText, Similarity
 from winobench.responders.picture_matcher import PictureMatcher
 from winobench.responders.picture_reader import PictureReader
+from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Similarity
 from winobench.scorers.vqa_score import VQAScore
 
 TEXTS = ("a red cube", "a blue ball left of the cube")

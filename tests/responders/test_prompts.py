@@ -6,9 +6,9 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
-from winobench.errors import InputError
-from winobench.responders.language import Turn
+from winobench.base.errors import InputError
 from winobench.responders.prompts import Prompts, tokenizer_sha256
+from winobench.runs.requests import Turn
 
 TURNS = (Turn("system", "Be brief."), Turn("user", "Q1"), Turn("assistant", "A1"), Turn("user", "Q2"))
 # In the manner of Mistral's: no system turns, and users and assistants take turns.

@@ -6,8 +6,8 @@ import pytest
 from absl import logging
 
 from tests.expectations import raises
-from winobench.responders.language import Generation, Options, Responder, Turn
 from winobench.responders.recorded import RecordedModel, is_recorded
+from winobench.runs.requests import Generation, Options, Responder, Turn
 
 
 def write(path, header, *rows):

@@ -14,12 +14,12 @@ from tests.expectations import names, raises
 from tests.scorers import tiny_models
 from tests.tiny_encoders import COLORS, NOUNS, write_bert
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts
-from winobench.errors import InputError
-from winobench.evaluation import asking, responses
 from winobench.responders import text_encoders
-from winobench.responders.language import Entailment, Options, Responder, Similarity, Turn
 from winobench.responders.text_encoders import ClipText, NliEncoder
+from winobench.runs import asking, responses
+from winobench.runs.requests import Entailment, Options, Responder, Similarity, Turn
 
 REQUESTS = [
     Entailment(f"the {noun} is {color} . " * length, (f"a {color} {noun}", f"a {COLORS[0]} {noun}"))

@@ -24,10 +24,10 @@ from winobench.checkpoints import models, vision_language
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import holding, lora
 from winobench.responders.captioner import Captioner
-from winobench.responders.language import Entailment, Options, Similarity, Turn
 from winobench.responders.language_model import LanguageModel
 from winobench.responders.picture_reader import PictureReader
 from winobench.responders.text_encoders import ClipText, NliEncoder
+from winobench.runs.requests import Entailment, Options, Similarity, Turn
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.scorers.itm_head import ItmHead

@@ -13,9 +13,9 @@ from PIL import Image
 from tests.expectations import names, raises
 from tests.parity.open_clip_torch import WORDS
 from winobench import checkpoints, parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.engine import tables
-from winobench.errors import InputError
 from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 from winobench.scorers import base
 from winobench.scorers.contrastive import Contrastive

@@ -14,9 +14,9 @@ import pytest
 from tests.expectations import names, raises
 from tests.scorers import fakes
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
-from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.parallel import mesh as mesh_module
 from winobench.scorers import denoising, diffusion_itm, samples

@@ -19,8 +19,8 @@ from tests.parity.torch_copy import call
 from tests.scorers import tiny_models
 from tests.scorers.tiny_models import BLIP, BLIP_VOCABULARY, SIZE
 from winobench import checkpoints, parallel
+from winobench.base.errors import InputError
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers.itm_head import ItmHead
 
@@ -216,7 +216,7 @@ def test_fingerprint(folder, parts, copy):
 
 
 def test_registered_names_bring_their_head(folder, monkeypatch):
-    from winobench import registry
+    from winobench.base import registry
 
     for name, head in (("blip-itm-base", "itm"), ("blip-itc-base", "itc")):
         row = registry.MODELS[name]

@@ -14,9 +14,10 @@ from flax import nnx
 from tests import tiny_encoders
 from tests.expectations import names, raises
 from tests.scorers import tiny_models
-from winobench import checkpoints, registry
+from winobench import checkpoints
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.models import lora
 from winobench.responders import loading as responder_loading
 from winobench.scorers import loading

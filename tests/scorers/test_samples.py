@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tests.expectations import raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.scorers import samples
 
 

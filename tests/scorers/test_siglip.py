@@ -12,7 +12,8 @@ import winobench
 from tests import tiny_siglip
 from tests.evaluation import fakes
 from tests.expectations import raises
-from winobench import parallel, registry
+from winobench import parallel
+from winobench.base import registry
 from winobench.scorers import loading
 from winobench.scorers.contrastive import Contrastive
 

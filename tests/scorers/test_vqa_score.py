@@ -16,7 +16,8 @@ from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_language_models import make_tokenizer, write_language_model
 from tests.tiny_vision_language import QUERIES, SIZE, VOCABULARY, write_vision_language
-from winobench import memory, parallel, registry
+from winobench import parallel
+from winobench.base import memory, registry
 from winobench.checkpoints import vision_language
 from winobench.data import question_texts
 from winobench.scorers import loading, vqa_score

@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-from winobench.data import clevr_captions
+from winobench.clevr import captions as clevr_captions
 from winobench.tasks import genderbias, mmbias
 
 NUM_FLICKR_IMAGES = 12

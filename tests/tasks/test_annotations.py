@@ -6,8 +6,8 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import newer_layouts, published_layouts
+from winobench.base.errors import InputError
 from winobench.data import published_order, word_order
-from winobench.errors import InputError
 from winobench.tasks import TASKS, annotations
 
 # The annotation files of each task, and a mapping or row of one that every one of its items needs.

@@ -7,8 +7,8 @@ import pytest
 
 from tests.expectations import names
 from tests.tasks import published_layouts
+from winobench.base.errors import InputError
 from winobench.data import published_order, word_order
-from winobench.errors import InputError
 from winobench.metrics import METRICS
 from winobench.tasks import TASKS
 

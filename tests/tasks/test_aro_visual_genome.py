@@ -6,7 +6,7 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS, aro_visual_genome
 from winobench.tasks.published import ImageFile
 

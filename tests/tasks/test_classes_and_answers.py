@@ -13,8 +13,8 @@ from tests.tasks import class_layouts, newer_layouts
 from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS
-from winobench.report import analysis
 from winobench.report.sections.gallery import task_gallery
+from winobench.runs.rows import rows_of
 from winobench.tasks import TASKS, class_prompts, groups, naturalbench
 
 
@@ -221,7 +221,7 @@ def test_only_scorers_that_answer_are_asked(tmp_path):
     assert values == [0.5, 0, 0, 0]
     assert results["passes"] == 3 * 2 * 4
     # What reports make of the recorded scores again.
-    assert [analysis.rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
+    assert [rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
     gallery, _ = task_gallery(run, "naturalbench_groups", {}, 1, 0)
     (card,) = dict(gallery.kinds)["Surely wrong"]
     assert [[right for _, right, _ in cells] for cells in card.square.cells] == [[True, False] * 2, [False, True] * 2]

@@ -7,8 +7,9 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
-from winobench.data import clevr_captions, images, preparing
-from winobench.errors import InputError
+from winobench.base.errors import InputError
+from winobench.clevr import captions as clevr_captions
+from winobench.data import images, preparing
 from winobench.report import published
 from winobench.tasks import TASKS, get_task
 

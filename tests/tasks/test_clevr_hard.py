@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from winobench.data import clevr_questions, clevr_renderer
+from winobench.clevr import questions, renderer
 from winobench.evaluation import evaluate
 from winobench.tasks import TASKS, clevr_hard, get_task
 
@@ -15,7 +15,7 @@ from winobench.tasks import TASKS, clevr_hard, get_task
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Quicker for a few scenes."""
-    monkeypatch.setattr(clevr_renderer, "_RAYS_PER_CHUNK", 1 << 15)
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_they_are_asked_only_when_they_are_named(tmp_path):
 
 
 def test_chance_follows_from_the_candidates(sides):
-    assert clevr_hard.CANDIDATES == clevr_questions.GROUPS
+    assert clevr_hard.CANDIDATES == questions.GROUPS
     text, image = sides
     for example in text.load(None, None):
         (group,) = example.groups
@@ -75,8 +75,8 @@ def test_limits_count_rounds(sides):
 
 
 def test_questions_are_those_of_this_version():
-    """When this fails on purpose, raise `clevr_questions.VERSION` and put the new values here."""
-    asked = [clevr_questions.question(group, 0) for group in clevr_questions.GROUPS]
+    """When this fails on purpose, raise `questions.VERSION` and put the new values here."""
+    asked = [questions.question(group, 0) for group in questions.GROUPS]
     assert [question.texts[question.target] for question in asked] == SAID
     np.testing.assert_allclose(asked[0].scene.position[0, 0], PLACE, atol=1e-5)
 
@@ -102,7 +102,7 @@ def test_groups_are_reported_apart(sides, tmp_path):
     results = evaluate.evaluate(Longest(), sides, tmp_path / "run", progress=False)["tasks"]
     hard = results["clevr_hard_32"]
     assert hard["accuracy"]["n"] == 24
-    for group, number in clevr_questions.GROUPS.items():
+    for group, number in questions.GROUPS.items():
         assert hard[f"{group}/accuracy"]["n"] == 3
         assert hard[f"{group}/accuracy"]["chance"] == pytest.approx(1 / number)
         assert results["clevr_hard_image_32"][f"{group}/accuracy"]["chance"] == 1 / 2

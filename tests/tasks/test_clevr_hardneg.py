@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from winobench import tasks
-from winobench.data import clevr_negatives, clevr_renderer
+from winobench.clevr import negatives, renderer
 from winobench.evaluation import evaluate
 from winobench.tasks import clevr_common, clevr_hardneg
 
@@ -14,7 +14,7 @@ SIZE = 32
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Quicker for a few scenes."""
-    monkeypatch.setattr(clevr_renderer, "_RAYS_PER_CHUNK", 1 << 15)
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def sides():
 
 @pytest.mark.slow
 def test_both_sides_ask_about_the_rows(sides):
-    rows = clevr_negatives.ClevrNegatives(4, split="validation", image_size=SIZE)
+    rows = negatives.ClevrNegatives(4, split="validation", image_size=SIZE)
     text, image = (list(side.load(None, None)) for side in sides)
     assert len(text) == len(image) == sides[0].count(None) == len({example.id for example in text}) == 4 * 14
     for number, row in enumerate(rows.rows):
@@ -36,7 +36,7 @@ def test_both_sides_ask_about_the_rows(sides):
         assert any(np.array_equal(image[number].images[1], rows.images[n]) for n in row.negative_images)
     # Every change is some caption's wrong image.
     wrong = {example.images[1].tobytes() for example in image}
-    for variant in range(1, len(clevr_negatives.VARIANTS)):
+    for variant in range(1, len(negatives.VARIANTS)):
         assert any(rows.images[7 * scene + variant].tobytes() in wrong for scene in range(4))
 
 
@@ -51,8 +51,8 @@ def test_scenes_are_neither_trained_on_nor_evaluated():
     def hashes(source):
         return {source.images[n * 7].tobytes() for n in range(8)}
 
-    validation = hashes(clevr_negatives.ClevrNegatives(8, split="validation"))
-    train = hashes(clevr_negatives.ClevrNegatives(8, split="train"))
+    validation = hashes(negatives.ClevrNegatives(8, split="validation"))
+    train = hashes(negatives.ClevrNegatives(8, split="train"))
     evaluation = {image.tobytes() for image in clevr_common.evaluation_images(8)}
     assert len(validation | train | evaluation) == 24
 

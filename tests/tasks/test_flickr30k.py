@@ -8,7 +8,7 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS, flickr30k
 
 

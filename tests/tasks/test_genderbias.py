@@ -4,7 +4,7 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import newer_layouts, published_layouts
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS
 
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from winobench.base.texts import LONGEST_ANSWER, readable
 from winobench.data.wscplus import answers
 from winobench.tasks import option_answers
-from winobench.texts import LONGEST_ANSWER, readable
 from winobench.wscplus_items import parsing
 
 # fmt: off

@@ -9,7 +9,7 @@ import pytest
 from launch import prepare as launcher
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.report import published
 from winobench.tasks import TASKS, mmbias

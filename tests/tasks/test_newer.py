@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from tests.expectations import names
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS, cola, sugarcrepe, sugarcrepe_pp, sugarcrepe_selfbench, valse
 from winobench.tasks.base import SKILLS, Task
 

@@ -5,7 +5,7 @@ import pytest
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from tests.tasks.published_layouts import write_image
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS
 from winobench.tasks.annotations import read_lines
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.data import published_files
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.data import images, prepared
-from winobench.errors import InputError
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import Download, PublishedData, published_task
 

@@ -7,12 +7,12 @@ import PIL.Image
 import pytest
 
 from tests.expectations import names, raises
-from tests.pictures import fakes
-from winobench.data.pictures.prompts import Prompt
-from winobench.data.pictures.verdicts import Verdict, write_verdicts
-from winobench.errors import InputError
+from tests.generation import fakes
+from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
-from winobench.pictures.draw import draw_pictures
+from winobench.generation.generate import draw_pictures
+from winobench.prompts.prompt_files import Prompt
+from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks import tasks_from
 
 RECORDS = [

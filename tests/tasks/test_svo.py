@@ -12,9 +12,9 @@ from launch import prepare as launcher
 from tests.data import photo_sites
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
+from winobench.base.errors import InputError
+from winobench.base.progress import Progress
 from winobench.data import web_images
-from winobench.errors import InputError
-from winobench.progress import Progress
 from winobench.tasks import TASKS, svo
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.expectations import names
 from tests.tasks import published_layouts
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import TASKS, winoground
 
 

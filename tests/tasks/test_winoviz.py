@@ -12,10 +12,20 @@ from tests.expectations import raises
 from winobench.data import winoviz as data
 from winobench.data.winoviz import published
 from winobench.metrics.intervals import clustered, wilson
-from winobench.responders.language import Entailment, Generation, Options, Response, Similarity, Turn
+from winobench.runs.requests import (
+    ANSWERED,
+    FAILED,
+    UNPARSABLE,
+    Entailment,
+    Generation,
+    Options,
+    Response,
+    Similarity,
+    Turn,
+)
 from winobench.tasks import get_text_task, winoviz
 from winobench.tasks.option_answers import read_choice, states_choice
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, TextQuestion
+from winobench.tasks.questions import Answer, TextQuestion
 
 OPTIONS = ("The tomato was green.", "The tomato was red.")
 QUESTION = TextQuestion("t#2", {"premise": "The tomato burst."}, OPTIONS, 1, ("color",), "t")

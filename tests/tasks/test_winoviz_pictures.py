@@ -2,9 +2,9 @@
 
 import pytest
 
-from winobench.responders.language import Picture, Response
-from winobench.tasks import get_text_task, votes, winoviz_pictures
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, TextQuestion
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Picture, Response
+from winobench.tasks import get_text_task, votes, winoviz_images
+from winobench.tasks.questions import Answer, TextQuestion
 
 PICTURES = tuple(Picture(f"{number}.png", f"{number}" * 64) for number in range(5))
 QUESTION = TextQuestion(
@@ -54,7 +54,7 @@ def test_votes_with_scores():
 
 
 def test_what_is_asked_of_each_picture():
-    protocols = winoviz_pictures.PROTOCOLS
+    protocols = winoviz_images.PROTOCOLS
     assert [(one.name, one.kind, one.needs) for one in protocols.values()] == [
         ("vqa", "picture_text", "pictures"),
         ("vqa_options", "picture_options", "pictures"),
@@ -81,12 +81,12 @@ def test_what_is_asked_of_each_picture():
 def test_answers_are_read_as_without_pictures():
     said = [Response(text=text) for text in ("Option 2", "it is option 1", "Who knows?", "The tomato was red.", "2")]
     for name in ("vqa", "captions"):
-        answer = winoviz_pictures.PROTOCOLS[name].read(QUESTION, said)
+        answer = winoviz_images.PROTOCOLS[name].read(QUESTION, said)
         assert (answer.choice, answer.choices) == (1, (1, 0, None, 1, 1))
-        assert winoviz_pictures.PROTOCOLS[name].read(QUESTION, [*said[:4], None]).status == FAILED
+        assert winoviz_images.PROTOCOLS[name].read(QUESTION, [*said[:4], None]).status == FAILED
     scored = [Response(scores=(-1.0, -2.0)), Response(scores=(-5.0, -1.0))]
     for name in ("vqa_options", "picture_match", "captions_options"):
-        answer = winoviz_pictures.PROTOCOLS[name].read(QUESTION, scored)
+        answer = winoviz_images.PROTOCOLS[name].read(QUESTION, scored)
         assert (answer.choice, answer.tie, answer.scores) == (1, False, (-3.0, -1.5))
 
 

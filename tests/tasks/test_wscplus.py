@@ -14,9 +14,9 @@ from winobench.data import wscplus as data
 from winobench.data.wscplus import answers as answers_in_words
 from winobench.data.wscplus import published, splits
 from winobench.metrics import wilson
-from winobench.responders.language import Generation, Options, Response
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response
 from winobench.tasks import wscplus
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer
+from winobench.tasks.questions import Answer
 
 NAMES = ("Nora", "Ida")
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from configs import clevr_verifier as config_file
-from winobench.data import clevr_objects, clevr_renderer
-from winobench.errors import InputError
+from winobench.base.errors import InputError
+from winobench.clevr import objects as clevr_objects
+from winobench.clevr import renderer
 from winobench.models.clevr_verifier import ClevrVerifier
-from winobench.training import clevr_verifier, pictures
+from winobench.training import clevr_verifier
+from winobench.training import images as pictures
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def test_records_are_pictures_with_their_objects(config):
         clevr_verifier.sample("free", 2, seed=0, split="train", start=128),
     ]
     truth = [objects for some in scenes for objects in clevr_objects.of_scenes(some)]
-    drawn = np.concatenate([clevr_renderer.render(some) for some in scenes])
+    drawn = np.concatenate([renderer.render(some) for some in scenes])
     drawn[128:] = 255 - drawn[128:]
     for record, objects, picture in zip(records, truth, drawn, strict=True):
         np.testing.assert_array_equal(pictures.decode_png(record["image"]), picture)

@@ -8,8 +8,8 @@ import pytest
 from tests.data import published_files
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
+from winobench.base.errors import InputError
 from winobench.data import images, word_order
-from winobench.errors import InputError
 from winobench.tasks.annotations import python_list, read_table
 from winobench.training import coco_captions
 from winobench.training.coco_captions import TRAINING_SETS, TableRow

@@ -11,10 +11,11 @@ from flax import nnx
 from configs import clevr_flow as clevr_flow_config
 from configs import clevr_tiny as clevr_tiny_config
 from tests.expectations import names
+from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
-from winobench.data import array_records, clevr_captions, clevr_questions
-from winobench.errors import InputError
-from winobench.training import embedded, pictures, recipes
+from winobench.clevr import captions, questions
+from winobench.data import array_records
+from winobench.training import embedded, images, recipes
 
 
 @pytest.fixture(params=["clevr_tiny", "clevr_flow"])
@@ -55,7 +56,7 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, conf
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
     assert len(source) == 12
     for record in (source[index] for index in range(12)):
-        image = pictures.decode_png(record["image"])
+        image = images.decode_png(record["image"])
         assert image.shape == (32, 32, 3)
         assert image.std() > 5
         assert record["input_ids"].shape == (4, 24)
@@ -90,16 +91,16 @@ def test_hard_scenes_come_with_their_own_caption_and_simple_ones(config, scenes)
 
 
 def test_every_caption_fits(config):
-    longest = max(clevr_captions.FORMS, key=lambda form: len(_longest(form).split()))
+    longest = max(captions.FORMS, key=lambda form: len(_longest(form).split()))
     # "Rubber" and the like are one token each; the full stop and the two marks are three more.
     assert len(_longest(longest).replace(".", " .").split()) + 2 <= config.data.max_length
-    hard = [text for group in clevr_questions.GROUPS for text in clevr_questions.question(group, 0).texts]
+    hard = [text for group in questions.GROUPS for text in questions.question(group, 0).texts]
     assert max(len(re.findall(r"\w+|[.,]", text)) for text in hard) + 2 <= config.data.max_length
 
 
 def _longest(form):
-    thing = clevr_captions.Thing("cylinder", "purple", "small", "rubber", -1)
-    return clevr_captions.caption([thing, thing._replace(side=1, shape="cube")], form)
+    thing = captions.Thing("cylinder", "purple", "small", "rubber", -1)
+    return captions.caption([thing, thing._replace(side=1, shape="cube")], form)
 
 
 def test_captions_are_drawn_and_some_are_empty():
@@ -118,7 +119,7 @@ def test_scaling_factor_gives_unit_variance():
 
 def test_pictures_survive_png():
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(pictures.decode_png(pictures.encode_png(image)), image)
+    np.testing.assert_array_equal(images.decode_png(images.encode_png(image)), image)
 
 
 @pytest.mark.slow
@@ -146,7 +147,7 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, tm
     rows = [json.loads(line) for line in (tmp_path / "denoiser" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [2, 3, 4, 5]  # checkpoints have lines, too
     scorer = winobench.DiffusionITM.from_pretrained(tmp_path / recipe.NAME)
-    image = pictures.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
+    image = images.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)
     assert np.isfinite(scores).all()
     assert scores.shape == (1, 2)

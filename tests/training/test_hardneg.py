@@ -10,9 +10,9 @@ import safetensors.numpy
 from configs import hardneg as hardneg_config
 from tests import tiny_sd3, tiny_sdxl, tiny_z_image
 from tests.expectations import names, raises
+from winobench.base.errors import InputError
 from winobench.checkpoints import read_lora
 from winobench.diffusion import families
-from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import TASKS, clevr_hardneg

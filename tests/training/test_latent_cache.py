@@ -9,19 +9,20 @@ import pytest
 
 import winobench.parallel
 from tests.expectations import names, raises
-from winobench.data import array_records, clevr_negatives, clevr_renderer, hard_negatives
+from winobench.base.errors import InputError
+from winobench.clevr import negatives, renderer
+from winobench.data import array_records, hard_negatives
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.training import latent_cache
 
-NUM_IMAGES = 3 * len(clevr_negatives.VARIANTS)
+NUM_IMAGES = 3 * len(negatives.VARIANTS)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Three shards, and few scenes are rendered at once."""
     monkeypatch.setattr(latent_cache, "_IMAGES_A_SHARD", 8)
-    monkeypatch.setattr(clevr_renderer, "_RAYS_PER_CHUNK", 1 << 14)
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 14)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def pipeline(tiny_pipeline):
 
 @pytest.fixture
 def source():
-    return clevr_negatives.ClevrNegatives(3, image_size=32)
+    return negatives.ClevrNegatives(3, image_size=32)
 
 
 def stamps(folder):
@@ -127,7 +128,7 @@ def test_a_damaged_source_is_told_of_before_encoding(pipeline, source, tmp_path,
     def damaged(self):
         raise InputError("is damaged", code="damaged-file")
 
-    monkeypatch.setattr(clevr_negatives.ClevrNegatives, "verify", damaged)
+    monkeypatch.setattr(negatives.ClevrNegatives, "verify", damaged)
     with raises("damaged-file"):
         latent_cache.encode(pipeline, source, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from tests.expectations import names, raises
 from tests.launching import environment
 from tests.training import toy_run
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.training import loop, optimizers
 from winobench.training.checkpoints import Checkpoints
 

@@ -22,12 +22,12 @@ from tests import launching
 from tests.expectations import names, raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts
 from winobench.checkpoints import models as checkpoint_models
 from winobench.data import nli as nli_data
-from winobench.errors import InputError
-from winobench.responders.language import Entailment
 from winobench.responders.text_encoders import NliEncoder
+from winobench.runs.requests import Entailment
 from winobench.training import nli
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.training import optimizers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from launch import configuration
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.training import recipes
 
 VALUES = {"seed": 0, "range": (1, 2), "part": {"rate": 0.1, "steps": 5}}

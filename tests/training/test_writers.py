@@ -9,7 +9,7 @@ import types
 import pytest
 
 from tests.expectations import names
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.training import writers
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from winobench.responders.language import CUT_OFF, Response
+from winobench.runs.requests import CUT_OFF, Response
 from winobench.wscplus_items.items import Item, Origin, Sentence
 
 # (statement with the two words, pronoun, options, answers)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.expectations import names, raises
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.wscplus_items import prompts
 
 

@@ -9,9 +9,9 @@ from PIL import Image
 
 from tests.expectations import names, raises
 from tests.wscplus_items import fakes
+from winobench.base.errors import InputError
 from winobench.data import wscplus
-from winobench.errors import InputError
-from winobench.evaluation.responses import ResponseStore
+from winobench.runs.responses import ResponseStore
 from winobench.wscplus_items import annotate, candidates, checks, parsing, prompts, run, validity
 
 PROMPTS = prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=3)

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.checkpoints import models, processor_files, sources, tokenizer_files, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models.clip import CLIPTextConfig
 from winobench.models.clip_model import CLIPConfig, CLIPModel
 from winobench.models.clip_resnet import CLIPResNetConfig
@@ -181,7 +181,7 @@ def load_clip(
     """Loads a CLIP in one of the layouts that this module describes.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
       variant: suffix of the weight files, e.g. ``"fp16"``.
       revision: branch, tag or commit of a hub repository.

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from absl import app, flags
 
+from winobench.base.errors import InputError
+from winobench.base.files import write_json
 from winobench.checkpoints import pickles, sources, weights
-from winobench.errors import InputError
-from winobench.files import write_json
 
 _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
 

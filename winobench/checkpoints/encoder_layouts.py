@@ -37,11 +37,11 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
+from winobench.base.errors import InputError
+from winobench.base.files import write_json
 from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
 from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
-from winobench.errors import InputError
-from winobench.files import write_json
 from winobench.models import t5
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import sources
-from winobench.errors import InputError
-from winobench.texts import check_texts, count_truncated, log_truncated
 
 _FILES = (
     "tokenizer.json",
@@ -156,7 +156,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
       int32 ``[num_texts, length]``; and the number of each text's own tokens, int32 ``[num_texts]``.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:
@@ -184,7 +184,7 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
       thinking: the answer may begin with a thought; otherwise the template says that there is none.
 
     Raises:
-      InputError: if a text cannot be tokenized (`winobench.texts.check_texts`), or there is no chat template.
+      InputError: if a text cannot be tokenized (`winobench.base.texts.check_texts`), or there is no chat template.
     """
     check_texts(texts)
     if getattr(tokenizer, "chat_template", None) is None:

@@ -24,10 +24,11 @@ import numpy as np
 from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from winobench import hub, options, parallel
+from winobench import parallel
+from winobench.base import hub, options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, weights
 from winobench.checkpoints.loaded import Loaded
-from winobench.errors import InputError
 from winobench.models import decoder, decoder_cache, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
@@ -101,7 +102,7 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     """Which kind of network a language model is.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a folder, or a hub id.
+      source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id.
       revision: branch, tag or commit of a hub repository.
 
     Returns:
@@ -138,7 +139,7 @@ def load_decoder(
     """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in transformers' layout.
+      source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
       mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
         with an axis ``model``, its devices share one copy, and none ever holds more than its part.

@@ -22,11 +22,11 @@ import numpy as np
 import safetensors
 from flax import nnx
 
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.checkpoints import lora_configs, lora_keys, lora_layers, sources, weights
 from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
-from winobench.errors import InputError
-from winobench.files import user_path
 from winobench.models import lora
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import Any
 import regex
 import safetensors
 
-from winobench import json_files, options
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
 from winobench.checkpoints import lora_keys
 from winobench.checkpoints.sources import ADAPTER_CONFIG
-from winobench.errors import InputError
 from winobench.models.config import is_count
 
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.

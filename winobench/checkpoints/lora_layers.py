@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import numpy as np
 from flax import nnx
 
+from winobench.base.errors import InputError
 from winobench.checkpoints import lora_keys
-from winobench.errors import InputError
 from winobench.models import lora
 
 

@@ -19,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import options, parallel
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.files import write_json
 from winobench.checkpoints import sources, weights
-from winobench.errors import InputError
-from winobench.files import write_json
 from winobench.models import holding, lora
 
 Model = TypeVar("Model", bound=nnx.Module)
@@ -183,7 +184,7 @@ def load_model(
 
     Args:
       cls: a network class of ``winobench.models``.
-      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
       subfolder: the network's folder in it, e.g. ``"unet"``.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
       variant: suffix of the weight files, e.g. ``"fp16"``.

@@ -22,8 +22,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.checkpoints import sources
-from winobench.errors import InputError
 
 _DTYPES = {
     "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from winobench.base.errors import InputError
 from winobench.checkpoints import sources
 from winobench.data import patches
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 
 
 def read_image_processor(

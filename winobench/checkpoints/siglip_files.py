@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from winobench.base.errors import InputError
+from winobench.base.texts import check_texts
 from winobench.checkpoints import fast_tokenizers, models, processor_files, sources, tokenizer_files, weights
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models.siglip import SiglipModel
-from winobench.texts import check_texts
 
 MODEL_TYPES = ("siglip", "siglip2")
 """``model_type`` of the ``config.json`` of what is read, and of the NaFlex variant, which is refused."""
@@ -78,7 +78,7 @@ def load_siglip(
     """Loads a SigLIP, or a SigLIP 2 of fixed resolution.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
       variant: suffix of the weight files, e.g. ``"fp16"``.
       revision: branch, tag or commit of a hub repository.
@@ -187,7 +187,7 @@ def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
       length: of all of them, in tokens.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     check_texts(texts)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from winobench import hub, json_files, options, registry
-from winobench.errors import InputError
-from winobench.files import refuse_pointer, user_path
+from winobench.base import hub, json_files, options, registry
+from winobench.base.errors import InputError
+from winobench.base.files import refuse_pointer, user_path
 
 ADAPTER_CONFIG = "adapter_config.json"
 """The name of the config of peft's adapters."""
@@ -186,7 +186,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     """Tells a local folder from a hub id.
 
     Args:
-      source: a name in `winobench.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, a hub id such as
+      source: a name in `winobench.base.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, a hub id such as
         ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function returned before. What comes first here
         wins.
       revision: branch, tag or commit of a hub repository.

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from winobench import json_files, options
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
+from winobench.base.files import write_text
+from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import fast_tokenizers, sources
-from winobench.errors import InputError
-from winobench.files import write_text
-from winobench.texts import check_texts, count_truncated, log_truncated
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
 _OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
@@ -168,7 +168,7 @@ def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:

@@ -15,20 +15,21 @@ import jax
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import options, parallel
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import check_texts
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
 from winobench.checkpoints.loaded import Loaded
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models import holding, vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.opt_config import OPTConfig
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
-from winobench.texts import check_texts
 
 # In characters; published ones have some thousands.
 _LONGEST_TEMPLATE = 1 << 20
@@ -194,7 +195,7 @@ def load_vision_language(
     """Loads a language model that sees, straight onto the devices.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a hub
+      source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a hub
         id.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
       mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;

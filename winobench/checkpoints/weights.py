@@ -18,11 +18,11 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from winobench import files, json_files, options
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
+from winobench.base.files import atomic_path
 from winobench.checkpoints import pickles
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
-from winobench.errors import InputError
-from winobench.files import atomic_path
 
 # The library's own limit.
 _LARGEST_HEADER = 100_000_000

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from flax import serialization
 
-from winobench import files, json_files
+from winobench.base import files, json_files
 
 Record = dict[str, np.ndarray]
 _INDEX = "index.json"

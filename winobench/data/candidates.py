@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 _BLOCK_ROWS = 1024
 _BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, whatever the size of the data

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import winobench
-from winobench import hub, json_files, options
-from winobench.errors import InputError
+from winobench.base import hub, json_files, options
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.tasks.published import Download
@@ -48,7 +48,7 @@ _OF_THE_DISK = frozenset(
 
 
 class Display(Protocol):
-    """What a download tells of its progress, such as `winobench.progress.Progress` in bytes."""
+    """What a download tells of its progress, such as `winobench.base.progress.Progress` in bytes."""
 
     def start(self, total: int | None, done: int = 0) -> None:
         """A file begins or goes on; ``total`` bytes, None where the server does not say."""

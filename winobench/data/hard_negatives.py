@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.data import array_records, prepared
-from winobench.errors import InputError
 
 Tokenizer = Callable[[Sequence[str]], Any]
 """Texts -> int32 [num_texts, ...], an array or a tree of arrays, such as `Pipeline.tokenize`."""

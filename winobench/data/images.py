@@ -38,8 +38,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from winobench.errors import InputError
-from winobench.files import known_kind, user_path
+from winobench.base.errors import InputError
+from winobench.base.files import known_kind, user_path
 
 # A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
 # (what `image_hash` says of it), which need not be decoded to be told from others.

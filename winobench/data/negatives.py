@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.data import candidates
 from winobench.data.word_order import Tagger, letters, token_spans
-from winobench.errors import InputError
 
 KINDS = ("phrase", "noun", "adjective", "verb", "adverb")
 """What is exchanged, each kind at most once a caption: noun phrases and single words."""

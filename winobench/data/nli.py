@@ -18,9 +18,9 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from winobench import hub, json_files
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import hub, json_files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
 SETS = ("snli", "anli")

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Self
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import memory, options
+from winobench.base import memory, options
+from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.data import processors
-from winobench.errors import InputError
 
 MAX_PIXELS = 1_003_520
 """Pixels of a picture beyond which it is made smaller if nobody asks for another bound: 1,280 squares of 28, which is

@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from winobench import json_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.data import images as image_files
 from winobench.data.example import Example
-from winobench.errors import InputError
-from winobench.files import user_path
 
 FORMAT = 1  # of the folder; a folder of another one has to be prepared again
 IMAGES, EXAMPLES = "images", "examples"

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import winobench
-from winobench import files as whole_files
-from winobench import json_files
+from winobench.base import files as whole_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.data import prepared, record_files, sources
-from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.tasks.published import Box, Item

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import memory
+from winobench.base import memory
+from winobench.base.errors import InputError
 from winobench.data import images as image_files
-from winobench.errors import InputError
 
 # The mean and the spread of the pictures that OpenAI trained on; all published descendants keep them.
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)

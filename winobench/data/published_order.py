@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.data.word_order import ADJECTIVES, MAX_WORDS, NOUNS, Tagger, clean_caption, trigrams
-from winobench.errors import InputError
 
 Tokenizer = Callable[[str], Sequence[str]]
 """A text -> its tokens in order."""

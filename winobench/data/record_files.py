@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from winobench import files as whole_files
+from winobench.base import files as whole_files
+from winobench.base.errors import InputError
 from winobench.data import prepared
-from winobench.errors import InputError
 
 
 @functools.cache

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from winobench.base.errors import InputError
 from winobench.data.example import Example
-from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.tasks.published import Box, Item

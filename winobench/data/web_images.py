@@ -27,10 +27,10 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 
 import winobench
-from winobench import files
+from winobench.base import files
+from winobench.base.errors import InputError
 from winobench.data import images
 from winobench.data.downloads import PASSING, Display
-from winobench.errors import InputError
 
 DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
 """Names of the files that list addresses: a picture's name, its address, and the reason, with tabs."""

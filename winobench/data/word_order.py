@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 Tagger = Callable[[str], list[tuple[str, str]]]
 """A text -> its tokens in order, each with its part of speech as a Penn Treebank tag, e.g. ``("dog", "NN")``."""

@@ -12,12 +12,13 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from winobench import memory, options, parallel, random_numbers
+from winobench import parallel
+from winobench.base import memory, options, random_numbers
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
-from winobench.errors import InputError
 from winobench.models import holding
-from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline

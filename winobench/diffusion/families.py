@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
@@ -60,7 +60,7 @@ def released(name: str) -> Description | None:
     """What a published pipeline is, from its sizes in code, without a file of it; None for other names.
 
     Args:
-      name: in `winobench.registry.MODELS`.
+      name: in `winobench.base.registry.MODELS`.
     """
     for family in map(_family, FAMILIES):
         if name in family.RELEASED:

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 
 SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
 SHIFT_TYPES = ("exponential", "linear")

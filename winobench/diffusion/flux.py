@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import jax
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, tokenizer_files
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
@@ -114,7 +114,7 @@ class Flux(Pipeline):
           told of it ``guidance``, float32 ``[num_texts]``.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = stable_diffusion.max_text_tokens(self.tokenizer, self.text_encoder)
         ids = {

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
 from winobench.models.base import Network
 from winobench.models.flux_blocks import PATCH
@@ -153,7 +153,7 @@ class Flux2Klein(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`); the tokenizer
+          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`); the tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax.numpy as jnp
 
-from winobench import files, options
+from winobench.base import files, options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files, weights
 from winobench.checkpoints.sources import Source
 from winobench.diffusion import families
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline

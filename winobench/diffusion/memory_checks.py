@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from winobench import memory
+from winobench.base import memory
 
 
 def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:

@@ -19,14 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_texts
 from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
-from winobench.errors import InputError
 from winobench.models import holding
 from winobench.models.base import Network
-from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
@@ -71,7 +71,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     LARGE_ENCODERS: ClassVar[tuple[str, ...]] = ()
     """Text encoders as large as the denoiser, which are loaded in its dtype."""
     RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
-    """Name in `winobench.registry.MODELS` -> what that published model is, from its sizes in code."""
+    """Name in `winobench.base.registry.MODELS` -> what that published model is, from its sizes in code."""
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
     """Field -> what it may be, of the options that only this family has."""
 
@@ -238,7 +238,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Loads a pipeline in the diffusers layout.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a local folder, or a hub id; of a hub repository, only the
+          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id; of a hub repository, only the
             files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel, random_numbers
+from winobench import parallel
+from winobench.base import random_numbers
 from winobench.diffusion import samplers
 from winobench.models import functional
 

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 PREDICTIONS = ("epsilon", "v", "flow")
 # As ``scheduler_config.json`` names them -> as above.

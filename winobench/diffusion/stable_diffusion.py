@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion import identity
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
@@ -88,7 +88,7 @@ class StableDiffusion(Pipeline):
           int32 ``[num_texts, max_text_tokens]``.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         return tokenizer_files.clip_ids(self.tokenizer, texts, self.max_text_tokens)
 

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, tokenizer_files
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
 from winobench.models.clip import CLIPTextModelWithProjection, CLIPTextProjectionConfig
@@ -131,7 +131,7 @@ class StableDiffusion3(Pipeline):
           zeros where T5 is left out.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = self.max_text_tokens
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)

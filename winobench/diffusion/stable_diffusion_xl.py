@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
 from winobench.models.clip import (
@@ -109,7 +109,7 @@ class StableDiffusionXL(Pipeline):
           int32 ``[num_texts]``, 0 where a text's conditions are zeros.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         size = self.image_size if image_size is None else image_size
         length = self.max_text_tokens

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import jax
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
 from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig
@@ -102,7 +102,7 @@ class ZImage(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`); the tokenizer
+          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`); the tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)

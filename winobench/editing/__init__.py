@@ -1,7 +1,7 @@
 """Editing as explanation: how much must a picture change until a text fits? (Krojer et al. 2023, Appendix C)"""
 
-from winobench.data.edits import Edit, read_edits
 from winobench.editing.editor import METHODS, EditDistance
 from winobench.editing.optimization import optimize_latents
+from winobench.runs.edits import Edit, read_edits
 
 __all__ = ["METHODS", "Edit", "EditDistance", "optimize_latents", "read_edits"]

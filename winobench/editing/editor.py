@@ -16,17 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import options, parallel
+from winobench import parallel
+from winobench.base import options
+from winobench.base.texts import checked_list, checked_texts
 from winobench.data import images as image_files
-from winobench.data.edits import Edit, EditWriter, edit_files
 from winobench.data.images import ImageSource
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.editing import optimization
 from winobench.engine import layouts
 from winobench.models.holding import Holder
+from winobench.runs.edits import Edit, EditWriter, edit_files
 from winobench.scorers import common, denoising, samples
-from winobench.texts import checked_list, checked_texts
 
 METHODS = ("optimize", "denoise")
 
@@ -44,7 +45,7 @@ class EditDistance(Holder):
     Each call uses the weights that the model has when the call begins.
 
     A `winobench.scorers.base.Scorer`: `winobench.evaluate` asks it any task, records distances and resumes. Each edit's
-    pictures are written into a folder before its score is handed out (`winobench.data.edits`).
+    pictures are written into a folder before its score is handed out (`winobench.runs.edits`).
 
     Attributes:
       pipeline: the model.

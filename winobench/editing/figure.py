@@ -12,9 +12,9 @@ import PIL.Image
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from winobench.data.edits import Edit, read_edits
-from winobench.errors import InputError
-from winobench.report.runs import read_run
+from winobench.base.errors import InputError
+from winobench.runs.edits import Edit, read_edits
+from winobench.runs.reading import read_run
 
 NAME = "edits.png"
 

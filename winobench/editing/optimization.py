@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 from winobench.models import functional
 from winobench.scorers import denoising
 

@@ -11,8 +11,9 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from winobench import caches, files, json_files, parallel
-from winobench.errors import InputError
+from winobench import parallel
+from winobench.base import caches, files, json_files
+from winobench.base.errors import InputError
 
 SEARCH = "search"
 """Stands for a batch size that is to be searched for."""

@@ -18,10 +18,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import files, parallel
+from winobench import parallel
+from winobench.base import files
+from winobench.base.errors import InputError
 from winobench.checkpoints import weights
 from winobench.engine import tables
-from winobench.errors import InputError
 
 _FORMAT = 1  # raised whenever states of the same texts could change
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from winobench import json_files, metrics, options, registry
-from winobench.errors import InputError
+from winobench import metrics
+from winobench.base import json_files, options, registry
+from winobench.base.errors import InputError
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
 from winobench.tasks.questions import TextTask

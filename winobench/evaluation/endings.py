@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from winobench.errors import InputError
-from winobench.responders.language import (
+from winobench.base.errors import InputError
+from winobench.runs.requests import (
     CUT_OFF,
     EMPTY,
     ENDINGS,

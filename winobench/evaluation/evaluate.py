@@ -14,24 +14,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench import metrics, options, parallel
-from winobench import progress as progress_bars
-from winobench.errors import InputError
-from winobench.evaluation import (
-    contracts,
-    gallery,
-    importance,
-    lifecycle,
-    race,
-    records,
-    runner,
-    sample_groups,
-    summary,
-)
+from winobench import metrics, parallel
+from winobench.base import options
+from winobench.base import progress as progress_bars
+from winobench.base.errors import InputError
+from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sample_mean, sequential
 from winobench.metrics import timestep_weights as weighting
 from winobench.models import holding
+from winobench.runs import lifecycle, records
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
 from winobench.tasks.base import Task

@@ -26,15 +26,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from winobench import caches, files, options, parallel
+from winobench import parallel
+from winobench.base import caches, files, options
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.data import question_texts
-from winobench.errors import InputError
-from winobench.evaluation import asking, endings, records, responses
+from winobench.evaluation import endings
 from winobench.responders import hosted
-from winobench.responders.language import Picture, PictureOptions, Responder
+from winobench.runs import asking, records, responses
+from winobench.runs.requests import Picture, PictureOptions, Responder
 from winobench.scorers import common
-from winobench.texts import checked_list, checked_texts
 
 # Raised whenever a score that is computed here could change.
 SCORING_VERSION = 1
@@ -75,7 +77,7 @@ class HostedVQAScore:
         """Makes a model a scorer.
 
         Args:
-          responder: answers `winobench.responders.language.PictureOptions`.
+          responder: answers `winobench.runs.requests.PictureOptions`.
           question: with ``{}`` once, where the text comes.
           score: one of ``SCORES``.
           folder: where answers are kept until `keep_in` names another; one of the cache's when None.

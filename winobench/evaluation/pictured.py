@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from winobench import files
-from winobench.errors import InputError
-from winobench.evaluation import asking, endings, gallery, responses
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.evaluation import endings, gallery
 from winobench.models import holding
-from winobench.responders.language import Picture, PictureText, Request, Responder
+from winobench.runs import asking, responses
+from winobench.runs.requests import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
 SHOWN_QUESTIONS = 24
@@ -89,7 +90,7 @@ class Captions:
         Args:
           questions: with their pictures.
           store: of the run's responses, open.
-          answers: as of `winobench.evaluation.asking.ask`, which takes ``how``.
+          answers: as of `winobench.runs.asking.ask`, which takes ``how``.
         """
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from winobench.base.errors import InputError
+from winobench.base.texts import EMPTY_TEXT, text_hash
 from winobench.data import images as image_files
 from winobench.data.images import GRAY_IMAGE
-from winobench.errors import InputError
 from winobench.evaluation import contracts
 from winobench.metrics import normalization
 from winobench.tasks.base import Example, ImageSource, Task
-
-EMPTY_TEXT = ""
-"""The text of the unconditional error."""
 
 Question = Example[int, int]
 """An example whose images and texts are their indices in the plan's tables."""
@@ -48,11 +45,6 @@ class Plan:
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(image, text) -> row of ``pairs``."""
         return {(image, text): index for index, (image, text) in enumerate(self.pairs.tolist())}
-
-
-def text_hash(text: str) -> str:
-    """SHA-256 of the text's UTF-8 bytes, in hexadecimal."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def make_plan(

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from winobench.errors import InputError
-from winobench.responders.language import KINDS
+from winobench.base.errors import InputError
+from winobench.runs.requests import KINDS
 from winobench.tasks.questions import Protocol, TextTask
 
 ALL = "all"
@@ -59,7 +59,7 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = N
     Args:
       task: the task.
       name: the protocol's; None for the task's first one that the model can answer.
-      kinds: what the model can be asked, of `winobench.responders.language.KINDS`.
+      kinds: what the model can be asked, of `winobench.runs.requests.KINDS`.
       has: what there is besides texts.
 
     Raises:

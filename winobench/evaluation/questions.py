@@ -14,16 +14,29 @@ from typing import Any
 import jax
 import pyarrow as pa
 
-from winobench import options, parallel
-from winobench import progress as progress_bars
-from winobench.errors import InputError
-from winobench.evaluation import asking, contracts, endings, lifecycle, pictured, protocols, records, responses
+from winobench import parallel
+from winobench.base import options
+from winobench.base import progress as progress_bars
+from winobench.base.errors import InputError
+from winobench.base.texts import LONGEST_PROMPT, check_texts
+from winobench.evaluation import contracts, endings, pictured, protocols
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.models import holding
-from winobench.responders.language import ENDINGS, FINISHED, Picture, Request, Responder, Response, check_request
+from winobench.runs import asking, lifecycle, records, responses
+from winobench.runs.requests import (
+    ANSWERED,
+    ENDINGS,
+    FAILED,
+    FINISHED,
+    UNPARSABLE,
+    Picture,
+    Request,
+    Responder,
+    Response,
+    check_request,
+)
 from winobench.tasks import TEXT_TASKS
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
-from winobench.texts import LONGEST_PROMPT, check_texts
+from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
 ATTEMPTS = "attempts.jsonl"
 """Beside the parts, where the model notes its attempts."""
@@ -75,11 +88,11 @@ def evaluate_questions(
     incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
     same model are not asked for again.
 
-    No choice is read out of an incomplete answer (`winobench.responders.language.ENDINGS`): it counts as one that
+    No choice is read out of an incomplete answer (`winobench.runs.requests.ENDINGS`): it counts as one that
     cannot be read. A task without any finished answer has no numbers.
 
     Args:
-      responder: answers; see `winobench.responders.language.Responder`. It may also have ``cost(response)``, in dollars
+      responder: answers; see `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
         or None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
         (id, requests) of all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
@@ -425,7 +438,7 @@ def _summarise(
 def _endings(
     one: _Asked, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
 ) -> dict[str, int | None]:
-    """How the answers to a task ended: see `winobench.evaluation.schema.Endings`."""
+    """How the answers to a task ended: see `winobench.runs.schema.Endings`."""
     ended = collections.Counter(None if one is None else one.ending for some in received for one in some)
     whole = [all(one is not None and one.ending == FINISHED for one in some) for some in received]
     limits = {getattr(request, "max_tokens", None) for some in one.requests for request in some}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from winobench import metrics
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms

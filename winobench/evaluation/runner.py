@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from winobench import json_files, parallel
-from winobench import progress as progress_bars
-from winobench.errors import InputError
-from winobench.evaluation import contracts, error_parts, importance, records
+from winobench import parallel
+from winobench.base import json_files
+from winobench.base import progress as progress_bars
+from winobench.base.errors import InputError
+from winobench.evaluation import contracts, importance
 from winobench.evaluation import plan as planning
 from winobench.evaluation.sample_groups import SampleGroup
+from winobench.runs import error_parts, records
 from winobench.scorers import base, samples
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from winobench import memory
-from winobench.errors import InputError
-from winobench.evaluation import contracts, error_parts, importance, race, records, summary
+from winobench.base import memory
+from winobench.base.errors import InputError
+from winobench.evaluation import contracts, importance, race, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import timestep_weights
 from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs import error_parts, records
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 

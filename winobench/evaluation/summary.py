@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from winobench import metrics
+from winobench.base.texts import EMPTY_TEXT
 from winobench.data.images import GRAY_IMAGE, image_hash
-from winobench.evaluation.plan import EMPTY_TEXT, Plan, Question
+from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.tasks.base import Task

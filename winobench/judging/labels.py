@@ -12,8 +12,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from winobench import files, json_files
-from winobench.errors import InputError
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _SUFFIX = ".jsonl"

@@ -19,8 +19,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.judging.labels import Labels
 
 PORT = 8765

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench import csv_cells, files
-from winobench.errors import InputError
+from winobench.base import csv_cells, files
+from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Design, Interval
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from winobench import options
+from winobench.base import options
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 
 NUM_RESAMPLES = 2_000

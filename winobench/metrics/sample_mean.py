@@ -7,8 +7,8 @@ import dataclasses
 import ml_dtypes
 import numpy as np
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 DTYPES = ("float32", "float16", "bfloat16")
 """What each error may be rounded to before the mean; the first is what errors are computed and recorded in."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from winobench import json_files, options
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 
 UNIFORM = "uniform"
 """All timesteps count alike."""

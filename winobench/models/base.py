@@ -53,7 +53,7 @@ class Network(nnx.Module):
         """Loads a published network.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
           subfolder: the network's folder within a pipeline, e.g. ``"unet"``.
           dtype: dtype of the parameters and of the computation.
           variant: suffix of the weight file, e.g. ``"fp16"``.

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import Network, layer_norm, linear
 from winobench.models.clip import IDLE_OPTIONS

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.models.blip_config import BlipVisionConfig
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count
 

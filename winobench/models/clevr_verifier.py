@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import registry
-from winobench.errors import InputError
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.models import layers
 from winobench.models.base import Network, linear
 from winobench.models.config import NetworkConfig
 
 if TYPE_CHECKING:
-    from winobench.data.clevr_objects import SceneObject
+    from winobench.clevr.objects import SceneObject
 
 CELL = 2
 """Height and width in pixels of the cells of the heat map."""
@@ -51,7 +51,7 @@ class ClevrVerifierConfig(NetworkConfig):
       sample_size: height and width of the pictures.
       widths: channels at a quarter and at an eighth of the picture's height.
       num_blocks: residual blocks on the way down, at the bottom and on the way up.
-      num_values: number of values of each attribute, in the order of `winobench.data.clevr_objects.ATTRIBUTES`.
+      num_values: number of values of each attribute, in the order of `winobench.clevr.objects.ATTRIBUTES`.
     """
 
     sample_size: int = 64
@@ -184,7 +184,7 @@ class ClevrVerifier(Network):
         Raises:
           InputError: an image has another size or dtype, or the network gives NaN or infinite numbers.
         """
-        from winobench.data.clevr_objects import ATTRIBUTES, SceneObject
+        from winobench.clevr.objects import ATTRIBUTES, SceneObject
 
         side = self.config.sample_size
         images = [np.asarray(image) for image in images]

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 # The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
 # as mistaken and overwrite the size, so a small model must name a later one.

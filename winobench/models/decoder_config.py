@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.models.clip import FIXED_OPTIONS, IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import functional
 
 

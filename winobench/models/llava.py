@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import PartitionSpec
 
-from winobench import options, parallel
-from winobench.errors import InputError
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.models import clip, decoder_cache, vision_language
 from winobench.models.base import linear
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer

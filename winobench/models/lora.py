@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models.base import linear
 from winobench.models.layers import Conv2d
 

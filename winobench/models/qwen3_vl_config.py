@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.models import clip
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder_config import DecoderConfig

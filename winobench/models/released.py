@@ -10,7 +10,7 @@ from winobench.models.t5 import T5Config
 
 
 def language_model(name: str) -> DecoderConfig | T5Config | None:
-    """The config of a name in `winobench.registry.LANGUAGE_MODELS`; None for other names."""
+    """The config of a name in `winobench.base.registry.LANGUAGE_MODELS`; None for other names."""
     return _MODELS.get(name)
 
 

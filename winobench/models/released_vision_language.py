@@ -24,7 +24,7 @@ _IMAGE_TOKEN_OF_T5 = 32100
 
 
 def vision_language_config(name: str) -> NetworkConfig | None:
-    """The config of a name in `winobench.registry.MODELS` that is scored by VQAScore; None for other names."""
+    """The config of a name in `winobench.base.registry.MODELS` that is scored by VQAScore; None for other names."""
     return _MODELS.get(name)
 
 

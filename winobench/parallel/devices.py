@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from winobench import accelerators
+from winobench.base import accelerators
 
 
 class Device(NamedTuple):

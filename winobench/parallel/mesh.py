@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 DATA_AXIS = "data"
 MODEL_AXIS = "model"

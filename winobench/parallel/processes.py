@@ -23,8 +23,8 @@ from typing import Any
 
 import jax
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 
 
 def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from winobench import registry
+from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.checkpoints import language_models, models, sources
 from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
@@ -51,7 +51,7 @@ def read_description(
     """What a pipeline is, by its configs alone.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
+      source: a name in `registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
         code, so that these need no file and no network.
       revision: branch, tag or commit of a hub id.
       settings: options that only the model's family has, in place of what its folder says; networks that they leave out
@@ -98,7 +98,7 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
     """The shape of a language model that writes, by its config alone.
 
     Args:
-      source: a name in `winobench.registry.LANGUAGE_MODELS`, whose sizes are in the code, a folder, or a hub id.
+      source: a name in `winobench.base.registry.LANGUAGE_MODELS`, whose sizes are in the code, a folder, or a hub id.
       revision: branch, tag or commit of a hub id.
 
     Raises:

@@ -12,9 +12,9 @@ import jax
 import jaxlib
 
 import winobench
-from winobench import caches, files, json_files
+from winobench.base import caches, files, json_files
+from winobench.base.errors import InputError
 from winobench.engine import batch_size
-from winobench.errors import InputError
 from winobench.planning import few_blocks, hlo, roofline
 from winobench.planning.programs import Program
 from winobench.planning.roofline import Sum

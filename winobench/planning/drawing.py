@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from winobench import memory, parallel, random_numbers
+from winobench import parallel
+from winobench.base import memory, random_numbers
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared

@@ -7,16 +7,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench import options, parallel
-from winobench.data.pictures import prompts as sets
-from winobench.errors import InputError
-from winobench.pictures import loading
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.generation import loading
 from winobench.planning import abstract, drawing, few_blocks
 from winobench.planning.compiling import Compiled, compile_program
 from winobench.planning.drawing import Drawing
 from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions, InParts
 from winobench.planning.programs import TEXT, Program
 from winobench.planning.topologies import Target
+from winobench.prompts import prompt_files as sets
 
 if TYPE_CHECKING:
     import jax

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench import memory, parallel
-from winobench.errors import InputError
+from winobench import parallel
+from winobench.base import memory
+from winobench.base.errors import InputError
 from winobench.planning import abstract, language, text_work
 from winobench.planning.compiling import Compiled, compile_program
 from winobench.planning.estimate import Assumptions, InParts

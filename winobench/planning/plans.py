@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from winobench import options, parallel
-from winobench.errors import InputError
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.planning import (
     abstract,
     drawing_plan,

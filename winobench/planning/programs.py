@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from winobench import memory, parallel
+from winobench import parallel
+from winobench.base import memory
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import layouts, limits, tables
 from winobench.planning import few_blocks

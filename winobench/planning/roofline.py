@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from winobench.accelerators import Accelerator
+from winobench.base.accelerators import Accelerator
 from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 

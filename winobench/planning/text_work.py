@@ -6,9 +6,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.evaluation import protocols as protocol_choice
-from winobench.responders.language import Generation, Options, Turn
+from winobench.runs.requests import Generation, Options, Turn
 from winobench.tasks import TEXT_TASKS, wscplus
 from winobench.tasks.questions import Protocol, TextQuestion, TextTask
 

@@ -15,8 +15,8 @@ import re
 import jax
 from jax.experimental import topologies
 
-from winobench.accelerators import ACCELERATORS, Accelerator
-from winobench.errors import InputError
+from winobench.base.accelerators import ACCELERATORS, Accelerator
+from winobench.base.errors import InputError
 
 # A program of a hundred thousand devices takes long to write down, and nobody has as many.
 _MAX_DEVICES = 8192

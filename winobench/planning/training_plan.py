@@ -12,7 +12,7 @@ import jax
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.planning import abstract
 from winobench.planning.compiling import Compiled, compile_program
 from winobench.planning.estimate import Assumptions

@@ -17,7 +17,8 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import memory, parallel
+from winobench import parallel
+from winobench.base import memory
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor

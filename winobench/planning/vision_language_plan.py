@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints import vision_language as checkpoints
-from winobench.errors import InputError
 from winobench.models import released_vision_language
 from winobench.models.config import NetworkConfig
 from winobench.planning import few_blocks, language, vision_language, work
@@ -152,7 +152,7 @@ def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
     """The shape of a language model that sees, by its config alone.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, of which the sizes of some are in the code, a folder, or a hub id.
+      source: a name in `registry.MODELS`, of which the sizes of some are in the code, a folder, or a hub id.
       revision: branch, tag or commit of a hub id.
 
     Raises:

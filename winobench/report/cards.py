@@ -13,9 +13,9 @@ import numpy as np
 from PIL import Image
 
 from winobench.data import images as image_files
-from winobench.data.edits import Edit
-from winobench.report.examples import Examples
-from winobench.report.runs import TaskRun
+from winobench.runs.edits import Edit
+from winobench.runs.examples import Examples
+from winobench.runs.run import TaskRun
 
 # Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
 # otherwise make most of the page's size.

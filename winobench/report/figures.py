@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
-from winobench.report.labels import shortened
+from winobench.runs.labels import shortened
 
 INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
 """Of text and axes, of what is less important, and of lines in the background."""

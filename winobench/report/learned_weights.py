@@ -10,13 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench import files, metrics
-from winobench.errors import InputError
+from winobench import metrics
+from winobench.base import files
+from winobench.base.errors import InputError
 from winobench.metrics import normalization, timestep_weights
 from winobench.metrics.sample_mean import SampleMean
-from winobench.report import analysis, error_store
-from winobench.report.error_store import Batch
-from winobench.report.runs import Run, TaskRun
+from winobench.report import analysis
+from winobench.runs import error_store
+from winobench.runs.error_store import Batch
+from winobench.runs.rows import rows_of
+from winobench.runs.run import Run, TaskRun
 
 FILE = "timestep_weights.json"
 """Where a run keeps its learned weights."""
@@ -137,7 +140,7 @@ def _judge(
             for row, matrix in zip(batch.rows, error_store.mean_scores(weighted), strict=True):
                 scores[row] = matrix
         whole = dataclasses.replace(record, examples=dataclasses.replace(record.examples, scores=scores))
-        under.append([row for row in analysis.rows_of(analysis.select(whole, rows)) if "/" not in row.name])
+        under.append([row for row in rows_of(analysis.select(whole, rows)) if "/" not in row.name])
     dependence = metrics.Dependence.of_sets([record.examples.images[row] for row in rows])
     differences = analysis.paired_differences(*under, dependence)
     return [

@@ -12,15 +12,12 @@ import jinja2
 import markupsafe
 
 import winobench
-from winobench import options
-from winobench.data.pictures.reading import read_pictures
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
 from winobench.report import figures, paper
-from winobench.report.labels import task_label
 from winobench.report.panels import to_svg
-from winobench.report.runs import Run, read_runs
 from winobench.report.sections import (
     bias,
     clevr,
@@ -31,7 +28,6 @@ from winobench.report.sections import (
     learned_weights,
     overlap,
     people,
-    pictured,
     questions,
     radar,
     samples,
@@ -40,10 +36,15 @@ from winobench.report.sections import (
     timesteps,
     what_was_run,
     winoviz,
+    winoviz_images,
     wscplus,
 )
 from winobench.report.sections.gallery import Gallery
 from winobench.report.sections.shared import Bar, ReportData, Section
+from winobench.runs.image_runs import read_pictures
+from winobench.runs.labels import task_label
+from winobench.runs.reading import read_runs
+from winobench.runs.run import Run
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -78,7 +79,7 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     winoviz.winoviz_section,
     wscplus.wscplus_section,
     overlap.overlap_section,
-    pictured.pictured_section,
+    winoviz_images.pictured_section,
     questions.questions_section,
 )
 """The sections on runs of text benchmarks."""
@@ -117,7 +118,7 @@ def write_report(
       drawn: folders of runs of pictures by the models that are judged, with verdicts of a verifier.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
-      skip: see `winobench.report.runs.read_runs`.
+      skip: see `winobench.runs.reading.read_runs`.
 
     Returns:
       The page's path.

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from winobench.report import published_texts
+from winobench.report import published, published_texts
 from winobench.report.published import GDBENCH, PublishedNumber, numbers, source
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import Run
+from winobench.runs.run import Run
 
 RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x64"}
 """Registry name -> name in figures, of the paper's models that are drawn beside ours."""
 
 
+_REFERENCES: weakref.WeakKeyDictionary[Run, Mapping[tuple[str, str], Any]] = weakref.WeakKeyDictionary()
+
+
+def references(run: Run) -> Mapping[tuple[str, str], PublishedNumber | TextNumber]:
+    """(task, metric) -> the published number to print next to it; found once for each run."""
+    if run not in _REFERENCES:
+        _REFERENCES[run] = published.references(run.results)
+    return _REFERENCES[run]
+
+
 def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
     """The papers whose numbers stand beside those of runs."""
     if not runs[0].is_text:
-        found = [number.paper for run in runs for number in run.references.values()]
+        found = [number.paper for run in runs for number in references(run).values()]
         return [source(name) for name in dict.fromkeys([GDBENCH, *found])]
     known = dict.fromkeys(published_texts.benchmark_of(task) for run in runs for task in run.tasks)
     return [published_texts.source(benchmark) for benchmark in known if benchmark is not None]
@@ -24,7 +36,7 @@ def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 def beside(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber | TextNumber]:
     """The numbers to print beside those of runs, each once."""
-    found = [run.references.get((task, metric)) for run in runs]
+    found = [references(run).get((task, metric)) for run in runs]
     return list(dict.fromkeys(number for number in found if number is not None))
 
 
@@ -53,7 +65,7 @@ def notes_beside(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[st
     """What is to be known of the numbers beside those of runs -> the tasks that it is said of."""
     found: dict[str, list[str]] = {}
     for run in runs:
-        for (task, _), number in run.references.items():
+        for (task, _), number in references(run).items():
             note = getattr(number, "note", "")
             if task in tasks and note and task not in found.setdefault(note, []):
                 found[note].append(task)

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from winobench import json_files, registry
+from winobench.base import json_files, registry
 
 if TYPE_CHECKING:
     from winobench.report.published_texts import TextNumber

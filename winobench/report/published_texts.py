@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.data.winoviz import published as winoviz
 from winobench.data.wscplus import published as wscplus
 

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from winobench.report.figures import EM_HIGH, GRID, MUTED, POINTS_AN_INCH, Mark, text_width
-from winobench.report.labels import shortened
+from winobench.runs.labels import shortened
 
 _MAX_LETTERS = 36
 

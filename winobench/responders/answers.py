@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from winobench.errors import InputError
-from winobench.responders.language import Raw, Request, check_request
+from winobench.base.errors import InputError
+from winobench.runs.requests import Raw, Request, check_request
 
 # Where each kind of request has what is compared.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}

@@ -10,7 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from winobench import memory, parallel
+from winobench import parallel
+from winobench.base import memory
 from winobench.engine.limits import Limit
 from winobench.responders import shapes
 from winobench.responders.shapes import Shape

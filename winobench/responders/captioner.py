@@ -13,16 +13,17 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import options, parallel
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import LONGEST_PROMPT, check_texts, checked_list
 from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
-from winobench.errors import InputError
 from winobench.responders import decoding, shapes
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
-from winobench.texts import LONGEST_PROMPT, check_texts, checked_list
 
 # Raised whenever a text that is written here could change by more than rounding does.
 WRITING_VERSION = 1
@@ -104,7 +105,7 @@ class Captioner(networks.HoldsLoaded):
         """Loads a model and makes it write.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
+          source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/blip2-flan-t5-xl``.
           dtype, mesh, int8, max_pixels, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
           **others: options of `Captioner`.

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel, random_numbers
+from winobench import parallel
+from winobench.base import random_numbers
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.models import decoder, decoder_cache, functional, t5

@@ -25,11 +25,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from winobench import parallel
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, sources
-from winobench.errors import InputError
 from winobench.responders import batches, decoding, prompts, shapes
-from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.responders.shapes import Job, Shape
+from winobench.runs.requests import Generation, Options, Raw, Request, Response, check_request
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 
@@ -110,7 +110,7 @@ class LanguageModel(networks.HoldsLoaded):
         """Loads a model and makes it answer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in transformers' layout.
+          source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
           mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
             the parameters. All of this process when None, or those CPU devices among them that there is memory for

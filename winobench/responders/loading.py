@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from winobench import options, registry
-from winobench.errors import InputError
+from winobench.base import options, registry
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
-    from winobench.responders.language import Responder
+    from winobench.runs.requests import Responder
 
 
 def load_responder(
@@ -31,9 +31,9 @@ def load_responder(
     """Loads a model that answers questions.
 
     Args:
-      name: a name in `winobench.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
+      name: a name in `winobench.base.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
         transformers' layout (LLaMA, Qwen3, LLaVA, T5, BERT after NLI training, CLIP), the name of a CLIP in
-        `winobench.registry.MODELS`, ``openai:MODEL`` or ``anthropic:MODEL`` (see `winobench.responders.hosted`), or
+        `registry.MODELS`, ``openai:MODEL`` or ``anthropic:MODEL`` (see `winobench.responders.hosted`), or
         ``recorded:FILE.csv`` (see `winobench.responders.recorded`).
       dtype: ``float32`` or ``bfloat16``.
       revision: branch, tag or commit of a hub id.
@@ -175,7 +175,7 @@ def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
 
 
 def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
-    from winobench.responders.language import Responder
+    from winobench.runs.requests import Responder
 
     model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:

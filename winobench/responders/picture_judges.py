@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench import registry
-from winobench.errors import InputError
-from winobench.responders.language import PictureMatch, PictureOptions, PictureText
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.runs.requests import PictureMatch, PictureOptions, PictureText
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
-    from winobench.responders.language import Responder
+    from winobench.runs.requests import Responder
 
 WRITES = "vqa_score"
 """The kind of scorer whose models also write about pictures (`winobench.responders.picture_reader`)."""
@@ -21,7 +21,7 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
     """Which of `winobench.scorers.loading.SCORERS` a model is; None for one without eyes.
 
     Args:
-      name: a name in `winobench.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, or a hub id.
+      name: a name in `winobench.base.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, or a hub id.
       revision: of a hub id.
 
     Raises:

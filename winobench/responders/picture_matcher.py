@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench.models import holding
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
-from winobench.responders.language import PictureMatch, Raw, Request, Response
+from winobench.runs.requests import PictureMatch, Raw, Request, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
 
 # Raised whenever an answer that is computed here could change by more than rounding.

@@ -17,8 +17,8 @@ from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
 from winobench.responders.captioner import Captioner
-from winobench.responders.language import PictureMatch, PictureOptions, PictureText, Raw, Request, Response
 from winobench.responders.picture_matcher import PictureMatcher
+from winobench.runs.requests import PictureMatch, PictureOptions, PictureText, Raw, Request, Response
 from winobench.scorers.vqa_score import VQAScore
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -61,7 +61,7 @@ class PictureReader:
         """Loads a model and makes it answer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
+          source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/instructblip-flan-t5-xxl``.
           dtype, mesh, int8, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
           batch_size, seed: as of `PictureReader`.

@@ -29,10 +29,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench import json_files, options
-from winobench.errors import InputError
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
 from winobench.responders import templates
-from winobench.responders.language import Turn
+from winobench.runs.requests import Turn
 from winobench.scorers import common
 
 TEMPLATES = ("auto", "tokenizer", "plain")

@@ -29,10 +29,10 @@ from typing import Any
 
 from absl import logging
 
-from winobench import files, json_files
-from winobench.errors import InputError
-from winobench.files import user_path
-from winobench.responders.language import Raw, Request, Response
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+from winobench.runs.requests import Raw, Request, Response
 
 PREFIX = "recorded:"
 PROMPT_COLUMNS = ("prompt", "ToE_query", "query")
@@ -54,7 +54,7 @@ def is_recorded(name: str) -> bool:
 
 
 class RecordedModel:
-    """A file of responses; a `winobench.responders.language.Responder` for generation.
+    """A file of responses; a `winobench.runs.requests.Responder` for generation.
 
     Attributes:
       kinds: what it answers.

@@ -18,8 +18,8 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from winobench import json_files, options
-from winobench.errors import InputError
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
 
 # Each sample has words that no template holds.
 SYSTEM, USER, ANSWER = "qzsystem", "qzuser", "qzanswer"

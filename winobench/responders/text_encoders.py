@@ -17,17 +17,17 @@ import numpy as np
 from jax.sharding import Mesh
 
 from winobench import parallel
+from winobench.base.errors import InputError
+from winobench.base.texts import count_truncated, log_truncated
 from winobench.engine import tables
 from winobench.engine.limits import Limit
-from winobench.errors import InputError
 from winobench.models import functional, holding
 from winobench.models.bert import BertForSequenceClassification
 from winobench.models.holding import Holder
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
-from winobench.responders.language import Raw, Request, Response
+from winobench.runs.requests import Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.contrastive import Contrastive
-from winobench.texts import count_truncated, log_truncated
 
 # Raised whenever an answer that is computed here could change by more than rounding.
 ANSWER_VERSION = 1

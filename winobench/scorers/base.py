@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.data.images import ImageSource
-from winobench.errors import InputError
 
 
 @runtime_checkable

@@ -12,8 +12,9 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
-from winobench import options, parallel
-from winobench.errors import InputError
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
 
 
 def positive(name: str, value: Any) -> int:

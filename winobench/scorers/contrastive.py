@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
+from winobench.base.texts import checked_list, checked_texts
 from winobench.checkpoints import clip_layouts, fast_tokenizers, siglip_files, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
@@ -35,7 +36,6 @@ from winobench.models.holding import Holder
 from winobench.models.siglip import SiglipModel
 from winobench.scorers import common, networks
 from winobench.scorers.networks import NetworkFunction
-from winobench.texts import checked_list, checked_texts
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -154,7 +154,7 @@ class Contrastive(Holder):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in a layout that
+          source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in a layout that
             `winobench.checkpoints.clip_layouts` or `winobench.checkpoints.siglip_files` describes.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Norms, attention scores and what
             becomes of the vectors are float32 in either case.

@@ -19,13 +19,15 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 import winobench
-from winobench import files, memory, options, parallel
+from winobench import parallel
+from winobench.base import files, memory, options
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine.staging import StagedParameters
-from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
 from winobench.models.holding import Holder
@@ -33,7 +35,6 @@ from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
 from winobench.scorers.step_sizes import usual_batch_size
-from winobench.texts import checked_list, checked_texts
 
 # Raised whenever an error that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -191,7 +192,7 @@ class DiffusionITM(Holder):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder in the diffusers layout, or a hub id.
+          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, or a hub id.
           dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
             encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.

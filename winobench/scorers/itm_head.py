@@ -17,16 +17,17 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel, registry
+from winobench import parallel
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import encoder_layouts, models, processor_files, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
-from winobench.texts import check_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -182,7 +183,7 @@ class ItmHead(PairScorer):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, which may decide the head, a folder as transformers'
+          source: a name in `winobench.base.registry.MODELS`, which may decide the head, a folder as transformers'
             ``BlipForImageTextRetrieval`` and ``BlipProcessor`` write it, or a hub id such as
             ``Salesforce/blip-itm-base-coco``.
           dtype: of the parameters and of the encoders' computation: ``float32``, ``bfloat16`` or ``float16``.

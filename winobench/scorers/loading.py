@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench import options, registry
-from winobench.errors import InputError
+from winobench.base import options, registry
+from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.scorers.base import SampledScorer, Scorer
@@ -76,7 +76,7 @@ def load_scorer(
     """Loads a model and makes it a scorer.
 
     Args:
-      name: a name in `winobench.registry.MODELS` or of a plugged-in scorer, a folder, a hub id, ``openai:MODEL`` or
+      name: a name in `registry.MODELS` or of a plugged-in scorer, a folder, a hub id, ``openai:MODEL`` or
         ``anthropic:MODEL``.
       dtype: ``float32`` or ``bfloat16``.
       variant: of the weight files, such as ``fp16``.

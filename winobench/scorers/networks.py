@@ -12,10 +12,11 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from winobench import json_files, parallel
+from winobench import parallel
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.checkpoints.loaded import Loaded
-from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.base import Network
 from winobench.models.holding import Holder

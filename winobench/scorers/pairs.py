@@ -13,6 +13,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import parallel
+from winobench.base.texts import checked_list, checked_texts
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
@@ -21,7 +22,6 @@ from winobench.engine.limits import Limit, table_rows
 from winobench.models.holding import Holder
 from winobench.scorers import common
 from winobench.scorers.networks import NetworkFunction
-from winobench.texts import checked_list, checked_texts
 
 PAIRS = Limit(32, cpu=4)
 """Pairs that each device works on at once."""

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import caches, memory, parallel
+from winobench import parallel
+from winobench.base import caches, memory
 from winobench.checkpoints import models
 from winobench.data import images as image_files
 from winobench.diffusion import pure_functions

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from winobench import options, random_numbers
+from winobench.base import options, random_numbers
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 
 DEFAULT_NUM_SAMPLES = 32
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
@@ -242,7 +242,7 @@ def check_num_samples(num_samples: int) -> int:
     """Returns the number of samples as an int.
 
     Raises:
-      InputError: when it is no integer, less than 1, or more than `winobench.options.MAX_SAMPLES`.
+      InputError: when it is no integer, less than 1, or more than `winobench.base.options.MAX_SAMPLES`.
     """
     return options.NUM_SAMPLES.check("num_samples", num_samples)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from winobench import memory
+from winobench.base import memory
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import limits
 from winobench.engine.limits import Limit

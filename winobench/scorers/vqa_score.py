@@ -24,20 +24,21 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import options, parallel
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import check_texts, checked_texts, count_truncated, log_truncated
 from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.data import question_texts
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor, OnSquare
 from winobench.diffusion import pure_functions
-from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.vision_language import VisionLanguageNetwork
 from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
-from winobench.texts import check_texts, checked_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -280,7 +281,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
+          source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/instructblip-flan-t5-xl``.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
           mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of

@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from winobench import options, registry
-from winobench.errors import InputError
+from winobench.base import options, registry
+from winobench.base.errors import InputError
 from winobench.tasks import groups
 from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
 from winobench.tasks.questions import TextTask

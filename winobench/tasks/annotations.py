@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 
 DIFFUSION_ITM = "https://github.com/McGill-NLP/diffusion-itm"
 """The repository of GDBench's authors, which has its lists of candidates in the folder ``data``."""

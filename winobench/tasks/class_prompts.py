@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
-from winobench import options
+from winobench.base import options
 from winobench.tasks.annotations import read_table
 from winobench.tasks.published import Download
 

@@ -65,7 +65,7 @@ def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
 
 
 def _rendered(limit: int | None) -> Iterator[Example]:
-    from winobench.data import clevr_captions
+    from winobench.clevr import captions as clevr_captions
 
     images = clevr_common.evaluation_images(limit)
     for index, things in enumerate(clevr_common.evaluation_things(limit)):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from winobench.data.clevr_captions import Thing
-    from winobench.data.clevr_scenes import Scenes
+    from winobench.clevr.captions import Thing
+    from winobench.clevr.scenes import Scenes
 
 IMAGE_SIZE = 64  # what the embedded model was trained on; other scorers resize to their own size
 NUM_SCENES = 1000
@@ -21,31 +21,31 @@ RENDERING_VERSION = 1  # raised whenever a scene, an image or a caption could ch
 
 def evaluation_scenes(limit: int | None) -> Scenes:
     """The first ``limit`` (None: 1,000) task scenes of the evaluation split; fewer scenes are a prefix of more."""
-    from winobench.data import clevr_scenes
+    from winobench.clevr import scenes
 
-    return clevr_scenes.sample_task_scenes(NUM_SCENES if limit is None else limit, seed=SEED, split="evaluation")
+    return scenes.sample_task_scenes(NUM_SCENES if limit is None else limit, seed=SEED, split="evaluation")
 
 
 @functools.lru_cache(maxsize=4)
 def evaluation_images(limit: int | None) -> np.ndarray:
     """Their pictures, uint8 [num_scenes, size, size, 3]; read-only, as they are shared between tasks."""
-    from winobench.data import clevr_renderer
+    from winobench.clevr import renderer
 
-    images = clevr_renderer.render(evaluation_scenes(limit), IMAGE_SIZE)
+    images = renderer.render(evaluation_scenes(limit), IMAGE_SIZE)
     images.setflags(write=False)
     return images
 
 
 def evaluation_things(limit: int | None) -> list[tuple[Thing, ...]]:
     """Their objects in words."""
-    from winobench.data import clevr_captions
+    from winobench.clevr import captions
 
-    return clevr_captions.describe(evaluation_scenes(limit))
+    return captions.describe(evaluation_scenes(limit))
 
 
 def distractor_color(index: int, things: tuple[Thing, ...]) -> str:
     """A colour that scene ``index`` lacks, the same from run to run."""
-    from winobench.data.clevr_scenes import COLORS
+    from winobench.clevr.scenes import COLORS
 
     absent = [color for color in COLORS if color not in {thing.color for thing in things}]
     return absent[np.random.default_rng((SEED, index)).integers(len(absent))]

@@ -1,4 +1,4 @@
-"""Ours: harder questions about rendered scenes of three to five objects (`winobench.data.clevr_questions`).
+"""Ours: harder questions about rendered scenes of three to five objects (`winobench.clevr.questions`).
 
 Eight groups, each with as many questions: counting, binding among three, two relations, a relation to two objects,
 sizes, negation and quantifiers. ``clevr_hard`` asks which of a question's candidates is true of a picture,
@@ -95,21 +95,24 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
 
 
 def _text_side(num_rounds: int, seed: int, image_size: int) -> Iterator[Example]:
-    from winobench.data import clevr_questions, clevr_renderer, clevr_scenes
+    from winobench.clevr import questions as clevr_questions
+    from winobench.clevr import renderer
+    from winobench.clevr import scenes as clevr_scenes
 
     for first, questions in _questions(num_rounds, seed):
         scenes = clevr_scenes.concatenate([question.scene for question in questions])
-        for index, picture in enumerate(clevr_renderer.render(scenes, image_size)):
+        for index, picture in enumerate(renderer.render(scenes, image_size)):
             question: clevr_questions.Question = questions[index]
             yield Example(_id(first, index, question), (picture,), question.texts, question.target, (question.group,))
 
 
 def _image_side(num_rounds: int, seed: int, image_size: int) -> Iterator[Example]:
-    from winobench.data import clevr_renderer, clevr_scenes
+    from winobench.clevr import renderer
+    from winobench.clevr import scenes as clevr_scenes
 
     for first, questions in _questions(num_rounds, seed):
         scenes = clevr_scenes.concatenate([scene for q in questions for scene in (q.scene, q.other_scene)])
-        pictures = clevr_renderer.render(scenes, image_size)
+        pictures = renderer.render(scenes, image_size)
         for index, question in enumerate(questions):
             pair = (pictures[2 * index], pictures[2 * index + 1])
             yield Example(_id(first, index, question), pair, (question.texts[question.target],), 0, (question.group,))
@@ -117,7 +120,7 @@ def _image_side(num_rounds: int, seed: int, image_size: int) -> Iterator[Example
 
 def _questions(num_rounds: int, seed: int):
     """The questions of some rounds at a time, with the number of the first of these rounds."""
-    from winobench.data import clevr_questions
+    from winobench.clevr import questions as clevr_questions
 
     for first in range(0, num_rounds, _ROUNDS_AT_ONCE):
         numbers = range(first, min(first + _ROUNDS_AT_ONCE, num_rounds))
@@ -129,7 +132,7 @@ def _id(first: int, index: int, question) -> str:
 
 
 def _fingerprint(num_rounds: int, seed: int, image_size: int) -> str:
-    from winobench.data import clevr_questions
+    from winobench.clevr import questions as clevr_questions
     from winobench.tasks.clevr_common import RENDERING_VERSION
 
     about = (_VERSION, clevr_questions.VERSION, RENDERING_VERSION, num_rounds, seed, image_size)

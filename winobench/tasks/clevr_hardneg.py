@@ -1,7 +1,7 @@
 """The validation of fine-tuning with hard negatives on CLEVR: ours, and not among the tasks of the benchmark.
 
 As COCO's (`winobench.tasks.coco_hardneg`), it has a text side and an image side over the same rows, those of
-`winobench.data.clevr_negatives`. The scenes have a split of their own: neither training nor the task ``clevr`` has
+`winobench.clevr.negatives`. The scenes have a split of their own: neither training nor the task ``clevr`` has
 them.
 """
 
@@ -85,7 +85,7 @@ def _id(number: int, group: str) -> str:
 @functools.lru_cache(maxsize=2)
 def _source(num_scenes: int, seed: int, image_size: int):
     """Cached, as both sides are validated in turn, many times."""
-    from winobench.data.clevr_negatives import ClevrNegatives
+    from winobench.clevr.negatives import ClevrNegatives
 
     return ClevrNegatives(num_scenes, seed=seed, split=SPLIT, image_size=image_size)
 

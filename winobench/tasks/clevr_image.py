@@ -14,16 +14,17 @@ ATTRIBUTES = ("color", "shape", "size")
 
 def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.ndarray, str, str]]:
     """Each scene with each of its swaps: (index, attribute, image, swapped image, caption, swapped caption)."""
-    from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
+    from winobench.clevr import captions, renderer
+    from winobench.clevr import scenes as clevr_scenes
 
     scenes = clevr_common.evaluation_scenes(limit)
     images = clevr_common.evaluation_images(limit)
-    things = clevr_captions.describe(scenes)
+    things = captions.describe(scenes)
     for attribute in ATTRIBUTES:
         swapped = clevr_scenes.swap(scenes, attribute)
         # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
-        swapped_images = clevr_renderer.render(swapped, clevr_common.IMAGE_SIZE)
-        swapped_things = clevr_captions.describe(swapped)
+        swapped_images = renderer.render(swapped, clevr_common.IMAGE_SIZE)
+        swapped_things = captions.describe(swapped)
         for index in range(len(scenes)):
             yield (
                 index,

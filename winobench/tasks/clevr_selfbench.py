@@ -4,7 +4,7 @@ Pictures are those of runs of ``launch.generate --config=pictures --config.promp
 ``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set drawers beside each other. A task is a
 category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged;
 groups are those of `winobench.tasks.selfbench`, where a picture is correct by the verifier's verdict
-(`winobench.pictures.verification`).
+(`winobench.generation.verification`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
-from winobench.data.pictures import reading
-from winobench.data.pictures.prompts import Prompt
-from winobench.data.pictures.verdicts import read_verdicts, verdict_on
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+from winobench.prompts.prompt_files import Prompt
+from winobench.runs import image_runs
+from winobench.runs.verdicts import read_verdicts, verdict_on
 from winobench.tasks.base import Task
 from winobench.tasks.selfbench import Drawn, task
 
@@ -44,7 +44,7 @@ def make(places: Sequence[str]) -> list[Task]:
     """
     drawn: list[Drawn] = []
     for place in places:
-        run = reading.read_pictures(pathlib.Path(user_path(place)))
+        run = image_runs.read_pictures(pathlib.Path(user_path(place)))
         verdicts = read_verdicts(run.folder)
         found = [
             Drawn(
@@ -86,7 +86,7 @@ def make(places: Sequence[str]) -> list[Task]:
 
 
 def candidates(prompt: Prompt) -> list[str]:
-    """The texts among which a prompt of `winobench.data.pictures.clevr_prompts` is to be found; itself first."""
+    """The texts among which a prompt of `winobench.prompts.grammar` is to be found; itself first."""
     objects = prompt.content["objects"]
     others = _OTHERS[prompt.category](objects)
     return [prompt.text, *(text for text in dict.fromkeys(others) if text != prompt.text)]
@@ -97,9 +97,9 @@ def _is_ours(prompt: Prompt) -> bool:
 
 
 def _scenes():
-    from winobench.data import clevr_scenes  # which imports JAX
+    from winobench.clevr import scenes  # which imports JAX
 
-    return clevr_scenes
+    return scenes
 
 
 def _exchanged(attribute: str) -> Callable[[Sequence[Mapping[str, str]]], list[str]]:

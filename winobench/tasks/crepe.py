@@ -16,7 +16,7 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-from winobench import options
+from winobench.base import options
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import read_json
 from winobench.tasks.hub_tables import write

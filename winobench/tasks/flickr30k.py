@@ -18,8 +18,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.base.errors import InputError
 from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
-from winobench.errors import InputError
 from winobench.metrics import recall_chance
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, read_json
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

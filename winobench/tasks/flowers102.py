@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.base.errors import InputError
 from winobench.data.sources import LeftOut
-from winobench.errors import InputError
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import ImageFile, Item, PublishedData, published_task

@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.tasks.base import SKILLS, Task
 
 MARK = "@"

@@ -10,7 +10,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.tasks.annotations import Entry
 from winobench.tasks.published import ImageFile, Item
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.tasks.annotations import read_lines
 from winobench.tasks.hub_tables import write
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator, Mapping
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.annotations import read_json, read_lines, read_table
 from winobench.tasks.published import ImageFile, Item, PublishedData, published_task

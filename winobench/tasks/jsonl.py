@@ -13,9 +13,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from winobench import files, json_files, metrics, options
+from winobench import metrics
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
 from winobench.data import images as image_files
-from winobench.errors import InputError
 from winobench.tasks.annotations import Entry
 from winobench.tasks.base import Example, Task
 

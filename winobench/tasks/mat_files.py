@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 
 
 def read(path: pathlib.Path, name: str) -> np.ndarray:

@@ -15,7 +15,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from winobench import options
+from winobench.base import options
 from winobench.tasks.annotations import Entry, read_table
 from winobench.tasks.people import answer, rated_task
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData

@@ -13,7 +13,7 @@ import pathlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from winobench import options
+from winobench.base import options
 from winobench.tasks.annotations import Entry, read_json, read_table
 from winobench.tasks.people import answer, rated_task
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData

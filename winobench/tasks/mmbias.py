@@ -12,8 +12,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.base.errors import InputError
 from winobench.data.sources import LeftOut
-from winobench.errors import InputError
 from winobench.tasks.annotations import image_names, other_images, read_json
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

@@ -16,7 +16,7 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-from winobench import options
+from winobench.base import options
 from winobench.data import question_texts
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_json

@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from winobench.texts import readable
+from winobench.base.texts import readable
 
 _DIGITS = {"1": 0, "2": 1, "one": 0, "two": 1, "first": 0, "second": 1, "1st": 0, "2nd": 1}
 _MARKS = r"[#(\[\"'<]*\s*"

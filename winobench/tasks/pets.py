@@ -13,8 +13,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_lines
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from winobench.base.errors import InputError
 from winobench.data.sources import LeftOut
-from winobench.errors import InputError
 from winobench.tasks.base import Example, Task
 
 Box = tuple[int, int, int, int]

@@ -6,11 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from winobench.responders.language import Picture, Request, Response
-
-ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
-"""What can become of a question: a choice was made; there are responses, but no choice can be read from them; a call
-failed for good, so that the question counts nowhere."""
+from winobench.runs.requests import Picture, Request, Response
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +61,7 @@ class Protocol:
     Attributes:
       name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
       description: one line for listings; says where the prompt is from.
-      kind: of its requests, one of `winobench.responders.language.KINDS`.
+      kind: of its requests, one of `winobench.runs.requests.KINDS`.
       requests: the requests of a question, at least one; of the same number and meaning for all questions, or one for
         each of its pictures.
       read: the answer in the responses to them; a None among them is a call that failed.

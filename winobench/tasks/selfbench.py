@@ -3,7 +3,7 @@
 Pictures are those of runs of ``launch.generate --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
 its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set drawers beside each
 other. A task is a skill. Its groups are the models that drew (``<drawer>``), and those of their pictures that people
-or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.data.pictures.verdicts`, or the
+or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.runs.verdicts`, or the
 filter files of Self-Bench.
 
 The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` beside
@@ -22,12 +22,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench import files, options
+from winobench.base import files, options
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.data import images as image_files
-from winobench.data.pictures import geneval, reading
-from winobench.data.pictures.verdicts import read_verdicts, verdict_on
-from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.prompts import geneval
+from winobench.runs import image_runs
+from winobench.runs.verdicts import read_verdicts, verdict_on
 from winobench.tasks.annotations import Entry, read_json, read_json_lines
 from winobench.tasks.base import Example, Task
 
@@ -60,7 +61,7 @@ class Drawn:
       id: unique among all pictures.
       path: of the file.
       drawer: label of the model.
-      tag: the skill, a key of `winobench.data.pictures.geneval.SKILLS`.
+      tag: the skill, a key of `winobench.prompts.geneval.SKILLS`.
       texts: the candidates.
       target: which of them it was drawn from.
       correct: whether it shows what it should; None where nobody says.
@@ -167,7 +168,7 @@ def _limited(drawn: Sequence[Drawn], limit: int | None) -> list[Drawn]:
 
 
 def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
-    run, verdicts = reading.read_pictures(folder), read_verdicts(folder)
+    run, verdicts = image_runs.read_pictures(folder), read_verdicts(folder)
     for record in run.records:
         content = record.prompt.content
         if _is_geneval(content):

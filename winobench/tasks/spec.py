@@ -10,7 +10,7 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
-from winobench import options
+from winobench.base import options
 from winobench.tasks.annotations import Entry, read_json
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from winobench import files
+from winobench.base import files
 from winobench.data import downloads, web_images
 from winobench.tasks.annotations import Entry, read_json, read_table
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench.responders.language import Response
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Response
+from winobench.tasks.questions import Answer
 
 
 def best(response: Response) -> Answer:

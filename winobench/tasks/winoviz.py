@@ -19,7 +19,7 @@ more rows measure the influence of the order: ``position_bias/first_option``, th
 option listed first; ``position_bias/flipped``, the share of questions whose choice changed;
 ``position_bias/right_in_both_orders``.
 
-**With pictures.** Some protocols (`winobench.tasks.winoviz_pictures`) are about pictures of the premises.
+**With pictures.** Some protocols (`winobench.tasks.winoviz_images`) are about pictures of the premises.
 
 The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours; see
 ``assets/winoviz/prompts.json``.
@@ -40,14 +40,24 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.data import winoviz as data
 from winobench.data.prepared import data_folder
-from winobench.errors import InputError
 from winobench.metrics.intervals import clustered
-from winobench.responders.language import Entailment, Generation, Options, Request, Response, Similarity
-from winobench.tasks import winoviz_pictures
+from winobench.runs.requests import (
+    ANSWERED,
+    FAILED,
+    UNPARSABLE,
+    Entailment,
+    Generation,
+    Options,
+    Request,
+    Response,
+    Similarity,
+)
+from winobench.tasks import winoviz_images
 from winobench.tasks.option_answers import read_choice, states_choice
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 from winobench.tasks.votes import best
 from winobench.tasks.winoviz_prompts import conversation, prompts
 
@@ -171,7 +181,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     **{name: _plain(name) for name in _HOW},
     # An encoder reads one hypothesis at a time, so that their order cannot matter.
     **{f"{name}_swapped": _swapped(name) for name in _HOW if _HOW[name][1][0] in ("generation", "options")},
-    **winoviz_pictures.PROTOCOLS,
+    **winoviz_images.PROTOCOLS,
 }
 
 

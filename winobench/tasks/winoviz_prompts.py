@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.data import winoviz as data
-from winobench.responders.language import Turn
+from winobench.runs.requests import Turn
 
 
 @functools.cache

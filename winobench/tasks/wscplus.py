@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from winobench import json_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.data import wscplus as data
 from winobench.data.wscplus.answers import parse_answer
-from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
-from winobench.responders.language import Generation, Options, Request, Response, Turn
-from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Request, Response, Turn
+from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
 LABELS = ("0", "1", "2")
 """What is to be answered: the number of a candidate, or 2 for neither."""

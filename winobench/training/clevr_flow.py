@@ -40,25 +40,25 @@ class ClevrFlow(embedded.Recipe):
 
     def vocabulary(self) -> Sequence[str]:
         """As of `embedded.Recipe`."""
-        from winobench.data import clevr_questions
+        from winobench.clevr import questions
 
-        return clevr_questions.VOCABULARY
+        return questions.VOCABULARY
 
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
         """Those of clevr-tiny, then harder ones: half the captions of these are clevr-tiny's forms."""
-        from winobench.data import clevr_questions, clevr_renderer
+        from winobench.clevr import questions, renderer
 
         yield from clevr_tiny.free_scenes(config)
         settings = config.data
         own = settings.captions_per_scene // 2
-        chunk = 8 * clevr_renderer.chunk_size(settings.image_size)
+        chunk = 8 * renderer.chunk_size(settings.image_size)
         for start in range(0, settings.num_hard_scenes, chunk):
-            pictures, captions = clevr_questions.training_scenes(
+            pictures, captions = questions.training_scenes(
                 min(chunk, settings.num_hard_scenes - start),
                 seed=config.seed,
                 start=start,
                 size=settings.image_size,
-                weights=dict.fromkeys(clevr_questions.GROUPS, 1.0),
+                weights=dict.fromkeys(questions.GROUPS, 1.0),
                 num_simple=settings.captions_per_scene - own,
             )
             yield pictures, [[first] * own + simple for first, *simple in captions]

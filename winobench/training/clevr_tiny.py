@@ -41,9 +41,9 @@ class ClevrTiny(embedded.Recipe):
 
     def vocabulary(self) -> Sequence[str]:
         """As of `embedded.Recipe`."""
-        from winobench.data import clevr_captions
+        from winobench.clevr import captions
 
-        return clevr_captions.VOCABULARY
+        return captions.VOCABULARY
 
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
         """As of `embedded.Recipe`."""
@@ -99,20 +99,21 @@ class ClevrTiny(embedded.Recipe):
 
 def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
     """Scenes of one and two objects, as `embedded.Recipe.scenes` has them."""
-    from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
+    from winobench.clevr import captions, renderer
+    from winobench.clevr import scenes as clevr_scenes
 
     settings = config.data
-    chunk = 8 * clevr_renderer.chunk_size(settings.image_size)
+    chunk = 8 * renderer.chunk_size(settings.image_size)
     for start in range(0, settings.num_scenes, chunk):
         count = min(chunk, settings.num_scenes - start)
         scenes = clevr_scenes.sample_free_scenes(
             count, seed=config.seed, split="train", start=start, distinct=settings.task_like_fraction
         )
-        pictures = clevr_renderer.render(scenes, settings.image_size)
+        pictures = renderer.render(scenes, settings.image_size)
         generator = np.random.default_rng((config.seed, start))
         yield (
             pictures,
-            clevr_captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene),
+            captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene),
         )
 
 

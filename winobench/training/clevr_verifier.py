@@ -25,18 +25,18 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import files, memory, random_numbers, registry
-from winobench.errors import InputError
+from winobench.base import files, memory, random_numbers, registry
+from winobench.base.errors import InputError
 from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, loss
 from winobench.training import loop, optimizers
 from winobench.training.checkpoints import Checkpoints
-from winobench.training.pictures import decode_png, encode_png
+from winobench.training.images import decode_png, encode_png
 
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.data.clevr_objects import SceneObject
-    from winobench.data.clevr_scenes import Scenes
+    from winobench.clevr.objects import SceneObject
+    from winobench.clevr.scenes import Scenes
 
 NAME = "clevr_verifier"
 """Of the exported folder."""
@@ -132,10 +132,11 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
       split: of `clevr_scenes.SPLITS`.
       start: number of the first.
     """
-    from winobench.data import clevr_questions, clevr_scenes
+    from winobench.clevr import questions
+    from winobench.clevr import scenes as clevr_scenes
 
     if kind == "random":
-        return clevr_questions.random_scenes(count, seed=seed, split=split, start=start)
+        return questions.random_scenes(count, seed=seed, split=split, start=start)
     return clevr_scenes.sample_free_scenes(
         count, seed=seed, split=split, start=start, min_objects=1, max_objects=MAX_OBJECTS, distinct=0.25
     )
@@ -164,20 +165,20 @@ def scene_records(
       ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
       ``present`` bool [objects], as of `winobench.models.clevr_verifier.loss`.
     """
-    from winobench.data import clevr_objects, clevr_renderer
+    from winobench.clevr import objects, renderer
 
     size = network_config(config).sample_size
-    chunk = clevr_renderer.chunk_size(size)
+    chunk = renderer.chunk_size(size)
     for number, start in enumerate(range(0, config.data.num_scenes, chunk)):
         count = min(chunk, config.data.num_scenes - start)
         scenes = sample(("free", "random")[number % 2], count, seed=config.seed, split="train", start=start)
-        pictures = clevr_renderer.render(scenes, size)
+        pictures = renderer.render(scenes, size)
         if number // 2 % 2:
             generator = np.random.default_rng((config.seed, start))
             levels = config.data.latent_noise * generator.random(count)
             pictures = reconstructors[number // 4 % len(reconstructors)](pictures, levels, generator)
-        places = clevr_objects.measures(scenes).astype(np.float32)
-        attributes = np.stack([getattr(scenes, name) for name in clevr_objects.ATTRIBUTES], axis=-1).astype(np.int32)
+        places = objects.measures(scenes).astype(np.float32)
+        attributes = np.stack([getattr(scenes, name) for name in objects.ATTRIBUTES], axis=-1).astype(np.int32)
         present = np.arange(MAX_OBJECTS) < np.asarray(scenes.num_objects)[:, None]
         for n in range(count):
             yield {
@@ -323,7 +324,7 @@ def held_out(group: str, count: int, seed: int) -> Scenes:
       count: number of scenes.
       seed: of the scenes.
     """
-    from winobench.data import clevr_scenes
+    from winobench.clevr import scenes as clevr_scenes
 
     if group == "hard":  # three of five random scenes have three objects or more
         scenes = sample("random", 2 * count + 40, seed=seed, split="evaluation")
@@ -343,13 +344,13 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
     Returns:
       group and kind of picture ("two, rendered") -> what `measure` says.
     """
-    from winobench.data import clevr_objects, clevr_renderer
+    from winobench.clevr import objects, renderer
 
     measured = {}
     for group in ("two", "crowd", "hard"):
         scenes = held_out(group, count, seed)
-        truth = clevr_objects.of_scenes(scenes)
-        pictures = clevr_renderer.render(scenes, network.config.sample_size)
+        truth = objects.of_scenes(scenes)
+        pictures = renderer.render(scenes, network.config.sample_size)
         measured[f"{group}, rendered"] = measure(network.objects(pictures), truth)
         for model in DRAWERS:
             drawn = reconstructor(model)(pictures, np.zeros(len(pictures)), np.random.default_rng(seed))
@@ -372,17 +373,17 @@ def measure(
       objects are all right, and nothing else is listed) and ``nothing_else``.
     """
     from winobench import metrics
-    from winobench.data import clevr_objects
+    from winobench.clevr import objects
 
-    rows: dict[str, list[bool]] = {name: [] for name in ("found", *clevr_objects.ATTRIBUTES, "all_right")}
+    rows: dict[str, list[bool]] = {name: [] for name in ("found", *objects.ATTRIBUTES, "all_right")}
     pictures: dict[str, list[bool]] = {"exact": [], "nothing_else": []}
     numbers = []
     for number, (here, there) in enumerate(zip(found, truth, strict=True)):
-        pairs = {true: here[at] for at, true in clevr_objects.match(here, there)}
+        pairs = {true: here[at] for at, true in objects.match(here, there)}
         right = []
         for at, one in enumerate(there):
             other = pairs.get(at)
-            same = {name: getattr(other, name, None) == getattr(one, name) for name in clevr_objects.ATTRIBUTES}
+            same = {name: getattr(other, name, None) == getattr(one, name) for name in objects.ATTRIBUTES}
             right.append(same["shape"] and same["color"] and same["size"])
             for name, value in {"found": other is not None, **same, "all_right": right[-1]}.items():
                 rows[name].append(value)

@@ -16,9 +16,9 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from winobench import files
+from winobench.base import files
+from winobench.base.errors import InputError
 from winobench.data.word_order import letters
-from winobench.errors import InputError
 from winobench.tasks import published
 from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY

@@ -25,15 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import memory, random_numbers, registry
+from winobench.base import memory, random_numbers, registry
+from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 from winobench.models import autoencoder_kl
 from winobench.models.base import Network
 from winobench.training import autoencoder, denoiser, loop, optimizers
 from winobench.training.checkpoints import Checkpoints
-from winobench.training.pictures import decode_png, encode_png, save_pictures
+from winobench.training.images import decode_png, encode_png, save_pictures
 
 if TYPE_CHECKING:
     import ml_collections

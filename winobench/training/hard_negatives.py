@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 from winobench.models import lora
 from winobench.training import losses
 

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from winobench import json_files, options, parallel, registry
+from winobench import parallel
+from winobench.base import json_files, options, registry
+from winobench.base.errors import InputError
+from winobench.base.progress import Progress
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
-from winobench.errors import InputError
-from winobench.progress import Progress
 from winobench.training import hardneg_step, latent_cache, loop, writers
 from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
@@ -320,7 +321,7 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
     Raises:
       InputError: it is unknown, or its data are not there; says how to get them.
     """
-    from winobench.data.clevr_negatives import ClevrNegatives
+    from winobench.clevr.negatives import ClevrNegatives
     from winobench.training.coco_captions import TRAINING_SETS
 
     settings = config.data

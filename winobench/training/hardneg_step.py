@@ -9,9 +9,9 @@ import jax
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline
-from winobench.errors import InputError
 from winobench.models import lora
 from winobench.training import hard_negatives, loop, optimizers
 

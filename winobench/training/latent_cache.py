@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from winobench import json_files, parallel
+from winobench import parallel
+from winobench.base import json_files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.engine import tables
 from winobench.engine.limits import Limit
-from winobench.errors import InputError
-from winobench.files import user_path
 from winobench.scorers import common
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class LatentSet:
     @functools.cached_property
     def rows(self) -> list[hard_negatives.Row]:
         """The training set's records."""
-        from winobench import parquet_files
+        from winobench.base import parquet_files
 
         try:
             columns = parquet_files.read(self.folder / _ROWS).to_pydict()
@@ -250,7 +251,7 @@ def _records(
 def _write_rows(path: pathlib.Path, rows: Sequence[hard_negatives.Row]) -> None:
     import pyarrow
 
-    from winobench import parquet_files
+    from winobench.base import parquet_files
 
     columns = [list(column) for column in zip(*rows, strict=True)]
     types = [pyarrow.int64(), pyarrow.string(), pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int64())]

@@ -17,9 +17,10 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import options, parallel, random_numbers
-from winobench.errors import InputError
-from winobench.progress import Progress
+from winobench import parallel
+from winobench.base import options, random_numbers
+from winobench.base.errors import InputError
+from winobench.base.progress import Progress
 from winobench.training import writers as metric_writers
 from winobench.training.checkpoints import Checkpoints, what_is_kept
 

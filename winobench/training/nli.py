@@ -26,10 +26,11 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import memory, options, parallel, registry
+from winobench import parallel
+from winobench.base import memory, options, registry
+from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, models
 from winobench.data import nli as nli_data
-from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders

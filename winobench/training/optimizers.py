@@ -8,8 +8,8 @@ import jax
 import optax
 from optax import contrib
 
-from winobench import options
-from winobench.errors import InputError
+from winobench.base import options
+from winobench.base.errors import InputError
 
 SCHEDULES = ("constant", "cosine", "linear")
 
@@ -106,7 +106,7 @@ def make_optimizer(
       eps: Adam's term that keeps the denominator from zero.
 
     Raises:
-      InputError: for another name, or a number that is not in its range (`winobench.options.OPTIMIZER`).
+      InputError: for another name, or a number that is not in its range (`winobench.base.options.OPTIMIZER`).
     """
     numbers = {"name": name, "weight_decay": weight_decay, "clip_norm": clip_norm, "b1": b1, "b2": b2, "eps": eps}
     for option, value in numbers.items():

@@ -10,8 +10,8 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
@@ -62,7 +62,7 @@ def run_folder(
       InputError: the folder cannot be made or written, it holds a run with other settings, or another process trains
         there.
     """
-    from winobench import files
+    from winobench.base import files
 
     path = workdir / "config.json"
     values = json_files.as_json(values)

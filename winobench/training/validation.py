@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import memory
-from winobench.errors import InputError
+from winobench.base import memory
+from winobench.base.errors import InputError
 from winobench.evaluation import plan as planning
 from winobench.evaluation import summary
 from winobench.scorers import samples

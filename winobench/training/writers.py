@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 
 
 class Writer(Protocol):
@@ -51,7 +51,7 @@ class JsonLines:
         Raises:
           InputError: the file cannot be read or written.
         """
-        from winobench import files
+        from winobench.base import files
 
         with files.writing(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)

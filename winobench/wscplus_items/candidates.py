@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
-from winobench.errors import InputError
-from winobench.evaluation import asking, endings, responses
-from winobench.evaluation import schema as schemas
+from winobench.base.errors import InputError
+from winobench.evaluation import endings
 from winobench.models import holding
-from winobench.responders.language import Responder
+from winobench.runs import asking, responses
+from winobench.runs import schema as schemas
+from winobench.runs.requests import Responder
 from winobench.wscplus_items import parsing
 from winobench.wscplus_items.items import TYPES, Item, Origin
 from winobench.wscplus_items.prompts import Prompt

@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from winobench import csv_cells, files
+from winobench.base import csv_cells, files
 from winobench.report.figures import COLOURS, GRID, INK, ON_COLOUR, Margins, Mark, Panel
-from winobench.report.labels import shortened
 from winobench.report.panels import to_png
+from winobench.runs.labels import shortened
 from winobench.wscplus_items import prompts, validity
 from winobench.wscplus_items.annotate import INVALID, SEMI_VALID, VALID
 from winobench.wscplus_items.validity import REFUSED_BY_CHECKS, Spread

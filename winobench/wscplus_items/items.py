@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from winobench import files, json_files
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
 from winobench.data import wscplus
-from winobench.errors import InputError
 
 TYPES = TRADITIONAL, AMBIGUOUS, OFFENSIVE = wscplus.TYPES
 """The types of items (paper, section 2)."""

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from winobench import json_files
-from winobench.texts import readable
+from winobench.base import json_files
+from winobench.base.texts import readable
 from winobench.wscplus_items.items import NEITHER, OFFENSIVE, Sentence, normalised, words
 
 REFUSED = "declined"

@@ -16,10 +16,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench import json_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.data.wscplus import ASSETS
-from winobench.errors import InputError
-from winobench.responders.language import Generation, Turn
+from winobench.runs.requests import Generation, Turn
 from winobench.wscplus_items.items import OFFENSIVE, Origin
 
 BATCH = 3

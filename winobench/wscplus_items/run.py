@@ -1,7 +1,7 @@
 """One generation of WSC+ items from beginning to end, in a folder of its own.
 
     config.json                  what was asked, and of whom
-    responses/                   what came in, before anything has looked into it (`winobench.evaluation.responses`)
+    responses/                   what came in, before anything has looked into it (`winobench.runs.responses`)
     answers.jsonl                a line a request: where it comes from, the text, whether the call failed
     candidates.jsonl             a line an item, with its verdict: null, or why the checks refuse it
     malformed.jsonl              a line a part of an answer that is no sentence in the layout, with the reason
@@ -28,12 +28,12 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench import files
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.data import wscplus
-from winobench.errors import InputError
-from winobench.evaluation import provenance, records, responses
-from winobench.files import user_path
-from winobench.responders.language import Responder
+from winobench.runs import provenance, records, responses
+from winobench.runs.requests import Responder
 from winobench.wscplus_items import agreement, annotate, candidates, checks, parsing, prompts, validity
 from winobench.wscplus_items.candidates import Answer
 from winobench.wscplus_items.items import (

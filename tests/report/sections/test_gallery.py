@@ -4,13 +4,14 @@ import pathlib
 
 import numpy as np
 
-from winobench.report import runs
-from winobench.report.examples import Examples
 from winobench.report.sections import gallery
+from winobench.runs import reading
+from winobench.runs.examples import Examples
+from winobench.runs.run import Run, TaskRun
 
 
 def test_the_gallery_shows_the_surest_first(run_folders):
-    run = runs.read_run(run_folders[0])
+    run = reading.read_run(run_folders[0])
     found, lines = gallery.task_gallery(run, "retrieval", run.pictures("retrieval"), 2, 0)
     assert not found.lacks_pictures
     kinds = dict(found.kinds)
@@ -44,8 +45,8 @@ def test_the_gallery_shows_the_surest_first(run_folders):
 def test_many_candidates_are_cut_but_never_the_right_one():
     scores = -np.arange(37.0)[None]
     examples = Examples(["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None)
-    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
-    run = runs.Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
+    task = TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
+    run = Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
     found, _ = gallery.task_gallery(run, "pets", {}, 1, 0)
     assert found.lacks_pictures
     (card,) = found.kinds[0][1]
@@ -58,8 +59,8 @@ def test_many_candidates_are_cut_but_never_the_right_one():
 
 def test_a_tie_is_said_to_be_one():
     examples = Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
-    task = runs.TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
-    found, _ = gallery.task_gallery(runs.Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
+    task = TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
+    found, _ = gallery.task_gallery(Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
     (card,) = found.kinds[0][1]
     assert card.verdict.startswith("tied")
     assert not any(one.is_chosen for one in card.candidates)

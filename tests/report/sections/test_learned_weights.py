@@ -9,9 +9,10 @@ from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
 from winobench import report
 from winobench.metrics import timestep_weights
-from winobench.report import error_store, learned_weights, runs
+from winobench.report import learned_weights
 from winobench.report.sections.learned_weights import learned_weights_section
 from winobench.report.sections.shared import ReportData
+from winobench.runs import error_store, reading
 
 
 class SkilledLate(Skilled):
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
 
 
 def test_what_is_learned_helps_on_the_other_half(folder):
-    run = runs.read_run(folder)
+    run = reading.read_run(folder)
     learned = learned_weights.learn(run)
     weights = timestep_weights.of_samples(learned.curve, run.tasks["words"].timesteps)
     late = run.tasks["words"].timesteps >= 500
@@ -47,16 +48,16 @@ def test_what_is_learned_helps_on_the_other_half(folder):
 
 
 def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
-    path = learned_weights.write(run := runs.read_run(folder), learned_weights.learn(run))
+    path = learned_weights.write(run := reading.read_run(folder), learned_weights.learn(run))
     tasks = [fakes.text_task(count=60)]
     weighted = make_run(SkilledLate(0.6), tmp_path / "run", chosen=tasks, num_samples=12, timestep_weights=str(path))
-    task, plain = runs.read_run(weighted).tasks["words"], run.tasks["words"]
+    task, plain = reading.read_run(weighted).tasks["words"], run.tasks["words"]
     assert task.results["accuracy"]["value"] > plain.results["accuracy"]["value"]
-    (batch,) = runs.read_run(weighted).batches("words")
+    (batch,) = reading.read_run(weighted).batches("words")
     assert batch.mean.weights.mean() == pytest.approx(1)
     np.testing.assert_array_equal(error_store.mean_scores(batch), np.stack(task.examples.scores))
     # Learning again starts from errors without weights.
-    assert learned_weights.learn(runs.read_run(weighted)).curve.edges == timestep_weights.parse(str(path)).edges
+    assert learned_weights.learn(reading.read_run(weighted)).curve.edges == timestep_weights.parse(str(path)).edges
     # All of the report's sections read it; the curve against samples ends at the recorded accuracy.
     report.write_report([weighted], tmp_path / "report")
     last = (tmp_path / "report" / "samples.csv").read_text().splitlines()[-1]
@@ -73,7 +74,7 @@ def test_the_section_and_its_file(folder, tmp_path):
 
 
 def test_runs_that_teach_nothing_are_named(run_folders):
-    direct = runs.read_run(run_folders[2])
+    direct = reading.read_run(run_folders[2])
     section = learned_weights_section(ReportData([direct], 10, 0, fit_timesteps=True))
     assert not section.tables
     assert direct.label in section.notes[0]

@@ -1,14 +1,15 @@
 """Which tasks are on the radar chart."""
 
-from winobench.report import runs
 from winobench.report.sections import radar
 from winobench.report.sections.shared import ReportData
+from winobench.runs import reading
+from winobench.runs.run import Run
 
 
 def radar_tasks(folder, names):
     """The tasks on the radar of a run, and the section's words."""
-    template = runs.read_run(folder).tasks["clevr"]
-    run = runs.Run(folder, "one", {"config": {}, "identity": {}}, {"tasks": {}}, dict.fromkeys(names, template), {}, [])
+    template = reading.read_run(folder).tasks["clevr"]
+    run = Run(folder, "one", {"config": {}, "identity": {}}, {"tasks": {}}, dict.fromkeys(names, template), {}, [])
     section = radar.radar_section(ReportData([run], 10, 0))
     return [row["task"] for row in section.records["radar.csv"] if row["series"] == "one"], " ".join(section.intro)
 

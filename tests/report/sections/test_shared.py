@@ -2,13 +2,14 @@
 
 import csv
 
-from winobench.report import figures, runs
+from winobench.report import figures
 from winobench.report.sections import shared
 from winobench.report.sections.shared import ReportData
+from winobench.runs import reading
 
 
 def test_more_than_three_runs_are_compared_with_the_first(run_folders):
-    run = runs.read_run(run_folders[0])
+    run = reading.read_run(run_folders[0])
     assert ReportData([run] * 3, 10, 0).compared() == [(0, 1), (0, 2), (1, 2)]
     assert ReportData([run] * 5, 10, 0).compared() == [(0, 1), (0, 2), (0, 3), (0, 4)]
 

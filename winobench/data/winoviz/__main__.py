@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from absl import app
 
+from winobench.base.errors import InputError
 from winobench.data.winoviz.files import read_items, write_items
 from winobench.data.winoviz.items import VERSIONS
 from winobench.data.winoviz.multi_hop import build_multi_hop
 from winobench.data.winoviz.rules import check_items
-from winobench.errors import InputError
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -22,9 +22,9 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench import csv_cells, files, json_files
+from winobench.base import csv_cells, files, json_files
+from winobench.base.errors import InputError
 from winobench.data.winoviz.items import ATTRIBUTE_KINDS, PAIRS, VERSIONS, Item
-from winobench.errors import InputError
 
 FILE_NAMES = ("items.jsonl", "items.csv")
 """What the file of a user's set is called, in the folder ``winoviz`` of the data folder."""

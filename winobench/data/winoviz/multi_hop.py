@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from winobench import json_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.data.winoviz.files import read_text
 from winobench.data.winoviz.items import ASSETS, Item, derived_id
 from winobench.data.winoviz.words import stems
-from winobench.errors import InputError
 
 
 class Prototypes(NamedTuple):

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.data import winoviz as data
 from winobench.metrics.intervals import Interval, wilson
 

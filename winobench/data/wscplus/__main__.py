@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from absl import app
 
-from winobench import json_files
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.data.wscplus.files import read
 from winobench.data.wscplus.items import ASSETS, composition
-from winobench.errors import InputError
 
 
 def main(arguments: Sequence[str]) -> None:

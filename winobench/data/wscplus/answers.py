@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from winobench.base.texts import readable
 from winobench.data import wscplus as data
-from winobench.texts import readable
 
 _DIGIT = r"\W{0,6}(?:boxed\{\W*)?(?:(?:the\s+)?(?:index|number)\W+)?([012])\b(?!\.\d|\s*(?:or\b|/)\s*[012]\b)"
 

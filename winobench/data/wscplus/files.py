@@ -12,14 +12,14 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
-from winobench import csv_cells, files
+from winobench.base import csv_cells, files
+from winobench.base.errors import InputError
+from winobench.base.files import write_text
 from winobench.data.prepared import data_folder
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.items import TYPES, UNTYPED, Item
 from winobench.data.wscplus.pairs import with_pairs
 from winobench.data.wscplus.text import normalize, repair
-from winobench.errors import InputError
-from winobench.files import write_text
 
 COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "model", "type")
 """The columns of the layout; a file may have others as well, as the files of recorded answers do."""

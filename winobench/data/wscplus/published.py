@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.data import wscplus as data
 
 

@@ -7,12 +7,12 @@ import os
 import re
 from typing import Any
 
+from winobench.base.errors import InputError
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.files import parse_options, read, read_rows
 from winobench.data.wscplus.items import UNTYPED, Item
 from winobench.data.wscplus.joining import join
 from winobench.data.wscplus.text import repair
-from winobench.errors import InputError
 
 _QUERY_COLUMN = "query"
 _QUERY = re.compile(

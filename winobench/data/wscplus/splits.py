@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from winobench import json_files
+from winobench.base import json_files
 from winobench.data.wscplus.items import ASSETS, Item
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from winobench import options
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.diffusion.samplers.base import Denoiser, Plan, Sampler, sample
 from winobench.diffusion.samplers.ddim import Ddim
 from winobench.diffusion.samplers.dpm_solver import DpmSolver
@@ -12,7 +13,6 @@ from winobench.diffusion.samplers.euler import Euler
 from winobench.diffusion.samplers.euler_ancestral import EulerAncestral
 from winobench.diffusion.samplers.flow_euler import FlowEuler
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 
 SAMPLERS: dict[str, Sampler] = {
     "ddim": Ddim(),

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options, random_numbers
+from winobench.base import options, random_numbers
+from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
-from winobench.errors import InputError
 
 Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
 Row = Mapping[str, jax.Array]

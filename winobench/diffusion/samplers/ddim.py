@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import options
+from winobench.base import options
 from winobench.diffusion.samplers import timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
 from winobench.diffusion.schedules import NoiseSchedule

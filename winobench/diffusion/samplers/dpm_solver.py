@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.diffusion.samplers import sigmas, timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, check_num_steps, make_plan
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 # The first value is implemented. Other solvers' files have the other values, which diffusers reads as the first.
 _SUPPORTED = {

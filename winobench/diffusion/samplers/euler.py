@@ -7,10 +7,10 @@ import dataclasses
 import jax
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.diffusion.samplers import sigmas, timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 # Where the schedule's file says nothing.
 _SPACING = "linspace"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.diffusion.samplers import timesteps
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 # What diffusers puts in the place of no signal at all, so that sigma is finite: 4096.
 _LEAST_SIGNAL = np.float32(2**-24)

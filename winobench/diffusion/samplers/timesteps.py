@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.diffusion.samplers.base import check_num_steps
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 SPACINGS = ("leading", "trailing", "linspace")
 

@@ -12,9 +12,7 @@ import numpy as np
 from winobench import metrics
 from winobench.report import figures, paper
 from winobench.report.figures import Panel
-from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
-from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     ABSENT,
     NUMBER_COLUMNS,
@@ -30,6 +28,8 @@ from winobench.report.sections.shared import (
     readable,
     spread_of,
 )
+from winobench.runs.labels import task_label
+from winobench.runs.run import TaskRun
 
 STARS_BELOW = 0.01
 """One-sided p-value under which an effect size gets a star (paper, Tables 3 and 5)."""

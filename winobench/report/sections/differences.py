@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from winobench.report import analysis
-from winobench.report.labels import task_label
-from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     ABSENT,
     FEW_RUNS,
@@ -25,6 +23,9 @@ from winobench.report.sections.shared import (
     spread_of,
     sub_task_folds,
 )
+from winobench.runs.labels import task_label
+from winobench.runs.rows import rows_of
+from winobench.runs.run import Run
 
 NO_NOISE = "‡"
 """What stands at marks that do not know the noise of the samples."""
@@ -212,7 +213,7 @@ def _compare(one: Run, other: Run, task: str, draws: Sequence[_Draws]) -> tuple[
     # The groups of the first run count for both: they are no part of what was asked.
     second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
     rows, others = (
-        {row.name: row for row in analysis.rows_of(record, None if lacks_noise else _taken(redrawn, taken))}
+        {row.name: row for row in rows_of(record, None if lacks_noise else _taken(redrawn, taken))}
         for record, (redrawn, _), taken in zip((first, second), draws, shared, strict=True)
     )
     names = [name for name in rows if name in others]  # a run with a limit may lack whole pairs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from winobench.report.labels import task_label
 from winobench.report.sections.shared import ABSENT, Bar, Cell, ReportData, Section, Table, TableRow
+from winobench.runs.labels import task_label
 
 _PREFIXES = ("selfbench_", "clevr_selfbench_")
 _CORRECT = ", correct"

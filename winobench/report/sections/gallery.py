@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from winobench.data.edits import Edit, read_edits
 from winobench.evaluation.gallery import margin
 from winobench.report.cards import Card, make_card
-from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import MOST_CHARTED_RUNS, ReportData, Section
+from winobench.runs.edits import Edit, read_edits
+from winobench.runs.run import Run, TaskRun
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from winobench.data.pictures.verdicts import generation_accuracy, read_verdicts
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import Cell, ReportData, Section, Table, TableRow
+from winobench.runs.verdicts import generation_accuracy, read_verdicts
 
 _TASK = "clevr"
 _FEWEST = 4  # points of a correlation

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.report import learned_weights
-from winobench.report.labels import task_label
 from winobench.report.sections.shared import (
     Cell,
     Details,
@@ -19,6 +18,7 @@ from winobench.report.sections.shared import (
     percent,
     readable,
 )
+from winobench.runs.labels import task_label
 
 
 def learned_weights_section(report_data: ReportData) -> Section | None:

@@ -11,8 +11,6 @@ import numpy as np
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
-from winobench.report.labels import task_label
-from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     FEWEST_EXAMPLES,
     SHOWN_PANELS,
@@ -27,6 +25,8 @@ from winobench.report.sections.shared import (
     number,
     percent,
 )
+from winobench.runs.labels import task_label
+from winobench.runs.run import TaskRun
 
 _MOST_SETS = 8
 # More runs than this are compared with the first one, in so many bars.

@@ -9,7 +9,6 @@ import numpy as np
 
 from winobench.report import figures, paper
 from winobench.report.figures import Panel
-from winobench.report.labels import task_label
 from winobench.report.sections.shared import (
     ABSENT,
     PROPORTION_COLUMNS,
@@ -24,6 +23,7 @@ from winobench.report.sections.shared import (
     spread_of,
     sub_task_folds,
 )
+from winobench.runs.labels import task_label
 
 _DIGITS = 3
 

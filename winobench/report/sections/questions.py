@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from winobench.report.examples import Questions
-from winobench.report.labels import shortened, task_label
 from winobench.report.sections.shared import ABSENT, Cell, Details, ReportData, Section, Table, TableRow
+from winobench.runs.examples import Questions
+from winobench.runs.labels import shortened, task_label
 
 _RESPONSE_LETTERS = 280
 _QUESTION = "question"

@@ -8,8 +8,8 @@ from typing import Any
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Panel
-from winobench.report.labels import task_label
 from winobench.report.sections.shared import ReportData, Section, collapsed, percent, too_few_examples, without_curve
+from winobench.runs.labels import task_label
 
 
 @dataclasses.dataclass

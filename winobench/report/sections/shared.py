@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from winobench import csv_cells
-from winobench.data.pictures.reading import Pictures
+from winobench.base import csv_cells
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
-from winobench.report.labels import task_label
 from winobench.report.panels import to_png
-from winobench.report.runs import Run, TaskRun
+from winobench.runs.image_runs import Pictures
+from winobench.runs.labels import task_label
+from winobench.runs.run import Run, TaskRun
 
 FEW_RUNS = 3
 """So many runs are compared each with each; more of them with the first."""

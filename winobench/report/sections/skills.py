@@ -8,7 +8,6 @@ import numpy as np
 
 from winobench.report import figures, radar
 from winobench.report.figures import Panel
-from winobench.report.labels import task_label
 from winobench.report.sections.shared import (
     Cell,
     ReportData,
@@ -19,6 +18,7 @@ from winobench.report.sections.shared import (
     percent,
     readable,
 )
+from winobench.runs.labels import task_label
 from winobench.tasks import TASKS
 from winobench.tasks.base import SKILLS
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winobench.report import paper, published_texts
-from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
@@ -24,6 +22,8 @@ from winobench.report.sections.shared import (
     sub_task_folds,
 )
 from winobench.report.table import constant_notes
+from winobench.runs.labels import task_label
+from winobench.runs.run import Run
 
 
 def task_section(report_data: ReportData) -> Section:

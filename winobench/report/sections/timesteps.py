@@ -10,8 +10,6 @@ import numpy as np
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
-from winobench.report.labels import task_label
-from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import (
     MOST_CHARTED_RUNS,
     Details,
@@ -21,6 +19,8 @@ from winobench.report.sections.shared import (
     too_few_examples,
     without_curve,
 )
+from winobench.runs.labels import task_label
+from winobench.runs.run import Run, TaskRun
 
 # Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
 _MARGINS = Margins(left=0.72, top=0.2)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from winobench.evaluation.endings import incomplete_lines
-from winobench.report.labels import task_label
-from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import DASH, ReportData, above_chance, percent, spread_of
+from winobench.runs.labels import task_label
+from winobench.runs.run import Run, TaskRun
 
 # Of what a model says about itself, what is said elsewhere or to machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")

@@ -10,7 +10,6 @@ import numpy as np
 
 from winobench.report import figures, published_texts
 from winobench.report.figures import Mark, Panel
-from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     ABSENT,
     PROPORTION_COLUMNS,
@@ -22,6 +21,7 @@ from winobench.report.sections.shared import (
     drawn_values,
     proportion_cell,
 )
+from winobench.runs.run import Run
 
 SETS = {"winoviz": "the user's items", "winoviz_mini": "our small set"}
 """Beginning of the tasks' names -> whose items they ask."""

@@ -13,10 +13,7 @@ from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED, publishe
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
-from winobench.report.examples import Questions
 from winobench.report.figures import Mark, Panel
-from winobench.report.labels import task_label
-from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     ABSENT,
     NUMBER_COLUMNS,
@@ -32,6 +29,9 @@ from winobench.report.sections.shared import (
     percent,
     proportion_cell,
 )
+from winobench.runs.examples import Questions
+from winobench.runs.labels import task_label
+from winobench.runs.run import TaskRun
 from winobench.tasks import wscplus
 
 TASKS = ("wscplus", "wscplus_test")

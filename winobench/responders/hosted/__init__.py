@@ -14,7 +14,7 @@ Keys come from the environment and go nowhere but into the requests' headers; sh
 out or in JSON's escapes, it is blanked.
 
 What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`); what
-comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
+comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.base.json_files`); an answer that
 cannot be read is a failed call with its reason, and the run goes on. A body of status 200 may speak of an error, which
 is then one of the status that it names, or hold an incomplete answer, out of which nothing is read (``bodies``).
 

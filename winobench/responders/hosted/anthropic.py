@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.errors import InputError
-from winobench.responders.hosted import bodies, choices, pictures
+from winobench.base.errors import InputError
+from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
-from winobench.responders.language import INTERRUPTED, Generation, PictureText, Response, Turn
+from winobench.runs.requests import INTERRUPTED, Generation, PictureText, Response, Turn
 
 
 class Anthropic(Api):
@@ -23,7 +23,7 @@ class Anthropic(Api):
         """As of `Api.body`."""
         system = ""
         if isinstance(request, PictureText):
-            media_type, content = pictures.encode(request.picture, pictures.ANTHROPIC)
+            media_type, content = images.encode(request.picture, images.ANTHROPIC)
             # The guide says that pictures before texts are understood best.
             blocks = [
                 {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},

@@ -15,19 +15,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.responders import bounded_http
 from winobench.responders.hosted import bodies
-from winobench.responders.language import (
-    CUT_OFF,
-    EMPTY,
-    FINISHED,
-    Generation,
-    PictureOptions,
-    PictureText,
-    Response,
-)
+from winobench.runs.requests import CUT_OFF, EMPTY, FINISHED, Generation, PictureOptions, PictureText, Response
 
 _RETRIED = (408, 409, 429)
 _SECONDS_TO_CONNECT = 20.0

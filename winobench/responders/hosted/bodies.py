@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from winobench.responders.language import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
+from winobench.runs.requests import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
 
 ERROR = "error"
 """The reason of a choice that is an error."""
@@ -72,7 +72,7 @@ def begins_with_thoughts(text: str) -> bool:
 
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
-    """How an answer ended, one of `winobench.responders.language.ENDINGS`.
+    """How an answer ended, one of `winobench.runs.requests.ENDINGS`.
 
     Args:
       reason: the server's; None or an empty one where it gives none.

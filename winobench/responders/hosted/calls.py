@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from winobench import files
-from winobench.errors import InputError
-from winobench.responders.language import Raw
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.runs.requests import Raw
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,9 +16,9 @@ import re
 import string
 from collections.abc import Sequence
 
-from winobench.errors import InputError
+from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies
-from winobench.responders.language import PictureOptions
+from winobench.runs.requests import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
 """What is asked where a question is empty."""

@@ -18,15 +18,15 @@ from typing import Any
 
 from absl import logging
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
 from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, ended, exhausted, one_line
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
-from winobench.responders.language import (
+from winobench.runs.requests import (
     CUT_OFF,
     EMPTY,
     FINISHED,
@@ -57,7 +57,7 @@ _Body = Callable[[], dict[str, Any]]
 
 
 class HostedModel:
-    """A language model behind an API; a `winobench.responders.language.Responder` for texts, also about pictures.
+    """A language model behind an API; a `winobench.runs.requests.Responder` for texts, also about pictures.
 
     Whether a model sees is known when it is asked. Of a question about a picture with options, the log-likelihoods are
     those of the answer's first token where the API tells them, and otherwise logarithms of shares of votes: then the

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from winobench.responders.hosted import bodies, choices, pictures
+from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import LIMITS, Api, Failure, body_text, count, ended, join, refuses
-from winobench.responders.language import Generation, PictureOptions, PictureText, Response
+from winobench.runs.requests import Generation, PictureOptions, PictureText, Response
 
 # The most that the API tells (its reference of chat completions, "top_logprobs").
 _MOST_LIKELY = 20
@@ -49,7 +49,7 @@ class OpenAI(Api):
             asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
             return {**self.body(asked), "logprobs": True, "top_logprobs": _MOST_LIKELY}
         if isinstance(request, PictureText):
-            media_type, content = pictures.encode(request.picture, pictures.OPENAI)
+            media_type, content = images.encode(request.picture, images.OPENAI)
             # In the order of the guide's examples.
             parts = [
                 {"type": "text", "text": request.question or choices.CAPTION},

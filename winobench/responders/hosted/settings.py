@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from winobench import json_files
-from winobench.errors import InputError
+from winobench.base import json_files
+from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
 from winobench.responders.hosted.prices import is_price
 

@@ -1,0 +1,86 @@
+"""Sizes are asked before they are allocated."""
+
+import jax
+import numpy as np
+import pytest
+
+import winobench
+from tests.expectations import raises
+from winobench.base import memory
+
+
+def test_there_is_some_memory():
+    assert 1e8 < memory.of_host() < 1e15
+    assert memory.of_device(jax.local_devices()[0]) > 1e8
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1_500_000_000, "1.5 GB"), (16 * 10**15, "16,000,000 GB"), (10**6, "0.001 GB")]
+)
+def test_bytes_as_people_say_them(number, text):
+    assert memory.shown(number) == text
+
+
+def test_what_cannot_fit_is_told_with_both_figures(monkeypatch):
+    monkeypatch.setattr(memory, "of_host", lambda: 8 * 10**9)
+    memory.check("a table", 8 * 10**9, "lower it")
+    message = ("out-of-memory", "8", "GB")
+    with raises(*message):
+        memory.check("a table", 8 * 10**9 + 1, "lower it", jax.local_devices()[0])
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return winobench.DiffusionITM.from_pretrained("clevr-tiny")
+
+
+IMAGE = np.zeros((64, 64, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: type(s)(s.pipeline, image_size=65_536), ("out-of-memory", "65,536", "GB")),
+        (
+            lambda s: type(s)(s.pipeline, image_size=10**7),
+            ("bad-value", "image_size", "10000000"),
+        ),
+        (lambda s: type(s)(s.pipeline, batch_size=2**20), ("out-of-memory", "1,048,576", "batch_size")),
+        (lambda s: type(s)(s.pipeline, batch_size=10**11), ("bad-value", "batch_size", "100000000000")),
+        (lambda s: s.errors([IMAGE], ["a"], num_samples=10**12), ("bad-value", "num_samples", "1000000000000")),
+        (lambda s: s.pipeline.generate(["a"], batch_size=2**20), ("out-of-memory", "GB")),
+    ],
+)
+def test_requests_that_are_too_large(embedded, monkeypatch, call, message):
+    monkeypatch.setattr(memory, "of_host", lambda: 16 * 10**9)
+    with raises(*message):
+        call(embedded)
+
+
+def test_errors_of_many_images_and_texts(embedded, monkeypatch):
+    monkeypatch.setattr(memory, "of_host", lambda: 10**5)
+    with raises("out-of-memory", "2", "10,000", "0.00056", "GB"):
+        embedded.errors([IMAGE], ["a", "b"], num_samples=10**4)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"guidance_scale": float("nan")}, ("bad-value", "guidance_scale", "nan")),
+        ({"guidance_scale": float("inf")}, ("bad-value", "guidance_scale", "inf")),
+        ({"num_steps": 0}, ("bad-value", "num_steps", "0")),
+        ({"num_steps": 1001}, ("bad-value", "num_steps", "1001")),
+        ({"num_steps": 2.0}, ("bad-value", "num_steps", "2.0")),
+        ({"seed": -1}, ("bad-value", "seed", "-1")),
+        ({"seed": True}, ("bad-value", "seed", "True")),
+        ({"batch_size": 0}, ("bad-value", "batch_size", "0")),
+        ({"texts": "a red cube"}, ("wrong-type", "texts")),
+        ({"texts": []}, ("empty-list", "texts")),
+        ({"texts": ["a", 5]}, ("wrong-type", "texts[1]")),
+        ({"texts": ["\ud83d"]}, ("lone-surrogate",)),
+    ],
+)
+def test_arguments_of_generate(embedded, keywords, message):
+    texts = keywords.pop("texts", ["a"])
+    with raises(*message):
+        embedded.pipeline.generate(texts, **keywords)

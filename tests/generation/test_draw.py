@@ -1,0 +1,201 @@
+"""Runs of pictures: what is on disk, going on, what is lost, and who reads it."""
+
+import hashlib
+import json
+
+import jax
+import numpy as np
+import PIL.Image
+import pytest
+
+import winobench
+from tests.expectations import raises
+from tests.generation import fakes
+from winobench.base.errors import InputError
+from winobench.generation.generate import Settings, draw_pictures
+
+SEEDS = (3, 1)
+
+
+def draw(folder, *pipelines, prompts=fakes.PROMPTS, seeds=SEEDS, batch_size=1, **keywords):
+    drawers = [fakes.drawer(pipeline) for pipeline in pipelines]
+    return draw_pictures(drawers, prompts, folder, seeds=seeds, batch_size=batch_size, progress=False, **keywords)
+
+
+def test_what_is_on_disk_is_what_was_drawn(tmp_path):
+    run = draw(tmp_path / "run", fakes.FakePipeline("first"), fakes.FakePipeline("second", size=16))
+    assert [model.label for model in run.models] == ["first", "second"]
+    assert run.models[1].settings["image_size"] == 16
+    assert run.prompts == tuple(fakes.PROMPTS)
+    assert run.seeds == SEEDS
+    assert run.categories == ("color", "shape")
+    assert [record.place for record in run.records] == [
+        (model, seed, number) for model in ("first", "second") for seed in SEEDS for number in range(3)
+    ]
+    for record in run.records:
+        path = tmp_path / "run" / "pictures" / record.model / str(record.seed) / f"{record.number:05d}.png"
+        assert run.path(record) == path
+        content = path.read_bytes()
+        assert (record.sha256, record.size) == (hashlib.sha256(content).hexdigest(), len(content))
+        expected = fakes.colour(record.model, record.seed, record.number, record.prompt.text)
+        image = run.image(record)
+        assert image.shape == ((8, 8, 3) if record.model == "first" else (16, 16, 3))
+        np.testing.assert_array_equal(image, np.broadcast_to(expected, image.shape))
+    assert run.record("second", 1, 2).prompt.text == "zwei Würfel"
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["kind"], config["status"]) == ("pictures", "finished")
+    lines = (tmp_path / "run" / "drawn" / "part-0-00000.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) | {"sha256": "", "size": 0} == {
+        "id": "one",
+        "text": "a red cube",
+        "category": "color",
+        "content": {"objects": [{"color": "red", "shape": "cube", "count": 1}]},
+        "model": "first",
+        "seed": 3,
+        "number": 0,
+        "fingerprint": run.models[0].fingerprint,
+        "lora": None,
+        "settings": {
+            "num_steps": 50,
+            "guidance_scale": 7.5,
+            "sampler": "ddim",
+            "image_size": 8,
+            "dtype": "float32",
+        },
+        "file": "pictures/first/3/00000.png",
+        "sha256": "",
+        "size": 0,
+    }
+    again = winobench.read_pictures(tmp_path / "run")
+    assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
+
+
+def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
+    other = fakes.FakePipeline("other")
+    other.schedule.scheduler_class = "PNDMScheduler"
+    for number, pipeline in enumerate((fakes.FakePipeline(), other)):
+        draw_pictures([fakes.drawer(pipeline)], fakes.PROMPTS, tmp_path / str(number))
+        said = capsys.readouterr().err
+        assert ("PNDMScheduler" in said, "ddim" in said) == (pipeline is other, pipeline is other)
+
+
+def test_only_what_is_missing_is_drawn(tmp_path):
+    at_once = len(jax.local_devices())
+    with pytest.raises(InputError, match="on fire"):
+        draw(tmp_path / "run", fakes.FakePipeline(fails_after=2 * at_once), prompts=many(4 * at_once))
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["status"] == "failed: the device is on fire: wait"
+    with pytest.raises(InputError, match=r"lacks \d+ of its \d+ pictures, such as pictures/fake/"):
+        winobench.read_pictures(tmp_path / "run")
+    partial = winobench.read_pictures(tmp_path / "run", complete=False)
+    assert 0 < len(partial.records) <= 2 * at_once
+    pipeline = fakes.FakePipeline()
+    run = draw(tmp_path / "run", pipeline, prompts=many(4 * at_once))
+    assert len(pipeline.drawn) == 8 * at_once - len(partial.records)
+    assert set(pipeline.drawn).isdisjoint((record.seed, record.number) for record in partial.records)
+    assert len(run.records) == 8 * at_once
+    # A third call has nothing to do, and leaves no part behind.
+    pipeline = fakes.FakePipeline()
+    draw(tmp_path / "run", pipeline, prompts=many(4 * at_once))
+    assert pipeline.drawn == []
+    assert len(list((tmp_path / "run" / "drawn").glob("part-*"))) == 2
+
+
+def many(number):
+    return [fakes.Prompt(str(n), f"picture {n}") for n in range(number)]
+
+
+def test_lost_and_damaged_pictures_are_drawn_again_and_said(tmp_path, capsys):
+    run = draw(tmp_path / "run", fakes.FakePipeline())
+    lost, damaged, changed = run.records[0], run.records[2], run.records[5]
+    run.path(lost).unlink()
+    run.path(damaged).write_bytes(run.path(damaged).read_bytes()[:-1])
+    PIL.Image.new("RGB", (8, 8)).save(run.path(changed))
+    with pytest.raises(InputError, match=r"has lost \d of its 6 pictures, such as pictures/fake/3/00000.png: give the"):
+        winobench.read_pictures(tmp_path / "run")
+    with pytest.raises(InputError, match="is not the picture that was drawn"):
+        run.image(changed)
+    capsys.readouterr()
+    pipeline = fakes.FakePipeline()
+    again = draw(tmp_path / "run", pipeline)
+    assert pipeline.drawn == [(3, 0), (3, 2), (1, 2)]
+    assert (
+        "3 pictures are lost or damaged and drawn again, such as pictures/fake/3/00000.png" in capsys.readouterr().err
+    )
+    assert again.records == run.records
+
+
+def test_a_line_that_was_cut_off_is_drawn_again(tmp_path):
+    run = draw(tmp_path / "run", fakes.FakePipeline())
+    part = tmp_path / "run" / "drawn" / "part-0-00000.jsonl"
+    part.write_bytes(part.read_bytes()[:-20])
+    pipeline = fakes.FakePipeline()
+    assert draw(tmp_path / "run", pipeline).records == run.records
+    assert pipeline.drawn == [(1, 2)]
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    draw(tmp_path / "run", fakes.FakePipeline())
+    with pytest.raises(InputError, match=r"differs in settings.num_steps \(50 there, 9 here\)"):
+        draw(tmp_path / "run", fakes.FakePipeline(), settings=Settings(num_steps=9))
+    with pytest.raises(InputError, match=r"differs in prompts\.sha256"):
+        draw(tmp_path / "run", fakes.FakePipeline(), prompts=fakes.PROMPTS[:2])
+    other = fakes.FakePipeline()
+    other.fingerprint = "0" * 64
+    with pytest.raises(InputError, match="'the fake' is not the one that has drawn in"):
+        draw(tmp_path / "run", other)
+    # Images of an earlier version, which did not do what the folder of the model says.
+    later = fakes.FakePipeline()
+    later.drawing_identity = lambda guidance_scale, sampler: {"zero_empty_text": True}
+    with raises("another-run", "'the fake'", "how it draws"):
+        draw(tmp_path / "run", later)
+    # What is there stays, and can be read; with overwrite it goes.
+    before = winobench.read_pictures(tmp_path / "run")
+    run = draw(tmp_path / "run", other, prompts=fakes.PROMPTS[:2], overwrite=True)
+    assert len(run.records) == 4
+    assert len(list((tmp_path / "run").glob("pictures/*/*/*"))) == 4
+    assert len(before.records) == 6
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"seeds": (1, 1)}, "the seeds 1, 1 name one twice"),
+        ({"seeds": ()}, "seeds is"),
+        ({"prompts": []}, "prompts is an empty list"),
+        ({"batch_size": 0}, "batch_size is 0"),
+    ],
+)
+def test_arguments_are_checked(tmp_path, keywords, said):
+    with pytest.raises(InputError, match=said):
+        draw(tmp_path / "run", fakes.FakePipeline(), **keywords)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_run_of_pictures_is_said_in_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        winobench.read_pictures(tmp_path / "absent")
+    with pytest.raises(InputError, match=r"is no run of pictures: it has no config\.json"):
+        winobench.read_pictures(tmp_path)
+    (tmp_path / "config.json").write_text('{"schema": 2, "identity": {}}')
+    with pytest.raises(InputError, match="is a run without pictures"):
+        winobench.read_pictures(tmp_path)
+    (tmp_path / "config.json").write_text('{"schema": 2, "layout": 1, "kind": "pictures", "identity": {}}')
+    with pytest.raises(InputError, match="does not say what was drawn"):
+        winobench.read_pictures(tmp_path)
+    run = draw(tmp_path / "run", fakes.FakePipeline())
+    config = json.loads((run.folder / "config.json").read_text())
+    config["identity"]["models"]["../out"] = config["identity"]["models"]["fake"]
+    (run.folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="does not say what was drawn"):
+        winobench.read_pictures(run.folder)
+    with pytest.raises(InputError, match="has no pictures of a model 'absent': it has those of fake"):
+        run.model("absent")
+
+
+def test_changed_prompts_are_noticed(tmp_path):
+    run = draw(tmp_path / "run", fakes.FakePipeline())
+    path = run.folder / "drawn" / "prompts.jsonl"
+    path.write_text(path.read_text().replace("red", "tan"))
+    with pytest.raises(InputError, match="has changed since the pictures were drawn"):
+        winobench.read_pictures(run.folder)

@@ -1,0 +1,80 @@
+"""Pictures of texts: those of a run, those of a user's table, and what is missing or has changed."""
+
+import hashlib
+import json
+
+import pytest
+
+from tests.expectations import raises
+from tests.generation import fakes
+from winobench.generation.finding import find_pictures
+from winobench.generation.generate import draw_pictures
+from winobench.prompts.prompt_files import Prompt
+
+TEXTS = ["A tomato  burst.", 'A "green" tomato, hard\nas wood.']
+
+
+@pytest.fixture
+def run(tmp_path):
+    prompts = [Prompt(str(number), " ".join(text.split())) for number, text in enumerate(TEXTS)]
+    prompts[0] = Prompt("0", TEXTS[0])  # blanks inside stay as they are
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
+    return draw_pictures(drawers, prompts, tmp_path / "run", seeds=(4, 2, 9), progress=False).folder
+
+
+def test_pictures_of_a_run_are_found_by_text_and_seed(run):
+    found = find_pictures(run, TEXTS, most=2, model="two")
+    assert list(found) == TEXTS
+    for number, text in enumerate(TEXTS):
+        paths = [run / "pictures" / "two" / seed / f"{number:05d}.png" for seed in ("4", "2")]
+        assert [one.path for one in found[text]] == list(map(str, paths))
+        assert [one.sha256 for one in found[text]] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    assert find_pictures(run, TEXTS[:1], most=1, model="the one")[TEXTS[0]][0].path.endswith("one/4/00000.png")
+
+
+def test_what_is_missing_is_named(run):
+    def find(texts=TEXTS, most=2, model="one"):
+        return find_pictures(run, texts, most=most, model=model, how="python -m launch.generate")
+
+    with raises("no-picture", repr("A pear."), "python -m launch.generate"):
+        find([*TEXTS, "A pear."])
+    with raises("too-few-pictures", "3", "4", "--config.pictures_per_premise"):
+        find(most=4)
+    with raises("unknown-name", "the one", "the two", "--config.drawer"):
+        find(model="sd15")
+    file = run / "pictures" / "one" / "2" / "00001.png"
+    content = file.read_bytes()
+    file.write_bytes(bytes(reversed(content)))  # of the same size
+    with raises("file-changed", str(file), repr(TEXTS[1]), "python -m launch.generate"):
+        find()
+    file.unlink()
+    with raises("no-picture", str(file), "python -m launch.generate"):
+        find()
+    assert find(TEXTS[:1])  # nobody asks for the other ones
+    assert find(most=1)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_pictures_of_ones_own(run, tmp_path, suffix):
+    table = tmp_path / f"mine{suffix}"
+    files = [f"run/pictures/one/{seed}/00000.png" for seed in (4, 2, 9)]
+    rows = [(TEXTS[0], files[0]), ("Of nobody.", "nowhere.png"), (TEXTS[0], files[1]), (TEXTS[0], files[2])]
+    if suffix == ".csv":
+        table.write_text("premise,file\n" + "".join(f'"{text}",{file}\n' for text, file in rows))
+    else:
+        table.write_text("".join(json.dumps({"premise": text, "file": file}) + "\n" for text, file in rows))
+    found = find_pictures(table, TEXTS[:1], most=2)
+    assert [one.path for one in found[TEXTS[0]]] == [str(tmp_path / file) for file in files[:2]]
+    with raises("no-picture", str(table), repr(TEXTS[1])):
+        find_pictures(table, TEXTS, most=2)
+    (tmp_path / files[1]).unlink()
+    with raises("cannot-read", str(table), str(tmp_path / files[1])):
+        find_pictures(table, TEXTS[:1], most=2)
+    assert find_pictures(table, TEXTS[:1], most=1)
+
+
+def test_bad_tables(tmp_path):
+    table = tmp_path / "mine.jsonl"
+    table.write_text('{"premise": "A pear."}\n')
+    with raises("wrong-type", str(table), "1"):
+        find_pictures(table, ["A pear."], most=1)

@@ -1,0 +1,105 @@
+"""The page of a run: what it shows, that it trusts no prompt, and its thumbnails."""
+
+import html.parser
+
+import PIL.Image
+import pytest
+
+import winobench
+from tests.generation import fakes
+from winobench import report
+from winobench.base.errors import InputError
+from winobench.generation import page
+from winobench.generation.generate import draw_pictures
+
+
+class Elements(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.headings = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.found and self.found[-1][0] == "h2" and data.strip():
+            self.headings.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def draw(folder, *sizes, **keywords):
+    drawers = [fakes.drawer(fakes.FakePipeline(f"size{size}", size=size)) for size in sizes]
+    return draw_pictures(drawers, fakes.PROMPTS, folder, seeds=(4, 2), progress=False, **keywords)
+
+
+def test_every_picture_is_there_models_side_by_side(tmp_path):
+    run = draw(tmp_path, 8, 16)
+    path = page.write_page(run)
+    assert path == tmp_path / "pictures.html"
+    elements = Elements(path.read_text())
+    files = [attributes["src"] for attributes in elements.all("img")]
+    # A row is a seed, and its pictures are the models'.
+    assert files == [
+        f"pictures/{model}/{seed}/0000{number}.png"
+        for number in range(3)
+        for seed in (4, 2)
+        for model in ("size8", "size16")
+    ]
+    assert all((tmp_path / file).is_file() for file in files)
+    assert [link["href"] for link in elements.all("a")] == files
+    assert not (tmp_path / "thumbnails").exists()
+    assert len(elements.all("option")) == 4  # all, and three categories, of which one is none
+    assert [article["data-category"] for article in elements.all("article")] == ["1", "2", "3"]
+
+
+def test_prompts_are_texts_and_nothing_else(tmp_path):
+    text = page.write_page(draw(tmp_path, 8)).read_text()
+    elements = Elements(text)
+    assert elements.headings == [prompt.text for prompt in fakes.PROMPTS]
+    assert not elements.all("b")
+    assert elements.all("img")[2]["alt"] == f"{fakes.PROMPTS[1].text}, by the size8, seed 4"
+    # One script and one style, both its own; nothing is loaded from elsewhere.
+    assert (len(elements.all("script")), len(elements.all("style")), len(elements.all("link"))) == (1, 1, 0)
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
+    run = draw(tmp_path, 300)
+    page.write_page(run)
+    thumbnails = {path.name for path in (tmp_path / "thumbnails").iterdir()}
+    assert len(thumbnails) == 6
+    with PIL.Image.open(tmp_path / "thumbnails" / min(thumbnails)) as image:
+        assert (image.format, image.size) == ("JPEG", (256, 256))
+    elements = Elements((tmp_path / "pictures.html").read_text())
+    assert {attributes["src"] for attributes in elements.all("img")} == {f"thumbnails/{name}" for name in thumbnails}
+    assert elements.all("a")[0]["href"] == "pictures/size300/4/00000.png"
+    # Other pictures of the same places: other thumbnails, and none is left over.
+    other = fakes.FakePipeline("other", size=300)
+    run = draw_pictures(
+        [fakes.drawer(other, "size300")], fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False
+    )
+    page.write_page(run)
+    assert {path.name for path in (tmp_path / "thumbnails").iterdir()}.isdisjoint(thumbnails)
+    run.path(run.records[0]).write_bytes(b"no picture")
+    for path in (tmp_path / "thumbnails").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match=r"00000\.png is no picture: give the command again"):
+        page.write_page(run)
+
+
+def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
+    run = draw(tmp_path, 8)
+    run.path(run.records[1]).unlink()
+    text = page.page_text(winobench.read_pictures(tmp_path, complete=False))
+    assert "5 pictures: 3 prompts, 2 seeds. Missing: 1" in text
+    assert text.count('<span class="lost">missing</span>') == 1
+
+
+def test_a_report_says_that_pictures_have_their_own_page(tmp_path):
+    draw(tmp_path, 8)
+    with pytest.raises(InputError, match=r"holds pictures, which have a page of their own: open .*pictures\.html"):
+        report.write_report([tmp_path])

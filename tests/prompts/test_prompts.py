@@ -1,0 +1,192 @@
+"""Sets of prompts: files of users, published files, our own grammar, and what is wrong with them."""
+
+import collections
+import json
+import os
+
+import numpy as np
+import pytest
+
+from winobench.base.errors import InputError
+from winobench.clevr import captions
+from winobench.clevr import scenes as clevr_scenes
+from winobench.prompts import grammar, named_sets
+from winobench.prompts.prompt_files import Prompt, digest, read_prompts
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def test_a_text_file_has_a_prompt_a_line(tmp_path):
+    source = write(tmp_path / "prompts.txt", "\ufeffA red cube.\r\n\n  Zwei Würfel \n\t\nlast")
+    prompts = read_prompts(source)
+    assert prompts == [Prompt("1", "A red cube."), Prompt("3", "Zwei Würfel"), Prompt("5", "last")]
+    assert read_prompts(source, limit=2) == prompts[:2]
+    assert digest(prompts) != digest(prompts[:2])
+
+
+def test_a_table_has_columns_in_any_order(tmp_path):
+    text = 'Category,ID,Prompt,note\ncolor,a,"A red, small cube",x\n\n,b,"two\nlines",\n'
+    source = write(tmp_path / "prompts.csv", text)
+    assert read_prompts(source) == [Prompt("a", "A red, small cube", "color"), Prompt("b", "two lines")]
+    assert read_prompts(source, categories=["color"]) == [Prompt("a", "A red, small cube", "color")]
+    with pytest.raises(InputError, match="no prompt of the category 'shape': its categories are 'color'"):
+        read_prompts(source, categories=["shape"])
+    source = write(tmp_path / "prompts.tsv", 'prompt\tcategory\na "quoted" cube, and more\tc\n')
+    assert read_prompts(source) == [Prompt("2", 'a "quoted" cube, and more', "c")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.txt", b"one\ntwo\0three\n", "line 2 of .*p.txt has a NUL byte"),
+        ("p.txt", b"one\n" + b"x" * 10_000_000, "line 2 of .*p.txt has more than 1,000,000 bytes"),
+        ("p.txt", b"one\n" + b"x" * 200_000, "line 2 of .*p.txt has a prompt of 200,000 characters"),
+        ("p.txt", b"one\n\xff\xfe\n", "line 2 of .*p.txt is not UTF-8"),
+        ("p.txt", b"a\x1bb\n", r"line 1 of .*p.txt has the control character '\\x1b' in its prompt"),
+        ("p.txt", b"", "p.txt holds no prompt"),
+        ("p.txt", b"\n \n", "p.txt holds no prompt"),
+        ("p.txt", b"one\n\ntwo\none \n", "line 4 of .*p.txt repeats the prompt of line 1"),
+        ("p.csv", b"", "p.csv is empty"),
+        ("p.csv", b"prompt,category\n", "p.csv holds no prompt"),
+        ("p.csv", b"text,category\na,b\n", "p.csv has no column 'prompt': its header is 'text,category'"),
+        ("p.csv", b"prompt,Prompt\na,b\n", "p.csv has the column 'prompt' twice"),
+        ("p.csv", b"prompt,category\na\n", "line 2 of .*p.csv has 1 cells, but its header 2"),
+        ("p.csv", b"prompt,category\n,b\n", "line 2 of .*p.csv has an empty prompt"),
+        ("p.csv", b"prompt,id\na,1\nb,1\n", "line 3 of .*p.csv repeats the id '1' of line 2"),
+        ("p.csv", b"prompt,id\na,1\nb,\n", "line 3 of .*p.csv has an empty id"),
+        ("p.csv", b'prompt,id\n"a"b,1\n', "line 2 of .*p.csv is no row of a table"),
+        ("p.csv", b"prompt\na\0b\n", "line 2 of .*p.csv has a NUL byte"),
+        ("p.json", b"[]", "is no source of prompts: name a .txt file"),
+    ],
+)
+def test_bad_files_are_said_with_file_and_line(tmp_path, name, content, said):
+    with pytest.raises(InputError, match=said) as error:
+        read_prompts(write(tmp_path / name, content))
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_file_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"absent\.txt cannot be read"):
+        read_prompts(str(tmp_path / "absent.txt"))
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_prompts(str(tmp_path / "pipe.txt"))
+    for source in ("geneval", "geneval:absent.jsonl", "drawbench:" + "x" * 5_000, "clevr:0", "clevr:many", "other:3"):
+        with pytest.raises(InputError):
+            read_prompts(source)
+
+
+def test_geneval(tmp_path):
+    rows = [
+        {"tag": "counting", "include": [{"class": "clock", "count": 2}], "prompt": "a photo of two clocks"},
+        {"tag": "colors", "include": [{"class": "dog", "count": 1, "color": "red"}], "prompt": "a photo of a red dog"},
+    ]
+    path = write(tmp_path / "meta.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    prompts = read_prompts(f"geneval:{path}")
+    assert prompts[0] == Prompt(
+        "00000",
+        "a photo of two clocks",
+        "counting",
+        {"tag": "counting", "include": [{"class": "clock", "count": 2}]},
+    )
+    with pytest.raises(InputError, match=r"line 1 of .* has no tag and prompt"):
+        read_prompts("geneval:" + write(tmp_path / "other.jsonl", '{"prompt": "x"}\n'))
+
+
+def test_the_published_file_of_geneval(reference_data):
+    path = reference_data / "newer" / "geneval" / "evaluation_metadata.jsonl"
+    prompts = read_prompts(f"geneval:{path}")
+    assert len({prompt.id for prompt in prompts}) == len(prompts) == 553
+    # Ghosh et al. 2023: 80 single objects, 99 pairs, 80 counts, 94 colours, 100 positions, 100 colour attributions.
+    assert collections.Counter(prompt.category for prompt in prompts) == {
+        "single_object": 80,
+        "two_object": 99,
+        "counting": 80,
+        "colors": 94,
+        "position": 100,
+        "color_attr": 100,
+    }
+    assert all(prompt.content["include"] for prompt in prompts)
+
+
+def test_partiprompts(tmp_path):
+    lines = ["Prompt\tCategory\tChallenge\tNote", "a cube\tAbstract\tBasic\t", '"a ""b"" c"\tVehicles\tStyle\tnone']
+    prompts = read_prompts("partiprompts:" + write(tmp_path / "PartiPrompts.tsv", "\n".join(lines)))
+    assert prompts == [
+        Prompt("00000", "a cube", "Abstract", {"challenge": "Basic", "note": ""}),
+        Prompt("00001", 'a "b" c', "Vehicles", {"challenge": "Style", "note": "none"}),
+    ]
+
+
+def test_drawbench_is_the_papers_choice(tmp_path):
+    # Saharia et al. 2022: the sizes of the eleven categories.
+    sizes = {"Colors": 25, "Conflicting": 10, "Counting": 19, "DALL-E": 20, "Descriptions": 20, "Positional": 20}
+    sizes |= {"Gary Marcus et al. ": 10, "Misspellings": 10, "Rare Words": 20, "Reddit": 25, "Text": 21}
+    rows = [f"prompt {number} of {name},{name}" for name, count in sizes.items() for number in range(count)]
+    path = write(tmp_path / "drawbench.csv", "\n".join(["Prompts,Category", *rows]))
+    prompts = read_prompts(f"drawbench:{path}")
+    assert len(prompts) == 104
+    assert set(named_sets.DRAWBENCH_CATEGORIES) == {prompt.category for prompt in prompts}
+    assert prompts[0] == Prompt("2", "prompt 0 of Colors", "Colors")
+    other = write(tmp_path / "other.csv", "Prompts,Category\na,Text\n")
+    with pytest.raises(InputError, match="has no prompt of the categories Colors, Conflicting"):
+        read_prompts(f"drawbench:{other}")
+
+
+def test_t2i_compbench_is_a_file_or_a_folder(tmp_path):
+    write(tmp_path / "color_val.txt", "a red cube\na blue bowl\na red cube\n")
+    write(tmp_path / "spatial_val.txt", "a cube left of a bowl\n")
+    write(tmp_path / "color_train.txt", "not this\n")
+    prompts = read_prompts(f"t2i_compbench:{tmp_path}")
+    assert [(prompt.id, prompt.category) for prompt in prompts] == [
+        ("color-1", "color"),
+        ("color-2", "color"),
+        ("color-3", "color"),
+        ("spatial-1", "spatial"),
+    ]
+    assert read_prompts(f"t2i_compbench:{tmp_path}/spatial_val.txt") == prompts[3:]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"has no file <category>_val.txt"):
+        read_prompts(f"t2i_compbench:{tmp_path}/empty")
+
+
+def test_clevr_prompts_are_balanced_and_the_first_of_many_are_those_of_few():
+    prompts = read_prompts("clevr")
+    assert len(prompts) == 210
+    assert set(collections.Counter(prompt.category for prompt in prompts).values()) == {30}
+    assert read_prompts("clevr:10") == prompts[:10]
+    assert len({prompt.id for prompt in prompts}) == 210
+    many = read_prompts("clevr:5000")
+    colours = collections.Counter(p.content["objects"][0]["color"] for p in many if p.category == "counting")
+    assert max(colours.values()) - min(colours.values()) <= 3
+    assert {p.text for p in many if p.category == "spatial"} >= {"On the left is a red cube."}
+    # The embedded models know every word, and every content can be read.
+    words = {word for p in many for word in p.text.lower().replace(".", " .").split()}
+    assert words <= set(captions.VOCABULARY)
+    assert json.loads(json.dumps(many[0].content)) == many[0].content
+
+
+def test_content_is_true_of_the_scenes_that_the_text_is_true_of():
+    """The captions' own side: every scene's questions say what is true and what is false of it."""
+    scenes = clevr_scenes.sample_task_scenes(60, seed=5)
+    meaning = {p.text: p.content for p in grammar.make_prompts(7 * 400)}
+    seen = collections.Counter()
+    for things in captions.describe(scenes):
+        lacking = next(color for color in clevr_scenes.COLORS if color not in {thing.color for thing in things})
+        for subtask, items in captions.items(things, lacking).items():
+            for true, false in items:
+                assert grammar.is_shown(meaning[true], things), true
+                assert not grammar.is_shown(meaning[false], things), false
+                seen[subtask] += 1
+    assert set(seen) == set(captions.SUBTASKS)
+
+
+def test_counting_needs_as_many():
+    content = next(p.content for p in grammar.make_prompts(500) if p.text == "A red cube and a red cube.")
+    cube = captions.Thing("cube", "red", "small", "metal", 0)
+    other = cube._replace(shape="sphere")
+    found = [grammar.is_shown(content, things) for things in ([cube], [cube, other], [cube, cube], [cube] * 3)]
+    np.testing.assert_array_equal(found, [False, False, True, True])

@@ -1,0 +1,53 @@
+"""What is kept between runs only to save time, in one folder that may be deleted whenever nothing runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+
+import jax
+
+from winobench.base import files
+
+# Programs that take less time to compile than this many seconds are not kept.
+_WORTH_KEEPING = 0.3
+
+
+def folder() -> str:
+    """``$WINOBENCH_CACHE``, or ``winobench`` in ``$XDG_CACHE_HOME``, or ``~/.cache/winobench``; it need not exist."""
+    own = os.environ.get("WINOBENCH_CACHE")
+    if own:
+        return os.path.abspath(files.user_path(own))
+    common = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    return os.path.join(os.path.abspath(files.user_path(common)), "winobench")
+
+
+def processor() -> str:
+    """A digest of what this machine's processor can do, and of how many cores it has: 12 hexadecimal digits."""
+    found = [platform.machine(), os.cpu_count()]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        found += sorted({line.strip() for line in file if line.startswith(("model name", "flags", "Features"))})
+    return files.digest(found)[:12]
+
+
+def keep_compiled() -> None:
+    """Has JAX keep what it compiles in the folder, so that the next start with equal shapes need not wait for it.
+
+    Call it before anything is compiled. It does nothing where JAX has been given a folder
+    (``JAX_COMPILATION_CACHE_DIR``) or told to keep nothing (``JAX_ENABLE_COMPILATION_CACHE=0``), or where the folder
+    cannot be written.
+    """
+    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+        return
+    # A home that several machines share would offer one of them what only another one's processor can execute.
+    path = os.path.join(folder(), "compiled", processor())
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return
+    if not os.access(path, os.W_OK):
+        return
+    jax.config.update("jax_compilation_cache_dir", path)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)

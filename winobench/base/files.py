@@ -1,0 +1,301 @@
+"""Files that are written whole or not at all, and a digest of what is written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from winobench.base import options
+from winobench.base.errors import InputError
+
+LARGEST = 64 * 2**20
+"""Bytes of a table or text that people have written, unless its reader says otherwise."""
+
+
+def user_path(path: str | os.PathLike) -> str:
+    """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
+
+    Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
+
+    Raises:
+      InputError: it is no path.
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise InputError(
+            f"a path is a text, such as a folder's name, not {options.shown(path)}", code="wrong-type"
+        ) from None
+    text = os.fsdecode(text)
+    if "\0" in text:
+        raise InputError(
+            f"the path {options.shown(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
+        )
+    return os.path.expanduser(text)
+
+
+def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
+    """A path that can be printed and recorded.
+
+    Args:
+      path: the path.
+      what: begins the message.
+      advice: ends it.
+
+    Raises:
+      InputError: its bytes are not UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        os.fsencode(text).decode("utf-8")
+    except ValueError:
+        raise InputError(f"{what} {text!a} is not UTF-8: {advice}", code="name-not-utf8") from None
+    return text
+
+
+# First bytes -> (kind of file, what to do with one that should be something else).
+_CONVERT = "convert it to PNG or JPEG"
+_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_RAW, _UNPACK, _FRAME, _AGAIN = "develop it to PNG or JPEG", "unpack it", "give an image", "download the file again"
+_KINDS = (
+    _POINTER,
+    (b"/annex/objects/", "a git-annex pointer", "run `git annex get` in its folder"),
+    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
+    (b"\xff\x4f\xff\x51", "a JPEG 2000 image", _CONVERT),
+    (b"II\xbc\x01", "a JPEG XR image", _CONVERT),
+    (b"8BPS", "a Photoshop file", _CONVERT),
+    (b"gimp xcf", "a GIMP file", _CONVERT),
+    (b"v/1\x01", "an OpenEXR image", _CONVERT),
+    (b"#?radiance", "a Radiance HDR image", _CONVERT),
+    (b"qoif", "a QOI image", _CONVERT),
+    (b"dds ", "a DDS texture", _CONVERT),
+    (b"\0\0\1\0", "an icon", _CONVERT),
+    (b"fujifilmccd-raw", "a camera's raw file", _RAW),
+    *((start, "a camera's raw file", _RAW) for start in (b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb")),
+    (b"%!PS", "a PostScript file", _CONVERT),
+    (b"\xc5\xd0\xd3\xc6", "a PostScript file", _CONVERT),
+    (b"%PDF", "a PDF file", _CONVERT),
+    (b"<svg", "an SVG file", _CONVERT),
+    (b"<!doctype svg", "an SVG file", _CONVERT),
+    *((start, "a video", _FRAME) for start in (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS")),
+    *((start, "an HTML page", _AGAIN) for start in (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")),
+    (b"<?xml", "an XML file", _AGAIN),
+    (b"{", "a JSON file", _AGAIN),
+    (b"PK\x03\x04", "a zip archive", _UNPACK),
+    (b"\x1f\x8b", "a gzip archive", _UNPACK),
+    (b"BZh", "a bzip2 archive", _UNPACK),
+    (b"\xfd7zXZ", "an xz archive", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
+    (b"Rar!", "a RAR archive", _UNPACK),
+    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
+    (b"\x93NUMPY", "a NumPy array", _CONVERT),
+)
+# The same of bytes further on.
+_KINDS_AT = (
+    (8, b"AVI ", "a video", _FRAME),
+    (8, b"CR\2", "a camera's raw file", _RAW),
+    (128, b"DICM", "a DICOM file", _CONVERT),
+    (257, b"ustar", "a tar archive", _UNPACK),
+)
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_BRANDS = {
+    **dict.fromkeys(_HEIC, ("a HEIC image", _CONVERT)),
+    **dict.fromkeys((b"avif", b"avis"), ("an AVIF image that cannot be read", _CONVERT)),
+    b"crx ": ("a camera's raw file", _RAW),
+}
+
+
+def known_kind(head: bytes) -> tuple[str, str] | None:
+    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
+
+    Args:
+      head: the first bytes, 64 or more of them if the file has as many.
+    """
+    if head[4:8] == b"ftyp":
+        return _BRANDS.get(head[8:12], ("a video", _FRAME))
+    if head and not head.strip(b"\0"):
+        return "a file of zeros", _AGAIN
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<?xml", b"<!--")) and b"<svg" in text:
+        return "an SVG file", _CONVERT
+    for place, start, kind, advice in _KINDS_AT:
+        if head.startswith(start, place):
+            return kind, advice
+    return next(
+        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
+    )
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
+
+    Raises:
+      OSError: it is something else, or is not there.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def refuse_pointer(path: str | os.PathLike) -> None:
+    """Refuses a file that git-lfs has left instead of a large one.
+
+    Raises:
+      InputError: it is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            found = known_kind(file.read(64))
+    except OSError:  # its reader reports that
+        return
+    if found == _POINTER[1:]:
+        kind, advice = found
+        raise InputError(
+            f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
+            code="git-lfs-pointer",
+        )
+
+
+def opened(path: str | os.PathLike) -> io.BufferedReader:
+    """Opens a regular file for its bytes, without waiting for another program.
+
+    Raises:
+      OSError: it cannot be opened, or is something else: a pipe may never end, and a device never does.
+    """
+    # A pipe without a writer would keep `open` waiting for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
+    """The bytes of a regular file.
+
+    Raises:
+      OSError: see `opened`, or the file has more than ``largest`` bytes.
+    """
+    with opened(path) as file:
+        found = file.read(largest + 1)
+    if len(found) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {size_in_words(largest)}", os.fspath(path))
+    return found
+
+
+def size_in_words(number: int) -> str:
+    """A number of bytes for a sentence."""
+    return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"
+
+
+@contextlib.contextmanager
+def writing(folder: str | os.PathLike) -> Iterator[None]:
+    """Turns an error of the system while a folder is written into an InputError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{os.fspath(folder)} cannot be written ({error.strerror or error}): name another", code="cannot-write"
+        ) from error
+
+
+def lock(descriptor: int) -> bool:
+    """Keeps other processes from locking an open file or folder until it is closed; does not wait.
+
+    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not.
+
+    Returns:
+      False if another process has it; True also where the system, or its file system, has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some file systems that machines share
+        pass
+    return True
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
+    """Holds the lock of a folder.
+
+    Raises:
+      InputError: another process has it, in the words of ``taken``.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if not lock(descriptor):
+            raise InputError(taken, code="in-use")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[str]:
+    """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.
+
+    File and folder are synced, so that after a crash ``path`` holds the old content or the new, never a part. On an
+    error the temporary file is removed and ``path`` is left alone.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
+    os.close(handle)
+    try:
+        yield temporary
+        # mkstemp makes files that only their owner may read; a checkpoint has the usual rights.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        sync(temporary)
+        os.replace(temporary, path)
+        sync(folder)  # makes the rename itself durable
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
+        raise
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Writes a UTF-8 text file, whole or not at all."""
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Writes a JSON file with sorted keys, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hexadecimal, of a value that JSON can hold; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sync(path: str | os.PathLike) -> None:
+    """Waits until a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,285 @@
+"""The one reader of JSON: bounded in size and depth, and strict about what JSON leaves open.
+
+Python's own reader follows nested brackets until the interpreter's stack ends, takes ``NaN``, keeps the last of two
+equal keys, and hands on halves of surrogate pairs, which no file in UTF-8 can hold. What this module returns can always
+be computed with, written and read again. All errors are `InputError`, so ``except ValueError`` catches each of them.
+
+There are two kinds of sources. Files that winobench or its users have made are read strictly: what is wrong in them is
+refused. What other programs say (``foreign``: a server's answer) is taken as far as it can be: lone surrogates become
+U+FFFD, numbers of hundreds of digits become infinite, of two equal keys the last one counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from winobench.base import files
+from winobench.base.errors import InputError
+
+LARGEST = 64 * 2**20
+"""Bytes of a file unless its reader says otherwise: the index of a checkpoint with 100,000 tensors has 10 MB, a
+tokenizer with 250,000 tokens 20 MB, the record of a run less than one."""
+
+LARGEST_DATA = 2 * 2**30
+"""Bytes of a file of data: the largest published annotation files have some hundred MB."""
+
+DEEPEST = 100
+"""Nested lists and objects: configs have 10, JSON that machines have written rarely 20. A stack takes about 1,000."""
+
+LONGEST_NUMBER = 100
+"""Digits of a whole number: 10**30 stands for "unlimited" in published files; a float holds no more than 308."""
+
+_LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class NotJSON(InputError):
+    """A text is not JSON that can be used; the message is the reason alone, for who knows where it stands.
+
+    Attributes:
+      cut_off: whether the text ends where more would have to come.
+    """
+
+    def __init__(self, reason: str, *, cut_off: bool = False, code: str = "not-json"):
+        super().__init__(reason, code=code)
+        self.cut_off = cut_off
+
+
+Pairs = Callable[[list[tuple[str, Any]]], Any]
+
+
+def parse(
+    content: str | bytes,
+    *,
+    foreign: bool = False,
+    constants: bool = False,
+    pairs: Pairs | None = None,
+    largest: int = LARGEST,
+) -> Any:
+    """The value that a JSON text states.
+
+    Args:
+      content: the text; bytes are UTF-8, with or without a mark of the byte order.
+      foreign: another program's words, to be taken as far as they can be; see above.
+      constants: allow NaN and infinite numbers, which Python writes where a value is not defined.
+      pairs: makes something of an object's (key, value) pairs; a dictionary without equal keys by default.
+      largest: bytes, or characters of a text.
+
+    Raises:
+      NotJSON: it is not JSON, too large or too deep, or holds something that it must not.
+    """
+    if len(content) > largest:
+        raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
+    try:
+        if isinstance(content, bytes):
+            content = content.decode("utf-8", "replace" if foreign else "strict").removeprefix("\ufeff")
+        elif not foreign:
+            content.encode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotJSON(f"byte {error.start} is not UTF-8", code="not-utf8") from None
+    except UnicodeEncodeError as error:
+        raise NotJSON(
+            f"character {error.start} is a lone surrogate, half of a character", code="lone-surrogate"
+        ) from None
+    decoder = _decoder(foreign, constants or foreign, pairs, bool(_LONG_NUMBER.search(content)))
+    try:
+        value = decoder.decode(content)
+    except json.JSONDecodeError as error:
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        # Python's reader points at the beginning of a string that does not end.
+        ends = error.msg.startswith("Unterminated string") or error.pos >= len(content.rstrip())
+        raise NotJSON(f"{error.msg}, {place}", cut_off=ends) from None
+    except RecursionError:
+        raise NotJSON(_TOO_DEEP, code="too-deep") from None
+    _check_depth(value, content)
+    if _SURROGATE.search(content) or (foreign and well_formed(content) != content):
+        value = _each_text(value, well_formed if foreign else _refuse_surrogates)
+    return value
+
+
+def parse_at(text: str, start: int) -> tuple[Any, int]:
+    """The value that begins at a place in a foreign text, and where it ends. Raises as `parse`."""
+    try:
+        value, end = _decoder(True, True, None, True).raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise NotJSON(error.msg) from None
+    except RecursionError:
+        raise NotJSON(_TOO_DEEP, code="too-deep") from None
+    _check_depth(value, text[start:end])
+    return _each_text(value, well_formed), end
+
+
+def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> Any:
+    """The value that a file states, for callers who say themselves what is wrong where; options as of `parse`.
+
+    Raises:
+      OSError: it cannot be read, or is no file (a pipe may never end).
+      NotJSON: as of `parse`.
+    """
+    return parse(_content(path, largest), largest=largest, **options)
+
+
+def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> Any:
+    """The value that a file states.
+
+    Args:
+      path: the file.
+      advice: what to do where it cannot be used; ends the message.
+      **options: as of `load`.
+
+    Raises:
+      InputError: it cannot be read; names the file and says what is wrong with it.
+    """
+    try:
+        return load(path, **options)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}", code="cannot-read") from error
+    except NotJSON as error:
+        raise InputError(f"{path} cannot be read as JSON ({error}): {advice}", code=error.code) from None
+
+
+def read_object(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> dict[str, Any]:
+    """The object that a file states; otherwise as `read`."""
+    value = read(path, advice, **options)
+    if not isinstance(value, dict):
+        raise InputError(
+            f"{path} must hold a JSON object, but holds a {type(value).__name__}: {advice}", code="not-an-object"
+        )
+    return value
+
+
+def read_lines(
+    path: str | os.PathLike, advice: str = "restore it", *, largest_line: int = LARGEST, **options: Any
+) -> Iterator[tuple[int, Any]]:
+    """The values of a file with one a line; blank lines are left out.
+
+    Args:
+      path: the file, of any size: it is read line by line.
+      advice: what to do where it cannot be used; ends the message.
+      largest_line: bytes.
+      **options: as of `parse`.
+
+    Yields:
+      (number of the line from 1 on, value).
+
+    Raises:
+      InputError: it cannot be read; names the file and the line.
+    """
+    try:
+        with files.opened(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(largest_line + 1), b""), 1):
+                if line.isspace():
+                    continue
+                try:
+                    yield number, parse(line, largest=largest_line, **options)
+                except NotJSON as error:
+                    raise InputError(
+                        f"line {number} of {path} cannot be read as JSON ({error}): {advice}", code=error.code
+                    ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}", code="cannot-read") from error
+
+
+def as_json(value: Any) -> Any:
+    """A value of one's own as JSON has it: tuples become lists, keys become texts."""
+    return json.loads(json.dumps(value))
+
+
+def well_formed(text: str) -> str:
+    """A text that UTF-8 can hold: two surrogates that belong together become their character, others U+FFFD."""
+    try:
+        text.encode("utf-8")
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+_TOO_DEEP = f"it nests lists or objects more than {DEEPEST} deep"
+
+
+@functools.lru_cache(maxsize=16)  # making one takes longer than reading a line
+def _decoder(foreign: bool, constants: bool, pairs: Pairs | None, has_long_numbers: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=pairs or (None if foreign else _no_repeats),
+        parse_float=None if constants else _finite,
+        parse_int=(_float if foreign else _short_integer) if has_long_numbers else None,
+        parse_constant=None if constants else _no_constant,
+        strict=not foreign,
+    )
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise NotJSON(f"an object has the key {twice[:80]!r} twice", code="repeated-key")
+    return values
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise NotJSON(f"the number {text[:80]} is too large", code="number-too-large")
+    return value
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise NotJSON(f"it holds a number of {len(text):,} digits", code="number-too-large")
+    return int(text)
+
+
+def _float(text: str) -> int | float:
+    return int(text) if len(text) <= LONGEST_NUMBER else float(text)
+
+
+def _no_constant(name: str) -> float:
+    raise NotJSON(f"it holds {name}, which is not a number in JSON", code="not-a-json-number")
+
+
+def _check_depth(value: Any, content: str) -> None:
+    if content.count("[") + content.count("{") <= DEEPEST:
+        return
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise NotJSON(_TOO_DEEP, code="too-deep")
+
+
+def _each_text(value: Any, function: Callable[[str], str]) -> Any:
+    """A value with each of its texts, keys among them, as the function has it."""
+    if isinstance(value, str):
+        return function(value)
+    if isinstance(value, list):
+        return [_each_text(one, function) for one in value]
+    if isinstance(value, dict):
+        return {function(key): _each_text(one, function) for key, one in value.items()}
+    return value
+
+
+def _refuse_surrogates(text: str) -> str:
+    if well_formed(text) != text:
+        raise NotJSON("a text in it holds a lone surrogate, half of a character", code="lone-surrogate")
+    return text
+
+
+def _content(path: str | os.PathLike, largest: int) -> bytes:
+    with files.opened(path) as file:
+        if os.fstat(file.fileno()).st_size > largest:
+            raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
+        return file.read(largest + 1)

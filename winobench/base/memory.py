@@ -1,0 +1,83 @@
+"""How much memory there is, asked before something large is allocated.
+
+A system that is asked for more than it has answers with a traceback, kills the process, or makes it crawl. So whoever
+can tell beforehand, by arithmetic on shapes, that something cannot fit says so with `check`. The figures are what is
+needed at least: what passes here may still turn out too large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from winobench.base.accelerators import ACCELERATORS
+from winobench.base.errors import InputError
+
+if TYPE_CHECKING:
+    import jax
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def of_host() -> int:
+    """Bytes of memory that this process can have at most: the machine's, its container's, or its own limit."""
+    limits = []
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a system without these numbers
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or the word "max"
+            limits.append(int(pathlib.Path(path).read_text()))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            limits.append(limit)
+    return min((limit for limit in limits if limit > 0), default=1 << 62)
+
+
+def of_device(device: jax.Device) -> int:
+    """Bytes of memory of a device; of a CPU's those of the host, of one that is only described what its kind has."""
+    try:
+        limit = (device.memory_stats() or {}).get("bytes_limit")
+    except Exception:  # backends that keep no such numbers say so in ways of their own
+        limit = None
+    if not limit and device.platform != "cpu":
+        kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}
+        limit = kinds.get(device.device_kind)
+    return int(limit) if limit else of_host()
+
+
+def of_arrays(tree: Any) -> int:
+    """Bytes of all arrays of a pytree, or of anything with sizes and dtypes; of sharded ones, of all parts together."""
+    import jax
+
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def shown(number: int) -> str:
+    """Bytes as people say them: ``1.5 GB``, ``16,000,000 GB``."""
+    return f"{number / 1e9:,.0f} GB" if number >= 1e10 else f"{number / 1e9:.2g} GB"
+
+
+def check(what: str, needed: int, advice: str, device: jax.Device | None = None) -> None:
+    """Refuses what cannot fit.
+
+    Args:
+      what: what needs the memory, with its numbers, such as "a batch of 1,000 triples".
+      needed: bytes, at least.
+      advice: what to do, such as "lower batch_size".
+      device: where it would be; the host when None.
+
+    Raises:
+      InputError: there is less; says how much is needed and how much there is.
+    """
+    available = of_host() if device is None else of_device(device)
+    if needed > available:
+        place = "this machine" if device is None or device.platform == "cpu" else f"a {device.device_kind}"
+        raise InputError(
+            f"{what} needs about {shown(needed)} of memory, but {place} has {shown(available)}: {advice}",
+            code="out-of-memory",
+        )

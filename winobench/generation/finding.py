@@ -1,0 +1,141 @@
+"""Pictures of texts: in a run that has drawn them, or in a table of a user's own files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
+from winobench.prompts.prompt_files import make_prompt, table_rows
+from winobench.runs import image_records, image_runs
+from winobench.runs.requests import Picture
+
+TABLES = (".csv", ".jsonl")
+"""Ends of the names of tables of pictures."""
+
+_TEXT, _FILE = "premise", "file"
+
+
+def find_pictures(
+    source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
+) -> dict[str, tuple[Picture, ...]]:
+    """The pictures of some texts; each file is read once, so that it is known to be the one that was drawn.
+
+    Args:
+      source: the folder of a run of pictures (`generation.generate`), of which a text's pictures are those with it
+        as their prompt, in the order of the seeds; or a ``.csv`` or ``.jsonl`` file with the columns or keys
+        ``premise`` and ``file``, in which a premise may stand several times, and files are relative to its folder.
+      texts: whose pictures are wanted.
+      most: pictures of each text; a run must have as many, a table at least one.
+      model: which model's pictures, by its name or label, where a run has those of several.
+      how: the command that draws what is missing; ends the message.
+
+    Returns:
+      Text -> its pictures.
+
+    Raises:
+      InputError: there is no such source, a text has no or too few pictures, or a file is missing or has changed; names
+        the text, or the file.
+    """
+    path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
+    if path.suffix.lower() in TABLES:
+        return _of_table(path, texts, most)
+    return _of_run(path, texts, most, model, how)
+
+
+def _of_run(
+    folder: pathlib.Path, texts: Sequence[str], most: int, model: str | None, how: str
+) -> dict[str, tuple[Picture, ...]]:
+    run = image_runs.read_pictures(folder, complete=False)
+    advice = f"draw it{f' with {how}' if how else ''}"
+    label = _label(run, model)
+    numbers = {prompt.text: number for number, prompt in enumerate(run.prompts)}
+    found = {}
+    for text in texts:
+        number = numbers.get(drawn_text(text))
+        if number is None:
+            raise InputError(f"{folder} has no picture of the premise {text!r}: {advice}", code="no-picture")
+        if len(run.seeds) < most:
+            raise InputError(
+                f"{folder} has {len(run.seeds)} pictures of the premise {text!r}, but {most} are asked about: name as"
+                " many (--config.pictures_per_premise), or draw more",
+                code="too-few-pictures",
+            )
+        found[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
+    return found
+
+
+def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: str, advice: str) -> Picture:
+    record = run.by_place.get((label, seed, number))
+    file = run.folder / image_records.picture_file(label, seed, number)
+    if record is None:
+        raise InputError(f"{file}, a picture of the premise {text!r}, is missing: {advice}", code="no-picture")
+    if not image_records.is_whole(run.folder, record):
+        raise InputError(
+            f"{file}, a picture of the premise {text!r}, is not the one that was drawn (its SHA-256 is another):"
+            f" {advice}",
+            code="file-changed",
+        )
+    return Picture(str(file), record.sha256)
+
+
+def _label(run: image_runs.Pictures, model: str | None) -> str:
+    """The label of the model whose pictures are meant."""
+    if len(run.models) == 1:
+        return run.models[0].label
+    meant = [one.label for one in run.models if model in (one.name, one.label)]
+    if len(meant) != 1:
+        known = ", ".join(one.name for one in run.models)
+        raise InputError(
+            f"{run.folder} has pictures by {known}: say whose are meant (--config.drawer={run.models[0].name})",
+            code="unknown-name",
+        )
+    return meant[0]
+
+
+def drawn_text(text: str) -> str:
+    """A text as the prompt of its pictures: without blanks at the ends, and with single ones for line breaks."""
+    return make_prompt(f"the premise {options.shown(text)}", text, id="1").text
+
+
+def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:
+    wanted, files_of = set(texts), {}
+    for line, text, file in _rows(path):
+        if text in wanted and len(files_of.setdefault(text, [])) < most:
+            files_of[text].append(_picture(path, line, file))
+    for text in texts:
+        if text not in files_of:
+            raise InputError(
+                f"{path} has no picture of the premise {text!r}: write a row with it and a file", code="no-picture"
+            )
+    return {text: tuple(files_of[text]) for text in texts}
+
+
+def _picture(path: pathlib.Path, line: int, file: str) -> Picture:
+    place = path.parent / files.user_path(file)
+    try:
+        files.check_regular(place)
+        return Picture(str(place), hashlib.sha256(place.read_bytes()).hexdigest())
+    except OSError as error:
+        raise InputError(
+            f"line {line} of {path} names the picture {place}, which cannot be read ({error.strerror or error}): put it"
+            " there, or take the line away",
+            code="cannot-read",
+        ) from None
+
+
+def _rows(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
+    """(number of the line, text, file) of each row of a table."""
+    if path.suffix.lower() == ".csv":
+        for line, row in table_rows(path, [(_TEXT,), (_FILE,)], delimiter=","):
+            yield line, row[_TEXT], row[_FILE]
+        return
+    for line, value in json_files.read_lines(path, "name a table of pictures"):
+        if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in (_TEXT, _FILE)):
+            raise InputError(
+                f"line {line} of {path} is no object with the texts {_TEXT} and {_FILE}: mend it", code="wrong-type"
+            )
+        yield line, value[_TEXT], value[_FILE]

@@ -1,0 +1,294 @@
+"""Draws a set of prompts with one or several models, picture by picture on disk, and goes on where it was stopped.
+
+Of several processes each draws a part of what is missing; what one of them leaves undone the next call draws, with any
+number of processes. The noise of a picture depends on its seed and number alone, so it is the same picture, up to
+rounding, whoever draws it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import gc
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from winobench import parallel
+from winobench.base import json_files, options
+from winobench.base import progress as progress_bars
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_list
+from winobench.diffusion import samplers
+from winobench.models import holding
+from winobench.prompts.prompt_files import Prompt, digest
+from winobench.runs import image_records, image_runs, lifecycle, provenance
+from winobench.runs import records as run_folders
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from winobench.diffusion.pipeline import Pipeline
+    from winobench.diffusion.schedules import Schedule
+
+_MOST_LABELS = 3  # of a default folder's name
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How pictures are drawn; arguments as of `Pipeline.generate`.
+
+    Attributes:
+      num_steps: number of steps.
+      guidance_scale: 1 or less for none.
+      sampler: a sampler's name; None follows each model's folder.
+      image_size: height and width in pixels; None for each model's own.
+    """
+
+    num_steps: int = 50
+    guidance_scale: float = 7.5
+    sampler: str | None = None
+    image_size: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawer:
+    """A model that is to draw.
+
+    Attributes:
+      label: tells it from the other models of the run; a folder's name.
+      name: what people call it.
+      load: makes its pipeline, with its LoRA; called once, when the models before it are done.
+      dtype: that it computes in.
+      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
+      more: what else tells it from another model of this name, such as ``revision``, as JSON values.
+    """
+
+    label: str
+    name: str
+    load: Callable[[], Pipeline]
+    dtype: str = "float32"
+    lora: Mapping[str, Any] | None = None
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def identity(self) -> dict[str, Any]:
+        """What a run's identity has of it; what it is in truth is known once it is loaded, by its fingerprint."""
+        lora = None if self.lora is None else dict(self.lora)
+        return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
+
+
+def draw_pictures(
+    drawers: Sequence[Drawer],
+    prompts: Sequence[Prompt],
+    workdir: str | os.PathLike | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    settings: Settings = Settings(),
+    batch_size: int = 8,
+    overwrite: bool = False,
+    progress: bool = True,
+    name: str = "pictures",
+    config: Mapping[str, Any] | None = None,
+) -> image_runs.Pictures:
+    """Draws what is missing of a run: a picture for each model, seed and prompt.
+
+    A call with the same arguments goes on where an earlier one was stopped. Pictures that are lost or damaged are drawn
+    again, which is said.
+
+    Args:
+      drawers: the models; loaded one after the other.
+      prompts: picture number n is of ``prompts[n]``.
+      workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
+      seeds: of the noise; a picture each.
+      settings: how they are drawn.
+      batch_size: pictures that each device draws at once.
+      overwrite: delete another run in ``workdir`` instead of refusing the folder.
+      progress: show pictures, pictures a second and the time left.
+      name: begins the default folder's name.
+      config: recorded as it is.
+
+    Returns:
+      The finished run, in each process.
+
+    Raises:
+      InputError: an argument is not as described, a model does not fit its settings, or is not the one that has drawn
+        before; the folder is another run's or cannot be written; another process failed or was lost.
+    """
+    drawers, prompts = checked_list("drawers", drawers), checked_list("prompts", prompts)
+    seeds = options.items(options.SEED, 1).check("seeds", seeds)
+    batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+    for what, values in (("seeds", seeds), ("labels", [drawer.label for drawer in drawers])):
+        if len(set(values)) < len(values):
+            raise InputError(f"the {what} {', '.join(map(str, values))} name one twice: name each once")
+    identity = {
+        "prompts": {"sha256": digest(prompts), "count": len(prompts)},
+        "seeds": list(seeds),
+        "settings": dataclasses.asdict(settings),
+        "models": {drawer.label: drawer.identity() for drawer in drawers},
+    }
+    name = "-".join([name, *(drawer.label for drawer in drawers[:_MOST_LABELS])])
+    with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.DRAWN)) as folder:
+        description = _describe(identity, drawers, config)
+        description["drawn"] = {} if overwrite else _drawn_before(folder)
+        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
+        with lifecycle.recording(folder, description, folder.has_records):
+            if progress and parallel.is_main_process():
+                progress_bars.say(f"pictures in {folder.path}")
+            parallel.broadcast_from_host0(lambda: image_records.write_prompts(folder.path, prompts))
+            run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
+            for drawer in drawers:
+                run.draw(drawer)
+                gc.collect()  # a pipeline is held by circles, and the next one needs its room
+    return image_runs.read_pictures(folder.path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    folder: run_folders.RunFolder
+    description: dict[str, Any]
+    prompts: Sequence[Prompt]
+    seeds: Sequence[int]
+    settings: Settings
+    batch_size: int
+    progress: bool
+
+    def draw(self, drawer: Drawer) -> None:
+        """Draws what is missing of one model, this process its part of it."""
+        pipeline = holding.hold(drawer.load())
+        drawn = self._settle(drawer, pipeline)
+        missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
+        mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
+        fields = {"model": drawer.label, "fingerprint": drawn["fingerprint"], "settings": drawn["settings"]}
+        fields["lora"] = None if drawer.lora is None else dict(drawer.lora)
+        parallel.all_gather_object(lambda: self._draw(drawer, pipeline, mine, fields))
+
+    @property
+    def _at_once(self) -> int:
+        """Pictures that the devices of this process draw at once."""
+        return self.batch_size * len(jax.local_devices())
+
+    def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
+        """What is known of a model once it is loaded, written down for the reader.
+
+        Raises:
+          InputError: it is not the model that has drawn before, or another one than in process 0.
+        """
+        size = pipeline.check_image_size(self.settings.image_size)
+        sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
+        resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
+        shows = self.progress and parallel.is_main_process()
+        if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
+            named = pipeline.schedule.scheduler_class
+            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} is used instead")
+        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
+        settings = {**dataclasses.asdict(self.settings), **resolved, **own}
+        drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
+        first, *others = parallel.all_gather_object(lambda: drawn)
+        if any(other != first for other in others):
+            raise InputError(f"the processes have loaded different models {drawer.name!r}: start all alike")
+        before = self.description["drawn"].get(drawer.label)
+        if before is not None and before != drawn:
+            raise InputError(
+                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint, or"
+                " how it draws, is another): choose another --workdir, or --overwrite to delete its pictures"
+                " and start again",
+                code="another-run",
+            )
+        self.description["drawn"][drawer.label] = drawn
+        if parallel.is_main_process():
+            self.folder.describe(self.description)
+        return drawn
+
+    def _missing(self, drawer: Drawer) -> list[list[int]]:
+        """Which pictures of a model are not there, as runs of (seed, first number, end)."""
+        written = image_records.read_records(self.folder.path)
+        ranges: list[list[int]] = []
+        lost = []
+        for seed in self.seeds:
+            for number in range(len(self.prompts)):
+                record = written.get((drawer.label, seed, number))
+                if record is not None and image_records.is_whole(self.folder.path, record):
+                    continue
+                if record is not None:
+                    lost.append(record.file)
+                if ranges and ranges[-1][0] == seed and ranges[-1][2] == number:
+                    ranges[-1][2] += 1
+                else:
+                    ranges.append([seed, number, number + 1])
+        if lost:
+            are = "picture is" if len(lost) == 1 else "pictures are"
+            progress_bars.say(f"{len(lost):,} {are} lost or damaged and drawn again, such as {lost[0]}")
+        return ranges
+
+    def _draw(
+        self, drawer: Drawer, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
+    ) -> None:
+        """Draws the pictures of these seeds and numbers; while some are drawn, those before them are written."""
+        if not places:
+            return
+        at_once = self._at_once
+        shows = self.progress and parallel.is_main_process()
+        with (
+            progress_bars.counting(
+                len(places), label=f"drawing with {drawer.name}", unit="pictures", enabled=shows
+            ) as told,
+            image_records.PictureStore(self.folder.path, parallel.process_number()) as store,
+            concurrent.futures.ThreadPoolExecutor(1) as writer,
+        ):
+            writing: concurrent.futures.Future[Any] | None = None
+            for start in range(0, len(places), at_once):
+                some = places[start : start + at_once]
+                pictures = self._generate(pipeline, some)
+                if writing is not None:
+                    writing.result()
+                lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in some]
+                writing = writer.submit(store.add, pictures, lines)
+                told(len(some))
+                parallel.check_first_process()
+            writing.result()
+
+    def _generate(self, pipeline: Pipeline, places: Sequence[tuple[int, int]]) -> np.ndarray:
+        return pipeline.generate(
+            [self.prompts[number].text for _, number in places],
+            num_steps=self.settings.num_steps,
+            guidance_scale=self.settings.guidance_scale,
+            sampler=self.settings.sampler,
+            seed=[seed for seed, _ in places],
+            numbers=[number for _, number in places],
+            batch_size=self._at_once,
+            image_size=self.settings.image_size,
+        )
+
+
+def _describe(
+    identity: Mapping[str, Any], drawers: Sequence[Drawer], config: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    described = lifecycle.described(
+        identity,
+        kind=image_runs.KIND,
+        model=", ".join(drawer.name for drawer in drawers),
+        config=None if config is None else dict(config),
+        versions={**provenance.software(), "device": provenance.devices()},
+    )
+    return {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
+
+
+def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
+    """What the folder's config says of models that have drawn; whose config it is, `RunFolder.open` decides."""
+    try:
+        drawn = json_files.load(folder.config_path).get("drawn")
+    except (OSError, InputError, AttributeError):
+        return {}
+    return dict(drawn) if isinstance(drawn, dict) else {}
+
+
+def _unpacked(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    return [(seed, number) for seed, first, end in ranges for number in range(first, end)]
+
+
+def _sampler_name(name: str | None, schedule: Schedule) -> str:
+    sampler = samplers.find_sampler(name, schedule)
+    return next(known for known, one in samplers.SAMPLERS.items() if one is sampler)

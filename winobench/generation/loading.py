@@ -1,0 +1,168 @@
+"""Names of models and LoRAs to what draws with them; what cannot draw is refused before any weights are read."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from winobench.base import options, registry
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+from winobench.generation.generate import Drawer, Settings
+from winobench.scorers import loading as scorers
+
+if TYPE_CHECKING:
+    from winobench.checkpoints import LoRAWeights
+    from winobench.diffusion.pipeline import Pipeline
+
+
+def make_drawers(
+    models: Sequence[str],
+    loras: Sequence[str | None] = (None,),
+    *,
+    settings: Settings | None = None,
+    dtype: str = "float32",
+    variant: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    lora_scale: float = 1.0,
+    pipeline_options: Mapping[str, Any] | None = None,
+    encoders: str = "resident",
+) -> list[Drawer]:
+    """What draws with some models.
+
+    Args:
+      models: names in `winobench.base.registry.MODELS`, folders, or hub ids.
+      loras: as of `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
+        of them, or several for one model.
+      settings: that the models must be able to draw with; the usual ones when None.
+      dtype: of the denoiser; texts are encoded and pictures decoded in float32 in either case, as in scoring.
+      variant, revision, allow_pickle: as of `Pipeline.from_pretrained`.
+      lora_scale: what the adapters' effect is multiplied by.
+      pipeline_options: options that only the models' family has.
+      encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
+        there for each batch of pictures. Pictures are the same.
+
+    Raises:
+      InputError: there is no such model or LoRA, a model does not draw, an option is not for it, the numbers of models
+        and LoRAs do not fit, or the same is named twice.
+    """
+    settings = settings or Settings()
+    lora_scale = options.SCALE.check("lora_scale", lora_scale)
+    if lora_scale != 1 and not any(loras):
+        raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
+    drawn_by = pairs(models, loras)
+    for model in dict.fromkeys(models):
+        _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
+    from winobench.checkpoints import read_lora  # late: names that are wrong are answered at once
+
+    named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
+    adapters = {lora: read_lora(lora, allow_pickle=allow_pickle) for lora in named}
+    lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
+    names = list(dict.fromkeys(models))
+    labels = dict(zip(names, registry.model_labels(names), strict=True))
+    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options}
+    drawers = []
+    for model, lora in drawn_by:
+        load = functools.partial(
+            load_pipeline,
+            model,
+            dtype,
+            adapters=adapters.get(lora),
+            lora_scale=lora_scale,
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            on_host=encoders == "staged",
+            **dict(pipeline_options or {}),
+        )
+        is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
+        label, name, of_lora = labels[model], labels[model] if is_folder else model, None
+        if lora is not None:
+            of_lora = {"name": lora_labels[lora], "sha256": adapters[lora].sha256, "scale": lora_scale}
+            scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
+            label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
+        told = {key: value for key, value in more.items() if value}
+        drawers.append(Drawer(label, name, load, dtype, of_lora, told))
+    return drawers
+
+
+def load_pipeline(
+    model: str, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
+) -> Pipeline:
+    """A pipeline with its LoRA added to the weights.
+
+    Args:
+      model: name, folder or hub id.
+      dtype: of the denoiser.
+      adapters: the LoRA's.
+      lora_scale: what their effect is multiplied by.
+      **keywords: as of `Pipeline.from_pretrained`.
+
+    Raises:
+      InputError: as of `Pipeline.from_pretrained`; or the LoRA is of another model.
+    """
+    from winobench.checkpoints import load_lora
+    from winobench.diffusion import families
+
+    # As the scorers load it, so that a model is the same one, by its fingerprint, when it draws and when it judges.
+    source = model if model in registry.MODELS else registry.model_source(model)
+    pipeline = families.load_pipeline(source, dtype, encoder_dtype="float32", **keywords)
+    if adapters is not None:
+        load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
+    return pipeline
+
+
+def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
+    """Which model draws with which LoRA.
+
+    Args:
+      models: as of `make_drawers`.
+      loras: as there.
+
+    Raises:
+      InputError: none is named, the numbers do not fit, or the same is named twice.
+    """
+    if not models or not loras:
+        raise InputError("no model is named: name at least one")
+    if len(models) > 1 and len(loras) > 1 and len(models) != len(loras):
+        raise InputError(
+            f"{len(models)} models and {len(loras)} LoRAs do not fit: name one LoRA, or none, for each model, or one"
+            " for all"
+        )
+    number = max(len(models), len(loras))
+    models, loras = (list(one) * number if len(one) == 1 else list(one) for one in (models, loras))
+    found = list(zip(models, loras, strict=True))
+    for pair in found:
+        if found.count(pair) > 1:
+            raise InputError(f"the model {pair[0]!r} is named twice{' with this LoRA' * bool(pair[1])}: name it once")
+    return found
+
+
+def _check(
+    model: str,
+    settings: Settings,
+    dtype: str,
+    variant: str | None,
+    revision: str | None,
+    pipeline_options: Mapping[str, Any],
+) -> None:
+    """Refuses a model that does not draw, or not with these options, without reading its weights."""
+    kind = scorers.scorer_kind(model, revision)
+    if kind != "diffusion_itm":
+        raise InputError(f"{model!r} judges pictures, but draws none: name a diffusion model")
+    scorers.check_scorer(
+        model,
+        dtype,
+        variant=variant,
+        revision=revision,
+        diffusion={"image_size": settings.image_size, "pipeline_options": pipeline_options},
+    )
+    from winobench.diffusion import families, samplers
+
+    description = families.read_description(registry.model_source(model), revision=revision)
+    samplers.find_sampler(settings.sampler, description.schedule)
+    total = description.schedule.num_train_timesteps
+    options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)

@@ -1,0 +1,142 @@
+"""A page that shows a run's pictures: models side by side, a row a seed; it loads nothing but the run's own files."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import jinja2
+import PIL.Image
+
+import winobench
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.runs.image_records import PictureRecord
+from winobench.runs.image_runs import Pictures
+
+PAGE, THUMBNAILS = "pictures.html", "thumbnails"
+"""Names in the run's folder."""
+
+SMALL, LARGE = 128, 256
+"""Pixels of a picture's side on the page, of small and of large pictures; larger ones have a thumbnail."""
+
+_THREADS = 8
+
+
+def write_page(run: Pictures) -> pathlib.Path:
+    """Writes ``pictures.html`` into the run's folder, and thumbnails of pictures of more than `LARGE` pixels.
+
+    Returns:
+      The page's path.
+
+    Raises:
+      InputError: a picture cannot be read, or the folder cannot be written.
+    """
+    path = run.folder / PAGE
+    with files.writing(run.folder):
+        files.write_text(path, page_text(run, _write_thumbnails(run)))
+    return path
+
+
+def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
+    """The page.
+
+    Args:
+      run: any, whether or not it has all of its pictures.
+      thumbnails: file of a picture -> that of its thumbnail, relative to the run's folder; the picture itself for those
+        without one.
+    """
+    counts = collections.Counter(prompt.category for prompt in run.prompts)
+    numbers = {name: str(number) for number, name in enumerate(counts, 1)}
+    largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)
+    lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("winobench.pictures", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    settings = dict.fromkeys(("num_steps", "guidance_scale", "sampler", "image_size", "dtype"), "")
+    return environment.get_template("pictures.html.jinja").render(
+        names=", ".join(model.name for model in run.models),
+        models=[
+            {"name": model.name, "fingerprint": model.fingerprint, "settings": settings | model.settings}
+            for model in run.models
+        ],
+        num_pictures=f"{len(run.records):,}",
+        num_prompts=_counted(len(run.prompts), "prompt"),
+        num_seeds=_counted(len(run.seeds), "seed"),
+        several_seeds=len(run.seeds) > 1,
+        lost=f"{lost:,}" if lost else "",
+        categories=list(counts.items()) if len(counts) > 1 else [],
+        side=SMALL if largest <= SMALL else LARGE,
+        prompts=_prompts(run, numbers, thumbnails or {}),
+        folder=run.folder.resolve().name,
+        version=winobench.__version__,
+    )
+
+
+def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """What the page shows of each prompt."""
+    for number, prompt in enumerate(run.prompts):
+        rows = []
+        for seed in run.seeds:
+            pictures = []
+            for model in run.models:
+                record = run.by_place.get((model.label, seed, number))
+                file = None if record is None else record.file
+                pictures.append({"model": model.name, "file": file, "thumbnail": thumbnails.get(file, file)})
+            rows.append({"seed": seed, "pictures": pictures})
+        yield {
+            "text": prompt.text,
+            "about": " · ".join(filter(None, [prompt.category, f"number {number}"])),
+            "id": prompt.id,
+            "category_number": numbers[prompt.category],
+            "content": "" if prompt.content is None else json.dumps(prompt.content, ensure_ascii=False),
+            "rows": rows,
+        }
+
+
+def _write_thumbnails(run: Pictures) -> dict[str, str]:
+    """Makes those that are not there, and takes away those of other pictures."""
+    folder = run.folder / THUMBNAILS
+    sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
+    # The name is the content's: a picture that was drawn again gets another one.
+    wanted = {
+        record.file: (record, f"{record.sha256[:32]}.jpg") for record in run.records if sizes[record.model] > LARGE
+    }
+    names = {name for _, name in wanted.values()}
+    for path in folder.glob("*.jpg"):
+        if path.name not in names:
+            path.unlink()
+    if not wanted:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        return {}
+    folder.mkdir(exist_ok=True)
+    missing = [(run, record, folder / name) for record, name in wanted.values() if not (folder / name).exists()]
+    with concurrent.futures.ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as threads:
+        for _ in threads.map(lambda arguments: _write_thumbnail(*arguments), missing):
+            pass
+    return {file: f"{THUMBNAILS}/{name}" for file, (_, name) in wanted.items()}
+
+
+def _write_thumbnail(run: Pictures, record: PictureRecord, path: pathlib.Path) -> None:
+    try:
+        with PIL.Image.open(run.path(record)) as image:
+            image.thumbnail((2 * LARGE, 2 * LARGE) if min(image.size) > 2 * LARGE else (LARGE, LARGE))
+            with files.atomic_path(path) as temporary:
+                image.convert("RGB").save(temporary, "JPEG", quality=85)
+    except PIL.UnidentifiedImageError:
+        raise InputError(f"{run.path(record)} is no picture: give the command again that drew it") from None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

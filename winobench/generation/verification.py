@@ -1,0 +1,79 @@
+"""What drawn pictures of CLEVR scenes show, by the verifier, and how often that is what they should.
+
+The verifier (`winobench.models.clevr_verifier`) is a detector and no diffusion model: it lists the objects of a
+picture, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import PIL.Image
+
+from winobench.base.errors import InputError
+from winobench.clevr.captions import Thing
+from winobench.clevr.objects import SceneObject
+from winobench.models.clevr_verifier import ClevrVerifier
+from winobench.prompts import grammar
+from winobench.runs.verdicts import Verdict, write_verdicts
+
+if TYPE_CHECKING:
+    from winobench.runs.image_runs import Pictures
+
+_BATCH = 256
+
+
+def can_verify(run: Pictures) -> bool:
+    """Whether all prompts of a run say, in our grammar, what their pictures must show."""
+    return all(isinstance(prompt.content, Mapping) and "objects" in prompt.content for prompt in run.prompts)
+
+
+def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
+    """Looks at all pictures of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
+
+    Args:
+      run: of prompts in our grammar.
+      verifier: the shipped one when None.
+
+    Returns:
+      A picture's path within the run -> its verdict.
+
+    Raises:
+      InputError: prompts do not say what must be shown, or a picture is lost.
+    """
+    if not can_verify(run):
+        raise InputError(
+            f"the prompts of {run.folder} do not say what their pictures must show: draw with --config.prompts=clevr",
+            code="no-content",
+        )
+    verifier = verifier or ClevrVerifier.from_pretrained()
+    side = verifier.config.sample_size
+    verdicts = []
+    for first in range(0, len(run.records), _BATCH):
+        some = run.records[first : first + _BATCH]
+        listed = verifier.objects([_resized(run.image(record), side) for record in some])
+        for record, objects in zip(some, listed, strict=True):
+            correct = grammar.is_shown(record.prompt.content, [as_thing(one) for one in objects])
+            found = [_in_words(one) for one in objects]
+            verdicts.append(Verdict(record.file, record.sha256, correct, found))
+    write_verdicts(run.folder, verdicts)
+    return {verdict.file: verdict for verdict in verdicts}
+
+
+def as_thing(one: SceneObject) -> Thing:
+    """A found object in words; its side is the half of the picture in which its centre is."""
+    return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
+
+
+def _in_words(one: SceneObject) -> dict[str, Any]:
+    place = {"right": round(one.right, 3), "down": round(one.down, 3)}
+    return {"color": one.color, "shape": one.shape, "size": one.size, **place}
+
+
+def _resized(picture: np.ndarray, side: int) -> np.ndarray:
+    if picture.shape[:2] == (side, side):
+        return picture
+    image = PIL.Image.fromarray(picture).resize((side, side), PIL.Image.Resampling.BICUBIC)
+    return np.asarray(image)

@@ -1,0 +1,1 @@
+"""Sets of prompts: files, named sets and the grammar of our scenes."""

@@ -1,0 +1,293 @@
+"""Prompts of which pictures are drawn, and the files that they are read from.
+
+A source is a ``.txt`` file with a prompt a line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and, if wanted,
+``category`` and ``id``, or a named set (`NAMED_SETS`) with the file in which it is published behind a colon.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from winobench.base import csv_cells, files, json_files, options
+from winobench.base.errors import InputError
+from winobench.base.texts import LONGEST_CAPTION, check_texts
+
+LARGEST_LINE = 1_000_000
+"""Bytes of a line; what is longer is no prompt, and not read to its end."""
+
+_LONGEST_NAME = 255
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")
+# By the column's names in user's tables and in those that are published.
+_TEXT_COLUMNS, _CATEGORY_COLUMNS, _ID_COLUMNS = ("prompt", "prompts"), ("category",), ("id",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+    """What a picture shall show.
+
+    Attributes:
+      id: tells it from the others of its set.
+      text: what the models are given.
+      category: of its set, such as ``counting``; empty where it has none.
+      content: what the picture must show, or what else its set says of it, as JSON values; None where nothing is known.
+    """
+
+    id: str
+    text: str
+    category: str = ""
+    content: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Prompt:
+        """The inverse of `to_json`, from an object that may hold more.
+
+        Raises:
+          InputError: it is no such object.
+        """
+        texts = [value.get(name) for name in ("id", "text", "category")] if isinstance(value, Mapping) else [None]
+        if not all(isinstance(text, str) for text in texts) or "content" not in value:
+            raise InputError(f"{options.shown(value)} is no prompt with id, text, category and content")
+        return cls(*texts, value["content"])
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedSet:
+    """A set of prompts that has a name.
+
+    Attributes:
+      read: what stands behind the colon (empty for nothing) -> the prompts.
+      wanted: what has to stand behind the colon, for messages and the help.
+      description: one line.
+    """
+
+    read: Callable[[str], list[Prompt]]
+    wanted: str
+    description: str
+
+
+def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[str] = ()) -> list[Prompt]:
+    """The prompts of a source.
+
+    Empty lines are skipped, and blanks at both ends are taken away.
+
+    Args:
+      source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
+      limit: take so many at most, from the beginning; None for all.
+      categories: take those of these categories alone; all if there are none.
+
+    Raises:
+      InputError: there is no such source, it holds no prompt, or something in it cannot be one; names file and line.
+    """
+    from winobench.prompts.named_sets import NAMED_SETS  # late: they are made of this module's parts
+
+    source = options.text().check("a source of prompts", source)
+    limit = options.LIMIT.check("the limit of prompts", limit)
+    name, _, rest = source.partition(":")
+    if name in NAMED_SETS:
+        prompts = NAMED_SETS[name].read(rest)
+    else:
+        prompts = _of_file(pathlib.Path(files.user_path(source)), NAMED_SETS)
+    if not prompts:
+        raise InputError(f"{source} holds no prompt: write one a line")
+    known = list(dict.fromkeys(prompt.category for prompt in prompts))
+    for category in categories:
+        if category not in known:
+            named = ", ".join(map(repr, filter(None, known))) or "none"
+            raise InputError(f"{source} has no prompt of the category {category!r}: its categories are {named}")
+    chosen = [prompt for prompt in prompts if not categories or prompt.category in categories]
+    return chosen[:limit]
+
+
+def digest(prompts: Sequence[Prompt]) -> str:
+    """SHA-256, in hexadecimal, of prompts in their order."""
+    return files.digest([prompt.to_json() for prompt in prompts])
+
+
+def check_source(source: str) -> None:
+    """Raises InputError unless a source has a known form; reads nothing."""
+    from winobench.prompts.named_sets import NAMED_SETS
+
+    name = source.partition(":")[0]
+    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
+        raise _unknown(source, NAMED_SETS)
+
+
+def _of_file(path: pathlib.Path, named: Mapping[str, NamedSet]) -> list[Prompt]:
+    """The prompts of a user's file, in which each text and each id stands once."""
+    if path.suffix.lower() not in _READERS:
+        raise _unknown(str(path), named)
+    lines: dict[tuple[str, str], int] = {}
+    prompts = []
+    for line, prompt in _READERS[path.suffix.lower()](path):
+        for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
+            if key in lines:
+                raise InputError(
+                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds draw a"
+                    " prompt several times)"
+                )
+            lines[key] = line
+        prompts.append(prompt)
+    return prompts
+
+
+def _unknown(source: str, named: Mapping[str, NamedSet]) -> InputError:
+    sets = ", ".join(f"{name}{one.wanted}" for name, one in named.items())
+    return InputError(
+        f"{options.shown(source)} is no source of prompts: name a .txt file with a prompt a line, a .csv or .tsv file"
+        f" with the column prompt, or one of {sets}"
+    )
+
+
+def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers from 1 on, without their ends; empty ones are left out.
+
+    Raises:
+      InputError: the file cannot be read, or a line is too long or no text in UTF-8; names file and line.
+    """
+    try:
+        files.check_regular(path)
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), 1):
+                if len(line) > LARGEST_LINE:
+                    raise InputError(
+                        f"line {number} of {path} has more than {LARGEST_LINE:,} bytes, which is no prompt: write one"
+                        " prompt a line"
+                    )
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                except UnicodeDecodeError:
+                    raise InputError(f"line {number} of {path} is not UTF-8: save the file in UTF-8") from None
+                if "\0" in text:
+                    raise InputError(f"line {number} of {path} has a NUL byte in it, which no text has: take it away")
+                if text.strip():
+                    yield number, text
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): name a file of prompts") from None
+
+
+def table_rows(
+    path: str | os.PathLike, columns: Iterable[Sequence[str]], *, delimiter: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a table with a header; columns are known by any of their names, in large or small letters.
+
+    Args:
+      path: the file, whose separator is a tab where its name ends with ``.tsv``.
+      columns: the names of each column that must be there; the first one is what it is called in the rows.
+      delimiter: between cells.
+
+    Yields:
+      (number of the line that the row begins in, column in small letters -> cell); rows without any text are left out.
+
+    Raises:
+      InputError: the file cannot be read, a column is missing or there twice, or a row has too few or too many cells.
+    """
+    lines = list(text_lines(path))
+    # Blank lines are put back, so that the reader counts as an editor does.
+    rows = [""] * (lines[-1][0] if lines else 0)
+    for number, line in lines:
+        rows[number - 1] = line
+    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(io.StringIO("\n".join(rows), newline=""), delimiter=delimiter, strict=True, quoting=quoting)
+    header: list[str] | None = None
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"line {line} of {path} is no row of a table ({error}): mend the line") from None
+        if cells is None:
+            break
+        if not any(cell.strip() for cell in cells):
+            continue
+        if header is None:
+            header = _header(cells, columns, path)
+        elif len(cells) != len(header):
+            raise InputError(f"line {line} of {path} has {len(cells)} cells, but its header {len(header)}: mend it")
+        else:
+            yield line, dict(zip(header, map(csv_cells.restored, cells), strict=True))
+    if header is None:
+        raise InputError(f"{path} is empty: a table of prompts begins with the names of its columns, such as prompt")
+
+
+def make_prompt(where: str, text: str, *, id: str, category: str = "", content: Any = None) -> Prompt:
+    """A prompt of checked parts, without blanks at the ends; line breaks and tabs inside become blanks.
+
+    Args:
+      where: file and line, for messages.
+      text, id, category, content: as of `Prompt`.
+
+    Raises:
+      InputError: a part is empty, too long, or has control characters.
+    """
+    text, id, category = (_BLANKS.sub(" ", part).strip() for part in (text, id, category))
+    for name, part, longest in (
+        ("prompt", text, LONGEST_CAPTION),
+        ("id", id, _LONGEST_NAME),
+        ("category", category, _LONGEST_NAME),
+    ):
+        if not part and name != "category":
+            raise InputError(f"{where} has an empty {name}: fill it in, or take the line away")
+        if found := _CONTROL.search(part):
+            raise InputError(f"{where} has the control character {found[0]!r} in its {name}: take it away")
+        if len(part) > longest:
+            raise InputError(f"{where} has a {name} of {len(part):,} characters, but {longest:,} are the most")
+    check_texts([text])
+    return Prompt(id, text, category, content)
+
+
+def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | os.PathLike) -> list[str]:
+    header = [cell.strip().casefold() for cell in cells]
+    for names in columns:
+        found = [name for name in header if name in names]
+        if len(found) != 1:
+            problem = f"has no column {names[0]!r}" if not found else f"has the column {names[0]!r} twice"
+            raise InputError(f"{path} {problem}: its header is {options.shown(','.join(cells))}; name each column once")
+        header[header.index(found[0])] = names[0]
+    return header
+
+
+def _text_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
+    for number, line in text_lines(path):
+        yield number, make_prompt(f"line {number} of {path}", line, id=str(number))
+
+
+def _table_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    for number, row in table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter):
+        identity = next((row[name] for name in _ID_COLUMNS if name in row), str(number))
+        category = next((row[name] for name in _CATEGORY_COLUMNS if name in row), "")
+        yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
+
+
+_READERS: Mapping[str, Callable[[pathlib.Path], Iterator[tuple[int, Prompt]]]] = {
+    ".txt": _text_prompts,
+    ".csv": _table_prompts,
+    ".tsv": _table_prompts,
+}
+
+
+def read_json_prompts(path: str | os.PathLike, advice: str) -> list[Prompt]:
+    """The prompts of a file with one as JSON a line, as runs have them.
+
+    Raises:
+      InputError: it cannot be read, or holds something else.
+    """
+    prompts = []
+    for number, value in json_files.read_lines(path, advice):
+        try:
+            prompts.append(Prompt.from_json(value))
+        except InputError as error:
+            raise InputError(f"line {number} of {path}: {error}: {advice}") from None
+    return prompts

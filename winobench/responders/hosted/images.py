@@ -1,0 +1,127 @@
+"""Pictures as the APIs take them.
+
+A file goes out byte for byte where its format, its size and its pixels allow that. Otherwise what a viewer shows on a
+white page (`winobench.data.images`) is written as PNG, or as JPEG where that is too large, and scaled down as far as a
+limit asks for. The same file always becomes the same bytes, with the same release of Pillow.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import hashlib
+import io
+
+from PIL import Image
+
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+from winobench.data import images
+from winobench.runs.requests import Picture
+
+_MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+# Modes in which 8-bit gray levels, palette colours and RGB come; all readers agree on them.
+_PLAIN_MODES = ("1", "L", "P", "RGB")
+_JPEG_QUALITY = 95
+# Pictures that are asked about many times are read and written once.
+_KEPT = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What an API takes.
+
+    Attributes:
+      formats: PIL's names.
+      largest: bytes of a file, before base64 makes a third more of them.
+      longest_side: pixels of height and width; None where nothing is said of it.
+    """
+
+    formats: tuple[str, ...]
+    largest: int
+    longest_side: int | None
+
+
+OPENAI = Limits(("PNG", "JPEG", "WEBP", "GIF"), 20_000_000, None)
+"""https://platform.openai.com/docs/guides/images-vision, "Image input requirements" (seen 2026-11-25): PNG, JPEG, WEBP
+and GIF that does not move; 20 MB an image in earlier editions of the page, 50 MB a request since. Sides are scaled by
+the server."""
+
+ANTHROPIC = Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
+"""https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
+pixels. Of the file sizes that the platforms state, this is the smallest: 5 MB in base64."""
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def encode(picture: Picture, limits: Limits) -> tuple[str, str]:
+    """A picture's media type, and its bytes in base64.
+
+    Args:
+      picture: its file is read and must still have the SHA-256 that the request names.
+      limits: of the API.
+
+    Raises:
+      InputError: the file is missing, is another one than before, or cannot be decoded.
+    """
+    content = _content(picture)
+    try:
+        with images.opened(io.BytesIO(content)) as opened:
+            if _goes_out_as_it_is(opened, len(content), limits):
+                return _MEDIA_TYPES[opened.format], base64.b64encode(content).decode("ascii")
+            image = images.upright(images.to_rgb(opened), images.orientation(opened))
+    except images.ImageProblem as problem:
+        raise InputError(
+            f"the image {picture.path} cannot be decoded ({problem}): restore or remove it", code=problem.code
+        ) from None
+    kind, content = _fitted(image, limits)
+    return _MEDIA_TYPES[kind], base64.b64encode(content).decode("ascii")
+
+
+def _content(picture: Picture) -> bytes:
+    try:
+        with images.regular_file(user_path(picture.path)) as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no image at {picture.path}: correct the path or restore the file", code="no-such-file"
+        ) from None
+    except (images.ImageProblem, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"the image {picture.path} cannot be read ({reason}): see to it", code="cannot-read") from None
+    if hashlib.sha256(content).hexdigest() != picture.sha256:
+        raise InputError(
+            f"the image {picture.path} is not the one that is asked about: its SHA-256 does not begin with"
+            f" {picture.sha256[:12]}; restore it, or begin a new run",
+            code="file-changed",
+        )
+    return content
+
+
+def _goes_out_as_it_is(picture: Image.Image, size: int, limits: Limits) -> bool:
+    return (
+        picture.format in limits.formats
+        and size <= limits.largest
+        and (limits.longest_side is None or max(picture.size) <= limits.longest_side)
+        and picture.mode in _PLAIN_MODES
+        and not picture.has_transparency_data
+        and images.orientation(picture) == 1
+        and getattr(picture, "n_frames", 1) == 1
+    )
+
+
+def _fitted(image: Image.Image, limits: Limits) -> tuple[str, bytes]:
+    """An image's format and file, no larger than the limits."""
+    longest = max(image.size)
+    side = longest if limits.longest_side is None else min(longest, limits.longest_side)
+    while True:
+        scaled = image
+        if side < longest:
+            size = [max(1, round(length * side / longest)) for length in image.size]
+            scaled = image.resize(size, Image.Resampling.LANCZOS)
+        for kind, how in (("PNG", {}), ("JPEG", {"quality": _JPEG_QUALITY, "subsampling": 0})):
+            file = io.BytesIO()
+            scaled.save(file, kind, **how)
+            if file.tell() <= limits.largest:
+                return kind, file.getvalue()
+        side = side * 3 // 4

@@ -1,0 +1,1 @@
+"""Run folders, written and read: records, responses, generated images, edits and verdicts."""

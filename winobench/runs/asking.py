@@ -1,0 +1,179 @@
+"""Asking a model what it has not been asked yet: every answer is on disk before anything reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Generator, Iterator, Mapping
+
+from winobench.base import json_files
+from winobench.base import progress as progress_bars
+from winobench.runs import responses
+from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
+
+
+@dataclasses.dataclass
+class Answers:
+    """What is known of some requests, by their keys.
+
+    Attributes:
+      read: answers, read.
+      failed: why a call failed, of those made now.
+      asked: number of calls made now.
+      seconds: that the run's own answers took when an earlier call of it asked for them.
+    """
+
+    read: dict[str, Response] = dataclasses.field(default_factory=dict)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    asked: int = 0
+    seconds: float = 0.0
+
+
+def ask(
+    responder: Responder,
+    store: responses.ResponseStore,
+    wanted: Mapping[str, Request],
+    answers: Answers,
+    *,
+    reuse: bool = True,
+    progress: bool = True,
+    label: str = "asking",
+) -> None:
+    """Reads what the store has, takes what the runs beside it have, and asks for the rest.
+
+    Stored answers that are incomplete are asked for again.
+
+    Args:
+      responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
+        and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
+      store: of its responses, open.
+      wanted: key of `winobench.runs.responses.key` -> request.
+      answers: filled in while the answers come in, so that it says what is there after an error as well.
+      reuse: take responses that runs beside the store's have recorded.
+      progress: show requests, requests a second and the time left.
+      label: what is done is called there.
+
+    Raises:
+      InputError: the store cannot be written, or every further call would fail.
+    """
+    if parts := _parts(responder, wanted):
+        calls = {key: request for key, request in wanted.items() if key not in parts}
+        for own in parts.values():
+            calls |= own
+        ask(responder, store, calls, answers, reuse=reuse, progress=progress)
+        _combine(responder, wanted, parts, answers)
+        return
+    if reuse:
+        store.share(store.neighbours(), wanted)
+    for key, request in wanted.items():
+        stored = store.get(key)
+        if stored is None:
+            continue
+        try:
+            response = read(responder, request, stored.raw)
+        except ValueError as error:
+            store.reject(key, str(error))
+            continue
+        if response.ending != FINISHED:
+            continue
+        answers.read[key] = response
+        if stored.origin is None:
+            answers.seconds += stored.seconds
+    missing = {key: request for key, request in wanted.items() if key not in answers.read}
+    answers.asked += len(missing)
+    _ask(responder, store, missing, answers, len(wanted), label if progress else None)
+
+
+def _ask(
+    responder: Responder,
+    store: responses.ResponseStore,
+    missing: Mapping[str, Request],
+    answers: Answers,
+    total: int,
+    label: str | None,
+) -> None:
+    """Asks for what is missing; without a label, nothing is shown."""
+    keys, requests = list(missing), list(missing.values())
+    if not requests:
+        if label is not None:
+            progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
+        return
+    left = set(range(len(keys)))
+    bar = progress_bars.counting(
+        total, total - len(keys), enabled=label is not None, label=label or "", unit="requests"
+    )
+    with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
+        last = time.monotonic()
+        for index, raw in incoming:
+            # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
+            seconds, last = time.monotonic() - last, time.monotonic()
+            key, request = keys[index], requests[index]
+            left.remove(index)
+            error = raw.get("error")
+            if isinstance(error, Mapping) and "kind" in error:
+                store.fail(key, request, error, seconds)
+                reason = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+                answers.failed[key] = json_files.well_formed(reason)
+            else:
+                store.add(key, request, raw, seconds)
+                try:
+                    answers.read[key] = read(responder, request, raw)
+                except ValueError as malformed:
+                    store.reject(key, str(malformed))
+                    billed = "; it was answered, so it may have been billed" if hasattr(responder, "cost") else ""
+                    answers.failed[key] = f"malformed: {malformed}{billed}"
+            advance(1)
+    if left:
+        raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+
+def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
+    """Key of a request that takes several -> theirs."""
+    if not hasattr(responder, "parts"):
+        return {}
+    fingerprint = responder.fingerprint()
+    found = {}
+    for key, request in wanted.items():
+        own = responder.parts(request)
+        if own != (request,):
+            found[key] = {responses.key(fingerprint, part): part for part in own}
+    return found
+
+
+def _combine(
+    responder: Responder,
+    wanted: Mapping[str, Request],
+    parts: Mapping[str, Mapping[str, Request]],
+    answers: Answers,
+) -> None:
+    failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
+    for key, own in parts.items():
+        # Several requests may have a part in common.
+        if reasons := [failed[part] for part in own if part in failed]:
+            answers.failed[key] = reasons[0]
+        else:
+            answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
+    for part in failed.keys() - wanted.keys():
+        del answers.failed[part]
+
+
+def read(responder: Responder, request: Request, raw: Raw) -> Response:
+    """What a responder reads out of a raw answer, as texts that can be written.
+
+    Raises:
+      ValueError: the raw answer is malformed; the message is one line that can be written.
+    """
+    try:
+        response = responder.read(request, raw)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(json_files.well_formed(reason)) from error
+    texts = {name: getattr(response, name) for name in ("text", "partial") if getattr(response, name) is not None}
+    changed = {name: json_files.well_formed(text) for name, text in texts.items()}
+    return dataclasses.replace(response, **changed) if changed else response
+
+
+def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:
+    """A generator, which can be closed, of what may be any iterator; calls under way end with it."""
+    yield from incoming

@@ -1,0 +1,134 @@
+"""Edited pictures on disk: ``edits/`` in a run's folder.
+
+edits/<image>.png              an image as the model was given it; named by the first half of its content's SHA-256
+edits/<image>-<text>.png       the same, edited towards a text
+edits/part-<process>.jsonl     a line an edit (`Edit`), written once its picture is there; the last one counts
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+
+FOLDER = "edits"
+_NAME = 32  # hexadecimal digits of a hash in a file's name
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """An image that was edited towards a text.
+
+    Attributes:
+      image: SHA-256 of the image's content (`winobench.data.images.image_hash`).
+      text: the text.
+      distance: Euclidean distance that the latents have moved.
+      error_before, error_after: mean denoising errors under the text (squared L2), on the same noise, before and after.
+      before, after: the pictures' paths within the run's folder, with ``/``.
+    """
+
+    image: str
+    text: str
+    distance: float
+    error_before: float
+    error_after: float
+    before: str
+    after: str
+
+
+def edit_files(image: str, text: str) -> tuple[str, str]:
+    """Paths of the pictures before and after, within the run's folder.
+
+    Args:
+      image: SHA-256 of the image's content.
+      text: the text.
+    """
+    names = image[:_NAME], files.digest(text)[:_NAME]
+    return f"{FOLDER}/{names[0]}.png", f"{FOLDER}/{'-'.join(names)}.png"
+
+
+class EditWriter:
+    """Writes the edits of one process; a picture is on disk before its line, and both before `add` returns."""
+
+    def __init__(self, folder: str | os.PathLike, process: int = 0):
+        """
+        Args:
+          folder: the run's.
+          process: number of this process.
+        """
+        self._folder = pathlib.Path(folder)
+        self._path = self._folder / FOLDER / f"part-{process}.jsonl"
+
+    def add(self, edit: Edit, before: np.ndarray, after: np.ndarray) -> None:
+        """Writes one edit.
+
+        Args:
+          edit: what is recorded.
+          before, after: uint8 ``[height, width, 3]``.
+
+        Raises:
+          InputError: the folder cannot be written.
+        """
+        with files.writing(self._folder):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            for file, picture in ((edit.before, before), (edit.after, after)):
+                if file == edit.after or not (self._folder / file).exists():
+                    with files.atomic_path(self._folder / file) as temporary:
+                        PIL.Image.fromarray(picture).save(temporary, "PNG")
+            line = json.dumps(dataclasses.asdict(edit), separators=(",", ":")).encode() + b"\n"
+            with open(self._path, "ab") as file:
+                # A kill can leave a part of a line, which must not swallow this one.
+                if file.tell() and not _ends_a_line(self._path):
+                    line = b"\n" + line
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _ends_a_line(path: pathlib.Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
+    """(image's hash, text) -> edit, of a run; empty where it has none.
+
+    A line that a kill has cut off is skipped.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    found: dict[tuple[str, str], Edit] = {}
+    for path in sorted((pathlib.Path(folder) / FOLDER).glob("part-*.jsonl")):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
+        for line in content.splitlines():
+            edit = _parsed(line)
+            if edit is not None:
+                found[edit.image, edit.text] = edit
+    return found
+
+
+def _parsed(line: bytes) -> Edit | None:
+    try:
+        values: Any = json_files.parse(line)
+        edit = Edit(**values)
+    except (ValueError, TypeError):
+        return None
+    numbers = (edit.distance, edit.error_before, edit.error_after)
+    if not (isinstance(edit.image, str) and isinstance(edit.text, str)):
+        return None
+    whole = all(isinstance(number, float | int) for number in numbers)
+    return edit if whole and (edit.before, edit.after) == edit_files(edit.image, edit.text) else None

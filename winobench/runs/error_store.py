@@ -1,0 +1,183 @@
+"""The per-sample errors behind a run's scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from winobench.base import parquet_files
+from winobench.base.texts import EMPTY_TEXT, text_hash
+from winobench.data.images import GRAY_IMAGE, image_hash
+from winobench.metrics import normalization
+from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs.columns import columns, read_table
+from winobench.runs.examples import Examples
+
+# Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
+_SAME_SCORE = 1e-9
+# What a part says about its errors; those that agree in all of it were scored in the same way.
+_SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
+_ERROR_COLUMNS = columns(image=pa.string(), text=pa.string(), first_sample=pa.int64(), errors=pa.list_(pa.float32()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Errors of those examples of a task that have the same number of images and texts.
+
+    Attributes:
+      rows: [n] int, which examples.
+      errors: name of a term -> [n, images or 1, texts or 1, samples] float32, of all terms that were scored.
+      terms: what the task's scores are made of.
+      mean: over the samples, of which the scores are made.
+    """
+
+    rows: np.ndarray
+    errors: Mapping[str, np.ndarray]
+    terms: tuple[normalization.Term, ...] = (normalization.OWN,)
+    mean: SampleMean = PLAIN
+
+    @property
+    def own(self) -> np.ndarray:
+        """[n, images, texts, samples] float32 errors of the examples' pairs themselves."""
+        return self.errors[normalization.OWN.name]
+
+
+class ErrorStore:
+    """Per-sample errors of (image, text) pairs that were scored in the same way."""
+
+    def __init__(self, table: pa.Table):
+        self._images, image_codes = parquet_files.encoded(table["image"])
+        self._texts, text_codes = parquet_files.encoded(table["text"])
+        errors = table["errors"].combine_chunks()
+        offsets = errors.offsets.to_numpy()
+        self._flat = errors.values.to_numpy(zero_copy_only=False)
+        keys = image_codes * max(1, len(self._texts)) + text_codes
+        order = np.argsort(keys, kind="stable")  # stable: where a sample was scored twice, the later part counts
+        self._keys = keys[order]
+        self._starts = offsets[:-1][order].astype(np.int64)
+        self._lengths = np.diff(offsets)[order].astype(np.int64)
+        self._first = table["first_sample"].to_numpy()[order].astype(np.int64)
+
+    def pairs(self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None) -> np.ndarray | None:
+        """Errors of pairs.
+
+        Args:
+          images: hash of each pair's image.
+          texts: hash of each pair's text.
+          num_samples: how many; None for as many as every one of the pairs has.
+
+        Returns:
+          [num_pairs, num_samples] float32, or None where one of them was not scored.
+        """
+        image_codes = np.array([self._images.get(image, -1) for image in images], np.int64)
+        text_codes = np.array([self._texts.get(text, -1) for text in texts], np.int64)
+        if not len(image_codes) or image_codes.min() < 0 or text_codes.min() < 0:
+            return None
+        keys = image_codes * len(self._texts) + text_codes
+        first, last = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        counts = last - first
+        if counts.min() == 0:
+            return None
+        pair = np.repeat(np.arange(len(keys)), counts)
+        rows = parquet_files.ranges(first, counts)
+        ends = self._first[rows] + self._lengths[rows]
+        if num_samples is None:
+            reach = np.zeros(len(keys), np.int64)
+            np.maximum.at(reach, pair, ends)
+            num_samples = int(reach.min())
+        errors = np.full(len(keys) * num_samples, np.nan, np.float32)
+        kept = np.minimum(ends, num_samples) - self._first[rows]
+        inside = kept > 0
+        pair, rows, kept = pair[inside], rows[inside], kept[inside]
+        into = parquet_files.ranges(pair * num_samples + self._first[rows], kept)
+        errors[into] = self._flat[parquet_files.ranges(self._starts[rows], kept)]
+        return None if np.isnan(errors).any() else errors.reshape(len(keys), num_samples)
+
+    def batches(self, examples: Examples, num_samples: int | None, mean: SampleMean = PLAIN) -> list[Batch] | None:
+        """The errors behind the scores of examples; None where they are incomplete or give other scores."""
+        by_shape: dict[tuple[int, int], list[int]] = {}
+        for row, matrix in enumerate(examples.scores):
+            by_shape.setdefault(matrix.shape, []).append(row)
+        hashes = {text: text_hash(text) for texts in set(examples.texts) for text in texts}
+        batches = []
+        for rows in by_shape.values():
+            errors = self._errors_of_terms(examples, rows, hashes, num_samples)
+            if errors is None:
+                return None
+            stored = np.stack([examples.scores[row] for row in rows])
+            batch = _reproducing(Batch(np.array(rows), errors, mean=mean), stored, examples.terms)
+            if batch is None:
+                return None
+            batches.append(batch)
+        return batches
+
+    def _errors_of_terms(
+        self, examples: Examples, rows: Sequence[int], hashes: Mapping[str, str], num_samples: int | None
+    ) -> dict[str, np.ndarray] | None:
+        """``Batch.errors`` of examples of one shape; None where those of their pairs themselves are incomplete."""
+        empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
+        found: dict[str, np.ndarray] = {}
+        for term in normalization.TERMS.values():
+            images = [(gray_hash,) if term.of_gray_image else examples.images[row] for row in rows]
+            texts = [
+                (empty_hash,) if term.of_empty_text else [hashes[text] for text in examples.texts[row]] for row in rows
+            ]
+            asked = [(image, text) for row in range(len(rows)) for image in images[row] for text in texts[row]]
+            errors = self.pairs([image for image, _ in asked], [text for _, text in asked], num_samples)
+            if errors is not None:
+                num_samples = errors.shape[-1]
+                found[term.name] = errors.reshape(len(rows), len(images[0]), len(texts[0]), -1)
+            elif term is normalization.OWN:
+                return None
+        return found
+
+
+def mean_scores(batch: Batch) -> np.ndarray:
+    """Scores from errors: their means over samples, added up as the task's normalisation says.
+
+    In float64 and in the order in which an evaluation computes them, so that ties are the same.
+
+    Returns:
+      [n, images, texts] float64, higher = better match.
+    """
+    return normalization.scores(batch.terms, batch.errors, batch.mean)
+
+
+def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
+    """The parts in a run's ``errors`` folder, those that were scored in the same way together.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
+    for path in sorted(folder.glob("part-*.parquet")):
+        table = read_table(path, _ERROR_COLUMNS)
+        said = table.schema.metadata or {}
+        tables.setdefault(tuple(said.get(key, b"") for key in _SAME_SCORING), []).append(table)
+    return [
+        ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]))
+        for parts in tables.values()
+    ]
+
+
+def _reproducing(batch: Batch, stored: np.ndarray, said: tuple[str, ...] | None) -> Batch | None:
+    """The batch with the terms that give the stored scores; None where its errors do not give them at all."""
+    others = [name for name in normalization.TERMS if name != normalization.OWN.name]
+    choices = [
+        (normalization.OWN.name, *itertools.compress(others, chosen))
+        for chosen in itertools.product((False, True), repeat=len(others))
+    ]
+    for names in choices if said is None else (said,):
+        if not batch.errors.keys() >= set(names):
+            continue
+        candidate = dataclasses.replace(batch, terms=tuple(normalization.TERMS[name] for name in names))
+        # Relative to the errors, whose rounding this is: normalised scores are small differences of them.
+        tolerance = _SAME_SCORE * max(1.0, float(np.abs(batch.own).max()))
+        if np.allclose(mean_scores(candidate), stored, rtol=0, atol=tolerance):
+            return candidate
+    return None

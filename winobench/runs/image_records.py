@@ -1,0 +1,233 @@
+"""The folder of a run that draws pictures.
+
+    config.json                                 what was asked: prompts, models, seeds, settings; and how far it got
+    drawn/prompts.jsonl                         a line a prompt; the line's number less 1 is the picture's number
+    drawn/part-<process>-<number>.jsonl         a line a picture (`PictureRecord`), written once the picture is there
+    pictures/<model>/<seed>/<number>.png        the pictures, RGB
+    pictures.html, thumbnails/                  the page (`winobench.generation.page`)
+
+Pictures are written whole or not at all, and their lines after them, in one piece and synced; lines are only appended.
+A run that is killed loses the pictures that it was drawing. A line that was cut off is skipped, and what it was about
+is drawn again. Each call writes a part of its own. Of two lines about a picture the later one counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+from absl import logging
+
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
+from winobench.prompts.prompt_files import Prompt
+
+DRAWN, PICTURES = "drawn", "pictures"
+"""Folders of records and of pictures, in a run's folder."""
+
+PROMPTS = "prompts.jsonl"
+"""Name of the file of prompts, in the folder ``drawn``."""
+
+_PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Place = tuple[str, int, int]
+"""Model's label, seed and number of a picture: what tells it from the others of its run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureRecord:
+    """A picture of a run.
+
+    Attributes:
+      prompt: what was to be drawn.
+      model: label of the model, which is a folder's name, too.
+      seed: of the noise, which depends on (seed, number) alone.
+      number: of the picture: that of its prompt, from 0.
+      fingerprint: of the pipeline that drew it, with its LoRA: 64 hexadecimal digits.
+      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
+      settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
+      file: path of the PNG file within the run's folder, with ``/``.
+      sha256: of the file, 64 hexadecimal digits.
+      size: of the file, in bytes.
+    """
+
+    prompt: Prompt
+    model: str
+    seed: int
+    number: int
+    fingerprint: str
+    lora: dict[str, Any] | None
+    settings: dict[str, Any]
+    file: str
+    sha256: str
+    size: int
+
+    @property
+    def place(self) -> Place:
+        """(model, seed, number)."""
+        return self.model, self.seed, self.number
+
+    def to_json(self) -> dict[str, Any]:
+        """The line of the record: the prompt's fields and the others beside each other."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "prompt"}
+        return {**self.prompt.to_json(), **values}
+
+    @classmethod
+    def from_json(cls, value: Any) -> PictureRecord:
+        """The inverse of `to_json`.
+
+        Raises:
+          InputError: it is no such object.
+        """
+        prompt = Prompt.from_json(value)
+        values = {field.name: value.get(field.name) for field in dataclasses.fields(cls) if field.name != "prompt"}
+        kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
+        kinds |= {"sha256": str, "size": int, "lora": dict | None}
+        wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
+        if wrong or not _SHA256.fullmatch(values["sha256"]):
+            raise InputError(f"{options.shown(value)} is no record of a picture: {(wrong or ['sha256'])[0]} is wrong")
+        if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
+            raise InputError(f"{options.shown(value)} is no record of a picture: its file has another place")
+        return cls(prompt, **values)
+
+
+def picture_file(model: str, seed: int, number: int) -> str:
+    """Path of a picture within its run's folder, with ``/``."""
+    return f"{PICTURES}/{model}/{seed}/{number:05d}.png"
+
+
+def png_bytes(picture: np.ndarray) -> bytes:
+    """A picture, uint8 ``[height, width, 3]``, as a PNG file; the same bytes for the same pixels and library."""
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(picture, "RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+class PictureStore:
+    """Writes the pictures of one process and their records; a context manager.
+
+    The folder belongs to the program already (`winobench.runs.records.RunFolder.open`).
+    """
+
+    def __init__(self, folder: str | os.PathLike, process: int = 0):
+        """
+        Args:
+          folder: the run's.
+          process: number of this process within the program.
+        """
+        self._folder = pathlib.Path(folder)
+        self._process = process
+        self._part: int | None = None
+        self._path: pathlib.Path | None = None
+
+    def __enter__(self) -> PictureStore:
+        with files.writing(self._folder):
+            folder = self._folder / DRAWN
+            # After all of earlier calls, whichever process has written them.
+            call = max((int(number) for _, number, _ in _parts(folder)), default=-1) + 1
+            self._path = folder / f"part-{self._process}-{call:05d}.jsonl"
+            self._part = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o666)
+            files.sync(folder)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        empty = os.fstat(self._part).st_size == 0
+        os.close(self._part)
+        if empty:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def add(self, pictures: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[PictureRecord]:
+        """Writes pictures, then their records; all are on disk when this returns.
+
+        Args:
+          pictures: uint8 ``[height, width, 3]`` each.
+          records: the fields of `PictureRecord` of each, but for ``file``, ``sha256`` and ``size``.
+
+        Raises:
+          InputError: the folder cannot be written.
+        """
+        written = []
+        with files.writing(self._folder):
+            for picture, fields in zip(pictures, records, strict=True):
+                content = png_bytes(picture)
+                file = picture_file(fields["model"], fields["seed"], fields["number"])
+                path = self._folder / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with files.atomic_path(path) as temporary:
+                    pathlib.Path(temporary).write_bytes(content)
+                sha256 = hashlib.sha256(content).hexdigest()
+                written.append(PictureRecord(**fields, file=file, sha256=sha256, size=len(content)))
+            lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in written)
+            _write_all(self._part, lines.encode("ascii"))
+            os.fsync(self._part)
+        return written
+
+
+def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
+    """Writes the prompts of a run, whole or not at all; raises InputError where the folder cannot be written."""
+    lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
+    with files.writing(folder):
+        files.write_text(pathlib.Path(folder) / DRAWN / PROMPTS, lines)
+
+
+def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
+    """The records of a run, of each picture the last one, whether or not the picture is there.
+
+    Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    found: dict[Place, PictureRecord] = {}
+    for _, _, path in _parts(pathlib.Path(folder) / DRAWN):
+        for number, line in _lines(path):
+            try:
+                record = PictureRecord.from_json(json_files.parse(line))
+            except InputError as error:
+                if line.endswith(b"\n"):
+                    logging.warning("line %d of %s is left aside: %s", number, path, error)
+                continue
+            found[record.place] = record
+    return found
+
+
+def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
+    """Whether a picture is there, with the content that its record tells; reads the file."""
+    try:
+        files.check_regular(path := pathlib.Path(folder) / record.file)
+        return hashlib.sha256(path.read_bytes()).hexdigest() == record.sha256
+    except OSError:
+        return False
+
+
+def _parts(folder: pathlib.Path) -> list[tuple[str, str, pathlib.Path]]:
+    """(process, number, path) of each part, in the order of calls: the later one of a process counts."""
+    found = [(match[1], match[2], path) for path in folder.glob("part-*") if (match := _PART.fullmatch(path.name))]
+    return sorted(found, key=lambda part: (int(part[1]), int(part[0])))
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        files.check_regular(path)
+        with open(path, "rb") as file:
+            yield from enumerate(iter(lambda: file.readline(json_files.LARGEST), b""), 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    done = 0
+    while done < len(content):
+        done += os.write(descriptor, content[done:])

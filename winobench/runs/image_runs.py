@@ -1,0 +1,213 @@
+"""A finished run of pictures, as whatever comes after it reads it: comparisons, tasks, pages."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+from winobench.prompts.prompt_files import Prompt, digest, read_json_prompts
+from winobench.runs import image_records
+from winobench.runs.image_records import DRAWN, PictureRecord, Place
+
+KIND = "pictures"
+"""``kind`` in the ``config.json`` of such runs."""
+
+LAYOUT = 1
+"""``layout`` in the ``config.json``; raised when a folder's layout or records change."""
+
+_LABEL = re.compile(r"[\w+-][\w.+-]*")
+_ADVICE = "give the command again that drew it, which draws what is missing"
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawnModel:
+    """A model of a run.
+
+    Attributes:
+      label: short, different from the other models' labels, and the name of its folder.
+      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name; and its LoRA.
+      fingerprint: of the pipeline, with its LoRA; None where it has not drawn anything yet.
+      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
+      settings: as of `winobench.runs.image_records.PictureRecord`; empty where it has not drawn anything yet.
+    """
+
+    label: str
+    name: str
+    fingerprint: str | None
+    lora: dict[str, Any] | None
+    settings: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """A run of pictures.
+
+    Every model has a picture of each prompt and seed, unless the run was read with ``complete=False``.
+
+    Attributes:
+      folder: the run's.
+      models: in the order in which they were named.
+      prompts: in their order; ``prompts[n]`` is that of the pictures of number n.
+      seeds: in the order in which they were named.
+      records: of all pictures that are there, by model, seed and number.
+      config: the content of ``config.json``.
+    """
+
+    folder: pathlib.Path
+    models: tuple[DrawnModel, ...]
+    prompts: tuple[Prompt, ...]
+    seeds: tuple[int, ...]
+    records: tuple[PictureRecord, ...]
+    config: Mapping[str, Any]
+
+    @functools.cached_property
+    def by_place(self) -> Mapping[Place, PictureRecord]:
+        """(model's label, seed, number) -> record."""
+        return {record.place: record for record in self.records}
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The prompts' categories, in the order in which they first occur; without the empty one."""
+        return tuple(dict.fromkeys(prompt.category for prompt in self.prompts if prompt.category))
+
+    def model(self, label: str) -> DrawnModel:
+        """The model of a label.
+
+        Raises:
+          InputError: there is none.
+        """
+        for model in self.models:
+            if model.label == label:
+                return model
+        known = ", ".join(model.label for model in self.models)
+        raise InputError(f"{self.folder} has no pictures of a model {label!r}: it has those of {known}")
+
+    def record(self, model: str, seed: int, number: int) -> PictureRecord:
+        """The record of a picture.
+
+        Args:
+          model: label.
+          seed: of the noise.
+          number: of the prompt.
+
+        Raises:
+          InputError: there is no such picture.
+        """
+        found = self.by_place.get((model, seed, number))
+        if found is None:
+            raise InputError(f"{self.folder} has no picture of {model!r} with seed {seed} and number {number}")
+        return found
+
+    def path(self, record: PictureRecord) -> pathlib.Path:
+        """The PNG file of a picture."""
+        return self.folder / record.file
+
+    def image(self, record: PictureRecord) -> np.ndarray:
+        """A picture, uint8 ``[height, width, 3]``.
+
+        Raises:
+          InputError: its file is not as it was written.
+        """
+        path = self.path(record)
+        if not image_records.is_whole(self.folder, record):
+            raise InputError(f"{path} is not the picture that was drawn (its SHA-256 is another): {_ADVICE}")
+        with PIL.Image.open(path) as image:
+            return np.asarray(image.convert("RGB"))
+
+
+def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictures:
+    """Reads a run of pictures; the pictures themselves are read when they are asked for (`Pictures.image`).
+
+    Args:
+      folder: the run's, as ``launch.generate --config=pictures`` has made it.
+      complete: whether every picture must be there; otherwise those that are there make the run.
+
+    Raises:
+      InputError: there is no such run, it has not finished or has lost pictures (of which the size is looked at), or a
+        file of it cannot be read.
+    """
+    folder = pathlib.Path(files.user_path(folder))
+    config = _read_config(folder)
+    prompts = tuple(read_json_prompts(folder / DRAWN / image_records.PROMPTS, _ADVICE))
+    identity = config["identity"]
+    if digest(prompts) != identity["prompts"]["sha256"]:
+        raise InputError(
+            f"{folder / DRAWN / image_records.PROMPTS} has changed since the pictures were drawn: {_ADVICE}"
+        )
+    models = tuple(_model(label, entry, config) for label, entry in identity["models"].items())
+    seeds = tuple(identity["seeds"])
+    written = image_records.read_records(folder)
+    found, lost = [], []
+    for model in models:
+        for seed in seeds:
+            for number, prompt in enumerate(prompts):
+                record = written.get((model.label, seed, number))
+                fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
+                if fits and _has_size(folder, record):
+                    found.append(record)
+                else:
+                    lost.append(image_records.picture_file(model.label, seed, number))
+    if lost and complete:
+        was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
+        raise InputError(
+            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(found):,} pictures, such as {lost[0]}:"
+            f" {_ADVICE}"
+        )
+    return Pictures(folder, models, prompts, seeds, tuple(found), config)
+
+
+def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+    if not os.path.isdir(folder):  # pathlib raises where a name is too long
+        raise InputError(f"there is no folder {folder}: name one that launch.generate --config=pictures has made")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder} is no run of pictures: it has no config.json; name one of launch.generate")
+    config = json_files.read_object(path)
+    if config.get("kind") != KIND:
+        raise InputError(f"{folder} is a run without pictures: name one of launch.generate --config=pictures")
+    if config.get("layout") != LAYOUT:
+        raise InputError(
+            f"{folder} was written by another version of winobench (layout {config.get('layout')}, this one reads"
+            f" {LAYOUT}): use that version, or draw again"
+        )
+    if not _is_described(config):
+        raise InputError(f"{path} does not say what was drawn: restore it, or draw again with --overwrite")
+    return config
+
+
+def _is_described(config: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` has all that is read of it."""
+    try:
+        identity, drawn = config["identity"], config["drawn"]
+        models = identity["models"].items()
+        return (
+            isinstance(identity["prompts"]["sha256"], str)
+            and all(isinstance(seed, int) for seed in identity["seeds"])
+            # A label is a folder's name, and must not lead out of the run.
+            and all(_LABEL.fullmatch(label) and isinstance(model["name"], str) for label, model in models)
+            and all(isinstance(drawn.get(label, {}), dict) for label, _ in models)
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+def _model(label: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> DrawnModel:
+    drawn = config["drawn"].get(label, {})
+    return DrawnModel(label, entry["name"], drawn.get("fingerprint"), entry.get("lora"), drawn.get("settings", {}))
+
+
+def _has_size(folder: pathlib.Path, record: PictureRecord) -> bool:
+    try:
+        return (folder / record.file).stat().st_size == record.size
+    except OSError:
+        return False

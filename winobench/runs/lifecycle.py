@@ -1,0 +1,106 @@
+"""What runs with images and runs of text benchmarks have in common: how they describe themselves and end."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from winobench import parallel
+from winobench.base.errors import InputError
+from winobench.runs import provenance, records
+
+
+def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: Any) -> dict[str, Any]:
+    """What the numbers of a run depend on besides its arguments.
+
+    Args:
+      identity: the run's.
+      on_this_machine: whether its devices compute anything.
+      **more: what only some kinds of runs have.
+    """
+    return {
+        **provenance.software(),
+        **more,
+        "device": provenance.devices() if on_this_machine else None,
+        "weights": identity["scorer"].get("model"),
+        "scorer": identity["scorer"],
+        "data": {name: described["data"] for name, described in identity["tasks"].items()},
+    }
+
+
+def described(
+    identity: Mapping[str, Any], *, kind: str, model: str | None, config: Any, versions: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The content of ``config.json`` when a run begins.
+
+    Args:
+      identity: all that can change a number.
+      kind: what the scorer is called where neither ``model`` nor its fingerprint has a name.
+      model: what reports call the scorer.
+      config: the launcher's, or the arguments.
+      versions: `versions_of`.
+      **more: what only some kinds of runs have.
+    """
+    return {
+        "status": "running",
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model": model or identity["scorer"].get("scorer", kind),
+        "config": config,
+        "identity": identity,
+        **more,
+        "versions": versions,
+    }
+
+
+def folder_for(
+    workdir: str | os.PathLike | None, name: str, identity: Mapping[str, Any], kind: str = records.ERRORS
+) -> records.RunFolder:
+    """The run's folder; ``runs/<name>-<digest of the identity>`` where none is named."""
+    if workdir is None:
+        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
+    return records.RunFolder(workdir, kind)
+
+
+@contextlib.contextmanager
+def recording(
+    folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool]
+) -> Iterator[None]:
+    """Notes how what is done inside ends: finished, interrupted, or failed and why.
+
+    The folder of a run that ends before anything was recorded is taken away. In a program of several processes, the
+    first one does this.
+
+    Args:
+      folder: opened by the caller, who closes it.
+      description: of the run; what it holds at the end is written.
+      has_records: whether anything was recorded.
+    """
+    has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
+    is_first = not has_others or parallel.is_main_process()
+    try:
+        yield
+        if is_first:
+            folder.describe({**description, "status": "finished"})
+    except BaseException as error:
+        if is_first:
+            # Who is interrupted has not waited for the other processes, which may be about to record something.
+            alone = not has_others or not isinstance(error, KeyboardInterrupt)
+            if not (alone and not has_records() and folder.discard()):
+                reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
+                with contextlib.suppress(InputError):  # the first error is the one to tell
+                    folder.describe({**description, "status": reason})
+        raise
+
+
+def unusable(failed: Mapping[str, InputError]) -> InputError:
+    """The error of a run none of whose tasks can be used, from that of each."""
+    if len(failed) == 1:
+        return next(iter(failed.values()))
+    reasons = "; ".join(f"{name}: {str(error).rstrip('.')}" for name, error in failed.items())
+    return InputError(f"no task has usable data: {reasons}", code="no-usable-task")

@@ -1,0 +1,113 @@
+"""What a number was computed with: versions, commit and devices."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import platform
+import subprocess
+from typing import Any
+
+import winobench
+from winobench.base import json_files
+
+# Libraries whose version can change a number by more than nothing, or a file's layout.
+_LIBRARIES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "numpy",
+    "scipy",
+    "pillow",
+    "pyarrow",
+    "safetensors",
+    "tokenizers",
+    "transformers",
+    # What hosted models are asked with.
+    "openai",
+    "anthropic",
+)
+_GIT_SECONDS = 10
+
+
+def software() -> dict[str, Any]:
+    """Versions of winobench (``version``, ``commit``, ``dirty``), of Python and of the libraries that it runs on."""
+    return {
+        "winobench": {"version": winobench.__version__, **package_commit()},
+        "python": platform.python_version(),
+        "libraries": {name: version for name in _LIBRARIES if (version := _version(name)) is not None},
+    }
+
+
+def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
+    """The commit that the package's own files come from, wherever the program was started.
+
+    A package that is installed into an environment inside another project's repository must not report that
+    project's commit, so the repository counts only if it tracks the package's ``__init__.py``. An installation from a
+    repository's address carries the commit with it.
+
+    Args:
+      package: the package's folder; winobench's own by default.
+
+    Returns:
+      ``commit`` (or None) and ``dirty``: whether files of the package, launchers or configs differ from the commit,
+      or None where there is no repository to ask.
+    """
+    package = pathlib.Path(winobench.__file__).resolve().parent if package is None else package
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None:
+        commit = _git(package, "rev-parse", "HEAD")
+        siblings = [name for name in ("launch", "configs") if (package.parent / name).is_dir()]
+        changes = _git(package.parent, "status", "--porcelain", "--", package.name, *siblings)
+        if commit is not None and changes is not None:
+            return {"commit": commit.strip(), "dirty": bool(changes.strip())}
+    return {"commit": _installed_commit(package), "dirty": None}
+
+
+def devices() -> dict[str, Any]:
+    """The kind and number of devices, and of processes."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "platform": device.platform,
+        "kind": device.device_kind,
+        "count": jax.device_count(),
+        "processes": jax.process_count(),
+    }
+
+
+def _git(folder: pathlib.Path, *arguments: str) -> str | None:
+    # A hook or another tool may have pointed git at its own repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _installed_commit(package: pathlib.Path) -> str | None:
+    """The commit of an installation from a repository's address (PEP 610), if it is this package's."""
+    try:
+        distribution = importlib.metadata.distribution("winobench")
+        if pathlib.Path(str(distribution.locate_file(package.name))).resolve() != package:
+            return None
+        origin = json_files.parse(distribution.read_text("direct_url.json") or "{}")
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
+    return origin.get("vcs_info", {}).get("commit_id")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,254 @@
+"""Reads finished run folders."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import metrics
+from winobench.base import json_files
+from winobench.base.errors import InputError
+from winobench.base.files import user_path
+from winobench.metrics import association
+from winobench.metrics.sample_mean import DTYPES, SampleMean
+from winobench.runs import consistency, records
+from winobench.runs import schema as schemas
+from winobench.runs.examples import read_examples, read_questions
+from winobench.runs.labels import shortened
+from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
+from winobench.runs.run_labels import short_label, tell_apart
+
+_MOST_LETTERS_OF_A_TASK = 200
+
+
+# By which runs are known that do not name their metrics.
+_ROWS_OF_OLD_RUNS = {
+    "accuracy": {"accuracy"},
+    "macro_accuracy": {"accuracy", "macro_accuracy"},
+    "recall": {"recall@1", "recall@5"},
+    "winoground": {"text", "image", "group"},
+}
+
+
+def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
+    """Reads runs and gives each a name of its own.
+
+    Args:
+      paths: the folders.
+      skip: called with the error of each folder that `read_run` refuses, and of each that is named twice, where several
+        are named: the others are read. None to refuse them all.
+
+    Raises:
+      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses; with
+        ``skip``, if no run is left.
+    """
+    if not paths:
+        raise InputError(
+            "no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.",
+            code="nothing-named",
+        )
+    runs: list[Run] = []
+    seen: set[str] = set()
+    for folder in (pathlib.Path(user_path(path)) for path in paths):
+        try:
+            place = os.path.realpath(folder)  # where links go in circles, pathlib raises
+            if place in seen:
+                raise InputError(f"run {folder} is named twice: name each run once.", code="named-twice")
+            seen.add(place)
+            runs.append(read_run(folder))
+        except InputError as error:
+            if skip is None or len(paths) == 1 or error.code == "no-such-folder":
+                raise
+            skip(error)
+    if not runs:
+        raise InputError(
+            f"none of the {len(paths):,} folders is a finished run: name folders that launch.eval made.",
+            code="not-a-run",
+        )
+    kinds = {run.is_text: run.path for run in runs}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images, which have nothing in"
+            " common: make a report on each kind.",
+            code="runs-of-two-kinds",
+        )
+    tell_apart(runs)
+    return runs
+
+
+def read_run(path: str | os.PathLike) -> Run:
+    """Reads a run's folder; its errors are read when they are asked for.
+
+    Raises:
+      InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
+        file of it cannot be read.
+    """
+    path = pathlib.Path(user_path(path))
+    config_path, results_path = path / "config.json", path / "results.json"
+    config = _read_config(path, config_path)
+    if not results_path.is_file():
+        raise InputError(
+            f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
+            "command again, which goes on where it stopped, and then report it.",
+            code="unfinished-run",
+        )
+    results = _read_json(results_path)
+    if not isinstance(results.get("tasks"), dict) or not results["tasks"]:
+        raise InputError(f"{results_path} has no tasks: evaluate again with --overwrite.", code="empty-file")
+    _check(results, schemas.Results, results_path)
+    for name in results["tasks"]:
+        # It is a part of files' names.
+        if not name or len(name) > _MOST_LETTERS_OF_A_TASK or not name.isprintable() or "/" in name:
+            raise InputError(
+                f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
+                code="damaged-file",
+            )
+    consistency.check_config(config, results, config_path)
+    notes = []
+    if config.get("status") != "finished":
+        notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
+    rounds = {task: described for described in config.get("rounds") or [] for task in described.get("tasks", [])}
+    tasks = {}
+    for name, entries in results["tasks"].items():
+        recorded = _recorded_metric(entries, (config.get("metrics") or {}).get(name))
+        if recorded["headline"] and recorded["headline"] not in entries:
+            raise InputError(
+                f"{results_path} has no {recorded['headline']!r} of {name}, which is the headline of its metric "
+                f"{recorded['name']!r} in {config_path}: restore them, or evaluate again with --overwrite.",
+                code="damaged-results",
+            )
+        if recorded["name"] != BIAS_METRIC:
+            kind = schemas.Agreement if recorded["name"] in metrics.RATING_METRICS else schemas.Proportion
+            for row, entry in entries.items():
+                _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
+        task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
+        consistency.check_task(task, results_path)
+        if task.examples is None:
+            notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
+        elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
+            notes.append(
+                f"The metric of {name} is not winobench's own, nor that of an installed package: right and wrong are "
+                "taken as the run recorded them, and accuracy against the number of samples is not drawn."
+            )
+    run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
+    run.label = short_label(run)
+    return run
+
+
+def _recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
+    """How a task was judged, as ``config.json`` says, or by the names of its rows where that is of an older version."""
+    if recorded is not None:
+        return recorded
+    if any("p_one_sided" in entry or "pairs" in entry for entry in entries.values()):
+        return {"name": BIAS_METRIC, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    names = [name for name in entries if "/" not in name]
+    for metric, rows in _ROWS_OF_OLD_RUNS.items():
+        if set(names) == rows:
+            return metrics.METRICS[metric].described()
+    return {"name": OTHER_METRIC if names else "", "headline": "", "shown": names[:1]}
+
+
+def _task_run(
+    path: pathlib.Path,
+    name: str,
+    entries: Mapping[str, Mapping[str, Any]],
+    recorded: schemas.Metric,
+    described: Mapping[str, Any] | None,
+    identity: Mapping[str, Any],
+) -> TaskRun:
+    table_path = path / "examples" / f"{name}.parquet"
+    if "protocol" in identity:
+        return TaskRun(
+            name=name,
+            results=entries,
+            metric=TEXT_METRIC,
+            shown=tuple(row for row in entries if "/" not in row)[:1],
+            best=1.0,
+            identity=(identity.get("tasks") or {}).get(name, {}),
+            examples=read_questions(table_path) if table_path.is_file() else None,
+            num_samples=None,
+            timesteps=None,
+            deterministic=True,
+        )
+    if described is None:  # a run from before rounds were recorded: one way to sample for all tasks
+        sampling = identity.get("sampling") or {}
+        # The published rule chooses another number of timesteps than it is given.
+        num_samples = None if sampling.get("timesteps") == "published" else sampling.get("num_samples")
+        given = sampling.get("timesteps")
+        timesteps = np.array(given) if isinstance(given, list) else None
+        deterministic = False
+    else:
+        given = described.get("timesteps")
+        timesteps = None if given is None else np.array(given)
+        num_samples = described.get("num_samples") if given is None else len(given)
+        deterministic = given is None
+    said = described or {}
+    weights = None if said.get("weights") is None else np.array(said["weights"])
+    return TaskRun(
+        name=name,
+        results=entries,
+        metric=recorded["name"] or None,
+        shown=tuple(recorded["shown"]),
+        best=1.0 if recorded.get("higher_is_better", True) else 0.0,
+        identity=(identity.get("tasks") or {}).get(name, {}),
+        examples=read_examples(table_path) if table_path.is_file() else None,
+        num_samples=num_samples,
+        timesteps=timesteps,
+        deterministic=deterministic,
+        mean=SampleMean(weights, said.get("reduce_dtype", DTYPES[0])),
+    )
+
+
+def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
+    """A run's config; raises InputError where the folder, or the file, is none of a run of this version."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InputError(f"{path} is a file: name the folder of a run.", code="is-a-file")
+    if not os.path.isdir(path):  # pathlib raises where a name is too long
+        raise InputError(
+            f"there is no folder {path}: name the folder of a run, which launch.eval prints first.",
+            code="no-such-folder",
+        )
+    if not config_path.is_file():
+        raise InputError(
+            f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.",
+            code="not-a-run",
+        )
+    config = _read_json(config_path)
+    if config.get("kind") == "pictures":
+        raise InputError(
+            f"{path} holds pictures, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
+        )
+    schema = config.get("schema")
+    if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
+        raise InputError(
+            f"{config_path} has the layout {schema}, and this version of winobench reads 1 to "
+            f"{records.SCHEMA_VERSION}: evaluate again, or use the version that wrote it.",
+            code="another-version",
+        )
+    _check(config, schemas.Config, config_path)
+    return config
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        found = json_files.load(path, constants=True)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
+        ) from error
+    if not isinstance(found, dict):
+        raise InputError(
+            f"{path} is not winobench's: name the folder of a run that launch.eval made.", code="not-a-run"
+        )
+    return found
+
+
+def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> None:
+    try:
+        schemas.check(content, expected, str(path))
+    except InputError as error:
+        raise InputError(f"{error}: restore the file, or evaluate again with --overwrite.", code=error.code) from None

@@ -1,0 +1,320 @@
+"""A run's folder: its identity, the errors of every scored pair, the examples and the results.
+
+    config.json                              what was asked, what the scores depend on, and how far it got
+    errors/part-<process>-<number>.parquet   per-sample errors, written while the run goes on
+    examples/<task>.parquet                  one row an example
+    gallery/<task>.parquet                   small pictures of some examples
+    results.json                             the numbers
+
+The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors, and pictures only where
+it asked about some; see `winobench.runs.responses`. A run that draws pictures has none of all this but
+``config.json``; see `winobench.runs.image_records`.
+
+In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
+reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
+else is written by the first process, which takes the folder for its program.
+
+Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
+synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else. A part
+that changed on disk is seen (`winobench.base.parquet_files`), named, kept as ``*.damaged`` and computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from winobench.base import files as whole_files
+from winobench.base import json_files, parquet_files
+from winobench.base.errors import InputError
+from winobench.base.files import digest as digest  # records are named by it, and so their users find it here
+from winobench.runs.image_records import DRAWN, PICTURES
+
+SCHEMA_VERSION = 2
+"""Raised when a folder's layout or columns change."""
+
+_TEMPORARY = ".tmp"
+DAMAGED = ".damaged"
+"""What a part's name ends with, once it is set aside."""
+
+ERRORS, RESPONSES = "errors", "responses"
+"""What a run records while it goes on, and the folder that it does so in; another one is ``DRAWN``."""
+
+_EXAMPLES, _GALLERY = "examples", "gallery"
+_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
+_REPORT = "report"  # what launch.report makes of the run, in the run's own folder
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes a JSON file that is either whole or not there.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    with _told(path):
+        whole_files.write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_table(path: pathlib.Path, table: pa.Table) -> None:
+    """Writes a Parquet file that is either whole or not there.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    with _told(path):
+        parquet_files.write(path, table)
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``.
+    """
+
+    def __init__(self, path: str | os.PathLike, kind: str = ERRORS):
+        """
+        Args:
+          path: the folder.
+          kind: ``ERRORS``, ``RESPONSES`` or ``DRAWN``.
+
+        Raises:
+          InputError: the path is not UTF-8, and could be neither printed nor recorded.
+        """
+        place = whole_files.user_path(path)
+        self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
+        self._kind = kind
+        self._lock: int | None = None
+        self._made = False
+        self._replaces = False
+
+    @property
+    def config_path(self) -> pathlib.Path:
+        """What the run is."""
+        return self.path / "config.json"
+
+    @property
+    def results_path(self) -> pathlib.Path:
+        """The numbers; there once the run has finished."""
+        return self.path / "results.json"
+
+    @property
+    def records_path(self) -> pathlib.Path:
+        """The folder of the parts."""
+        return self.path / self._kind
+
+    @property
+    def errors_path(self) -> pathlib.Path:
+        """The folder of the parts of errors."""
+        return self.path / ERRORS
+
+    @property
+    def examples_path(self) -> pathlib.Path:
+        """The folder with one table a task."""
+        return self.path / _EXAMPLES
+
+    @property
+    def gallery_path(self) -> pathlib.Path:
+        """The folder with pictures, a table a task."""
+        return self.path / _GALLERY
+
+    def check(self, identity: Mapping[str, Any]) -> None:
+        """Refuses a folder that does not belong to this run.
+
+        Args:
+          identity: everything that can change a number of the run, as nested mappings that JSON can hold.
+
+        Raises:
+          InputError: the folder holds something else, or the run of another identity; the message names what differs.
+        """
+        found = self._read_config()
+        if found is None:
+            return
+        if found.get("schema") != SCHEMA_VERSION:
+            raise InputError(
+                f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
+                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records.",
+                code="another-version",
+            )
+        differences = list(_differences(found["identity"], json_files.as_json(identity)))
+        if differences:
+            more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+            raise InputError(
+                f"{self.path} holds another run, which differs in {'; '.join(differences[:3])}{more}: choose another "
+                "--workdir, or --overwrite to delete its records and start again.",
+                code="another-run",
+            )
+
+    def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        """Makes the folder, takes it for this process and writes ``config.json``.
+
+        Args:
+          description: the content of ``config.json``; its ``identity`` is what ``check`` compares.
+          overwrite: delete the records of another run instead of refusing the folder.
+
+        Raises:
+          InputError: the folder holds another run or something else, another process is writing into it, or it cannot
+            be written.
+        """
+        identity = description["identity"]
+        if overwrite:
+            self._read_config(remains=True)  # what is no run is not deleted either
+        else:
+            self.check(identity)
+        try:
+            self._made = not self.path.exists()
+            for name in _FOLDERS[self._kind]:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            self._take()
+            if not overwrite:
+                self.check(identity)  # again: another process may have been here before this one took the folder
+            for depth in ("", "*/", f"{PICTURES}/*/*/"):
+                for leftover in self.path.glob(f"{depth}*{_TEMPORARY}"):
+                    leftover.unlink()
+            self._replaces = overwrite and self.config_path.exists()
+            if overwrite:
+                # A run without results is one that was stopped, so that this may end anywhere. Where it ends further
+                # down, what is left of the old run's errors is told from the new run's by what they depend on.
+                self.results_path.unlink(missing_ok=True)
+            self.describe(description)
+            if overwrite:
+                self._delete_records()
+        except OSError as error:
+            self.close()
+            raise InputError(f"--workdir {self.path} cannot be written: {error}.", code="cannot-write") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def discard(self) -> bool:
+        """Takes away what ``open`` has made, unless that replaced another run, or something else lies in the folder.
+
+        Returns:
+          Whether the folder is no run any more.
+        """
+        if self._replaces or self._others():
+            return False
+        self._delete_records()
+        self.results_path.unlink(missing_ok=True)
+        self.config_path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty: something else has come to lie there
+            for name in _FOLDERS[self._kind]:
+                (self.path / name).rmdir()
+            if self._made:
+                self.path.rmdir()
+        return True
+
+    def describe(self, description: Mapping[str, Any]) -> None:
+        """Writes ``config.json`` again."""
+        write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
+
+    def write_examples(self, task: str, table: pa.Table) -> None:
+        """Writes the table of a task's examples."""
+        write_table(self.examples_path / f"{task}.parquet", table)
+
+    def write_gallery(self, task: str, table: pa.Table) -> None:
+        """Writes the pictures of some of a task's examples."""
+        with _told(self.gallery_path):
+            self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
+        write_table(self.gallery_path / f"{task}.parquet", table)
+
+    def has_records(self) -> bool:
+        """Whether any process has put something down."""
+        return any(self.records_path.glob("part-*"))
+
+    def neighbours(self) -> list[pathlib.Path]:
+        """The folders of the parts of the other runs beside this one, whose records may be of use here."""
+        own = self.records_path.resolve()
+        return sorted(path for path in self.path.resolve().parent.glob(f"*/{self._kind}") if path.resolve() != own)
+
+    def close(self) -> None:
+        """Lets other processes write into the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
+        """The folder's ``config.json``; None for a folder that can become a run.
+
+        Such a folder holds no file, or a report alone; with ``remains``, also what is left of a run without its config.
+        """
+        try:
+            found = json_files.load(self.config_path)
+        except FileNotFoundError:
+            records = () if remains else (p for p in self._records() if not p.name.endswith(_TEMPORARY))
+            if self._others(_REPORT) or any(True for _ in records):
+                raise InputError(
+                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder.",
+                    code="not-a-run",
+                ) from None
+            return None
+        except NotADirectoryError:
+            raise InputError(f"--workdir {self.path} is a file: name a folder.", code="is-a-file") from None
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{self.config_path} cannot be read ({error}): choose another --workdir.", code="cannot-read"
+            ) from error
+        if not isinstance(found, dict) or "identity" not in found:
+            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.", code="not-a-run")
+        return found
+
+    def _records(self) -> Iterator[pathlib.Path]:
+        """The files of a run of any kind, but for its config."""
+        for name in dict.fromkeys(name for names in _FOLDERS.values() for name in names):
+            for pattern in ("*.parquet", "*.jsonl", f"*{DAMAGED}"):
+                yield from (self.path / name).glob(pattern)
+        yield from (self.path / PICTURES).glob("*/*/*.png")
+        if self.results_path.exists():
+            yield self.results_path
+
+    def _others(self, *but: str) -> bool:
+        """Whether the folder holds files that no run has, outside of these folders in it."""
+        own = {self.config_path, *self._records()}
+        return any(
+            path.is_file()
+            and not path.name.endswith(_TEMPORARY)
+            and path not in own
+            and path.relative_to(self.path).parts[0] not in but
+            for path in self.path.rglob("*")
+        )
+
+    def _delete_records(self) -> None:
+        for path in [path for path in self._records() if path != self.results_path]:
+            path.unlink()
+
+    def _take(self) -> None:
+        # Runs with images and of texts both have a folder of examples.
+        self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
+        if not whole_files.lock(self._lock):
+            self.close()
+            raise InputError(
+                f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"
+            )
+
+
+@contextlib.contextmanager
+def _told(path: pathlib.Path) -> Iterator[None]:
+    """Turns an error of the system while ``path`` is written into an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.", code="cannot-write") from error
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """Names the leaves in which two nested mappings differ."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in dict.fromkeys((*there, *here)):
+            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))
+    elif there != here:
+        yield f"{name} ({_short(there)} there, {_short(here)} here)"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

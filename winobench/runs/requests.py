@@ -1,0 +1,249 @@
+"""What is asked of a language model, and what it answers: the types that models, tasks and the evaluation share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from winobench.base import texts
+from winobench.base.errors import InputError
+
+Raw = dict[str, Any]
+"""An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
+
+KINDS = (
+    "generation",
+    "options",
+    "entailment",
+    "similarity",
+    "picture_text",
+    "picture_options",
+    "picture_match",
+)
+"""What can be asked; a model says in ``kinds`` which of them it can do."""
+
+FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
+    "finished",
+    "cut_off",
+    "empty",
+    "filtered",
+    "tool_call",
+    "interrupted",
+)
+"""How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens;
+without text, or with thoughts alone; held back by a filter; a tool call; ended in another way. A model on this machine
+may write until the limit, as the published protocols do: its answers are finished."""
+
+
+ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
+"""The status of a question: a choice was made; no choice can be read from the responses; or a call failed for good, and
+the question counts nowhere."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Asks for a text.
+
+    Attributes:
+      turns: the conversation so far; the last turn is the user's.
+      max_tokens: the longest answer.
+      temperature: 0 for the most likely answer.
+      sample: tells requests apart that are otherwise equal; the draw's number with a temperature above 0.
+      prefix_turns: how many of the first turns other requests begin with as well (few-shot examples): what a model
+        computes for them can be shared.
+    """
+
+    turns: tuple[Turn, ...]
+    max_tokens: int = 512
+    temperature: float = 0.0
+    sample: int = 0
+    prefix_turns: int = 0
+
+    kind = "generation"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Asks how likely each of some continuations is.
+
+    Attributes:
+      turns: the conversation so far; the last turn is the user's.
+      options: the continuations, at least two.
+      prefix_turns: as of `Generation`.
+    """
+
+    turns: tuple[Turn, ...]
+    options: tuple[str, ...]
+    prefix_turns: int = 0
+
+    kind = "options"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entailment:
+    """Asks how probable it is that a premise entails each of some hypotheses."""
+
+    premise: str
+    hypotheses: tuple[str, ...]
+
+    kind = "entailment"
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity:
+    """Asks how similar a text is to each of some others."""
+
+    text: str
+    others: tuple[str, ...]
+
+    kind = "similarity"
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that is asked about; it is the same one wherever it lies.
+
+    Attributes:
+      path: its file.
+      sha256: of the file's content, in hexadecimal.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureText:
+    """Asks for a text about a picture.
+
+    Attributes:
+      picture: the picture.
+      question: what is asked; the empty one asks for a caption.
+      max_tokens: the longest answer.
+      temperature: 0 for the most likely answer.
+      sample: as of `Generation`.
+    """
+
+    picture: Picture
+    question: str = ""
+    max_tokens: int = 30
+    temperature: float = 0.0
+    sample: int = 0
+
+    kind = "picture_text"
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureOptions:
+    """Asks how likely each of some answers to a question about a picture is.
+
+    Attributes:
+      picture: the picture.
+      question: what is asked.
+      options: the answers, at least two.
+    """
+
+    picture: Picture
+    question: str
+    options: tuple[str, ...]
+
+    kind = "picture_options"
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureMatch:
+    """Asks how well each of some texts fits a picture."""
+
+    picture: Picture
+    texts: tuple[str, ...]
+
+    kind = "picture_match"
+
+
+Request = Generation | Options | Entailment | Similarity | PictureText | PictureOptions | PictureMatch
+
+
+def check_request(request: Request) -> None:
+    """Makes sure that a request can be sent, tokenized and written down.
+
+    Raises:
+      InputError: as of `winobench.base.texts.check_texts`, with ``LONGEST_PROMPT`` for all of its texts.
+    """
+    match request:
+        case Generation() | Options():
+            asked = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))
+        case Entailment():
+            asked = [request.premise, *request.hypotheses]
+        case Similarity():
+            asked = [request.text, *request.others]
+        case PictureText() | PictureOptions():
+            asked = [request.question, *getattr(request, "options", ())]
+        case PictureMatch():
+            asked = list(request.texts)
+        case _:
+            raise InputError(
+                f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"
+            )
+    texts.check_texts(asked, longest=texts.LONGEST_PROMPT, together=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """An answer, read.
+
+    Attributes:
+      text: of a `Generation` or a `PictureText`; None otherwise, and for an incomplete answer.
+      scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``,
+        ``PictureOptions``), probabilities (``Entailment``), cosines (``Similarity``), the scorer's scores
+        (``PictureMatch``); None for an incomplete answer.
+      num_tokens: of each candidate of ``Options``, for scores per token.
+      input_tokens, output_tokens: what was read and written; None where it is not known.
+      finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
+      ending: one of ``ENDINGS``. An incomplete answer chooses nothing, and the same command asks for it again.
+      partial: what an incomplete answer says, for people to look at. Nothing is read out of it.
+    """
+
+    text: str | None = None
+    scores: tuple[float, ...] | None = None
+    num_tokens: tuple[int, ...] | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish: str | None = None
+    ending: str = FINISHED
+    partial: str | None = None
+
+
+@runtime_checkable
+class Responder(Protocol):
+    """Anything that answers requests.
+
+    Attributes:
+      kinds: which of ``KINDS`` it can answer.
+    """
+
+    kinds: frozenset[str]
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything about it that can change an answer, as JSON values; nothing secret."""
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """Yields (index of the request, raw answer) as answers come in, in any order, each index once.
+
+        A call that failed for good is yielded as ``{"error": {"kind": str, "message": str, "attempts": int}}``.
+        """
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """The answer in what came in; pure.
+
+        Raises:
+          ValueError: the raw answer is malformed, which counts as a failed call.
+        """

@@ -1,0 +1,470 @@
+"""The raw responses of a run, on disk before anything looks into them.
+
+    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds
+    failures-<process>.jsonl        a line a call that failed for good: key, request, error, seconds, time
+
+A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
+nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
+its process opens the folder again; until then it is skipped. Each call of a run writes a part of its own, which it
+holds locked: a second process of the same number is refused; a part that a kill has left empty is taken by the next
+call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
+asked for again.
+
+Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
+malformed and counts as absent from there on, so that it is asked for again; what came in stays where it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import os
+import pathlib
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from absl import logging
+
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+from winobench.runs.records import digest
+from winobench.runs.requests import Raw, Request
+
+_LARGEST_LINE = json_files.LARGEST
+_NAME = re.compile(r"part-(\d+)-(\d+)\.jsonl")
+# The beginning of a line as ``_line`` writes it: enough to tell whose it is without reading the rest.
+_BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
+
+
+def request_json(request: Request) -> dict[str, Any]:
+    """A request as JSON values, with its kind."""
+    return json_files.as_json({"kind": request.kind, **dataclasses.asdict(request)})
+
+
+def key(fingerprint: Mapping[str, Any], request: Request) -> str:
+    """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
+
+    The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
+    where a picture lies.
+
+    Args:
+      fingerprint: the responder's.
+      request: what is asked.
+    """
+    asked = request_json(request)
+    asked.pop("prefix_turns", None)
+    if "picture" in asked:
+        asked["picture"] = asked["picture"]["sha256"]
+    if "temperature" in asked:
+        asked["temperature"] = float(asked["temperature"])  # 0 and 0.0 are written differently
+    return digest({"responder": fingerprint, "request": asked})
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A response of a store.
+
+    Attributes:
+      key: as of ``key``.
+      request: as of ``request_json``.
+      raw: the answer as it came in.
+      seconds: that it took.
+      origin: the run that had asked for it, where that was another one; None for a response of this run.
+    """
+
+    key: str
+    request: dict[str, Any]
+    raw: Raw
+    seconds: float
+    origin: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    path: pathlib.Path
+    offset: int
+    length: int
+
+
+class ResponseStore:
+    """The responses of one run; of a run with several processes, those that all of them have stored when it is opened.
+
+    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself; its methods
+    may be called by several threads.
+    """
+
+    def __init__(self, folder: str | os.PathLike, process: int = 0, *, seconds_between_syncs: float = 0.0):
+        """Names the place.
+
+        Args:
+          folder: of the parts; made by ``open``.
+          process: number of this process within the run.
+          seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
+            a response is handed to the operating system at once, which survives a kill, but synced only with the first
+            one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
+            computed again.
+        """
+        self.folder = pathlib.Path(folder)
+        self._process = process
+        self._seconds_between_syncs = seconds_between_syncs
+        self._places: dict[str, _Place] = {}
+        self._rejected: set[str] = set()
+        self._path: pathlib.Path | None = None
+        self._part: int | None = None
+        self._size: int | None = 0
+        self._synced = time.monotonic()
+        self._unsynced = False
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> ResponseStore:
+        self.open()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def open(self) -> None:
+        """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there.
+
+        Raises:
+          InputError: another process of the same number is writing here, or the folder cannot be read or written.
+        """
+        with self._lock, _writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
+            empty = [path for path in own if _mend(path) == 0]
+            if own and own[-1] in empty:
+                path = own[-1]
+            else:
+                number = max((int(_NAME.fullmatch(path.name)[2]) for path in own), default=-1) + 1
+                path = self.folder / f"part-{self._process}-{number:05d}.jsonl"
+            try:
+                how = os.O_EXCL if path not in own else 0
+                self._part = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | how, 0o666)
+            except FileExistsError:
+                raise _taken(self.folder) from None
+            self._path, self._size = path, 0
+            try:
+                there = os.fstat(self._part)
+                if not files.lock(self._part) or there.st_size or not os.path.samestat(there, os.stat(path)):
+                    self._size = None  # another process's, which is not to be deleted
+                    raise _taken(self.folder)
+                for left in set(empty) - {path}:  # kills of older versions have left one each
+                    left.unlink(missing_ok=True)
+                files.sync(self.folder)
+                self._places, self._rejected = _index(self.folder)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Syncs what is written and lets another process take the folder; does nothing where it is not open."""
+        with self._lock:
+            if self._part is None:
+                return
+            try:
+                self.sync()
+            finally:
+                if self._size == 0:  # nothing was asked
+                    with contextlib.suppress(OSError):
+                        os.unlink(self._path)
+                os.close(self._part)
+                self._part = None
+
+    def sync(self) -> None:
+        """Waits until everything that was added is on disk.
+
+        Raises:
+          InputError: it cannot be written.
+        """
+        with self._lock, _writing(self.folder):
+            if self._unsynced:
+                os.fsync(self._part)
+                self._unsynced = False
+            self._synced = time.monotonic()
+
+    def add(self, key: str, request: Request, raw: Raw, seconds: float) -> None:
+        """Stores a response; it is on disk when this returns, unless syncs are to be rarer.
+
+        Args:
+          key: of responder and request.
+          request: what was asked.
+          raw: the answer as it came in.
+          seconds: that it took.
+
+        Raises:
+          InputError: it cannot be written.
+          ValueError: ``raw`` holds something that JSON cannot hold.
+        """
+        self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
+
+    def reject(self, key: str, reason: str) -> None:
+        """Marks a stored response as malformed: it counts as absent, here and for the runs beside this one.
+
+        Raises:
+          InputError: the mark cannot be written.
+        """
+        with self._lock:
+            self._write(_line(key, {"rejected": reason}))
+            self._places.pop(key, None)
+            self._rejected.add(key)
+
+    def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
+        """Notes a call that failed for good in the failures' file; it is no response and will be asked again.
+
+        Args:
+          key, request, seconds: as of ``add``.
+          error: what went wrong, as JSON values.
+
+        Raises:
+          InputError: it cannot be written.
+        """
+        note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
+        line = _line(key, {**note, "time": round(time.time(), 3)})
+        path = self.folder / f"failures-{self._process}.jsonl"
+        with self._lock, _writing(self.folder):
+            if path.exists():
+                files.check_regular(path)
+            with open(path, "ab") as file:
+                file.write(line)
+
+    def get(self, key: str) -> Stored | None:
+        """The stored response, or None.
+
+        Raises:
+          InputError: its part has been damaged meanwhile.
+        """
+        with self._lock:
+            place = self._places.get(key)
+        if place is None:
+            return None
+        return _read(place)
+
+    def keys(self) -> Iterator[str]:
+        """The keys of what is stored."""
+        return iter(list(self._places))
+
+    def neighbours(self) -> list[pathlib.Path]:
+        """The folders of the same name of the runs beside this one, whose responses may be of use here."""
+        own = self.folder.resolve()
+        return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
+
+    def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
+        """Copies responses of other runs that are missing here, so that nothing is asked twice.
+
+        The copies say which run they are from. A damaged part of another run is left aside with a warning.
+
+        Args:
+          folders: of other stores, such as ``neighbours()``.
+          keys: what is wanted.
+
+        Returns:
+          How many were copied.
+
+        Raises:
+          InputError: they cannot be written.
+        """
+        # What was malformed here is so elsewhere too.
+        missing = {key for key in keys if key not in self._places and key not in self._rejected}
+        copied = 0
+        for folder in folders:
+            if not missing:
+                break
+            try:
+                flat_indices, _ = _index(folder, only=missing)
+                found = {key: _read(place) for key, place in flat_indices.items()}
+            except InputError as error:
+                logging.warning("the responses of another run are left aside: %s", error)
+                continue
+            for name, stored in found.items():
+                # The run that was asked first, however often its responses have been copied.
+                origin = stored.origin or pathlib.Path(folder).resolve().parent.name
+                content = {"request": stored.request, "raw": stored.raw, "seconds": stored.seconds, "origin": origin}
+                self._add(name, content)
+                missing.discard(name)
+                copied += 1
+        return copied
+
+    def _add(self, key: str, content: Mapping[str, Any]) -> None:
+        line = _line(key, content)
+        with self._lock:
+            self._places[key] = self._write(line)
+
+    def _write(self, line: bytes) -> _Place:
+        """Appends a line, syncs it if it is time, and returns where it lies; called with the lock held."""
+        if self._part is None:
+            raise RuntimeError("the store is not open")
+        place = _Place(self._path, self._size, len(line))
+        with _writing(self.folder):
+            try:
+                done = 0
+                while done < len(line):
+                    done += os.write(self._part, line[done:])
+            except OSError:
+                # What the disk took of the line would spoil the next one.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._part, self._size)
+                raise
+            self._size += len(line)
+            self._unsynced = True
+            if time.monotonic() - self._synced >= self._seconds_between_syncs:
+                self.sync()
+        return place
+
+
+def _line(key: str, content: Mapping[str, Any]) -> bytes:
+    text = json.dumps({"key": key, **content}, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The parts of a folder, those of a process in the order in which they were written.
+
+    Raises:
+      InputError: one of them is not a file.
+    """
+    found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
+    for path in found:
+        try:
+            files.check_regular(path)
+        except FileNotFoundError:
+            if path.is_symlink():
+                raise InputError(f"{path} is a link to a file that is gone: delete it.", code="dangling-link") from None
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.", code="cannot-read"
+            ) from error
+    return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
+
+
+def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
+    """Where the responses of a folder lie, and the keys that were ever rejected; of a key's lines the last one counts.
+
+    Args:
+      folder: of the parts.
+      only: the keys that are wanted, whose lines are looked into; None for all.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    flat_indices: dict[str, _Place] = {}
+    rejected: set[str] = set()
+    for path in _parts(folder):
+        for number, start, line in _lines(path):
+            begins = _BEGINNING.match(line)
+            if begins and only is not None and begins[1].decode() not in only:
+                continue
+            entry = _entry(line)
+            if entry is None:
+                if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
+                    logging.warning("%s, line %d is damaged: what it held is asked for again", path, number)
+            elif "rejected" in entry:
+                flat_indices.pop(entry["key"], None)
+                rejected.add(entry["key"])
+            else:
+                flat_indices[entry["key"]] = _Place(path, start, len(line))
+    return flat_indices, rejected
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of a part: number from 1 on, offset in bytes, content; of a line that is too long its beginning."""
+    offset = 0
+    try:
+        with open(path, "rb") as file:
+            for number in itertools.count(1):
+                line = file.readline(_LARGEST_LINE)
+                if not line:
+                    return
+                length = len(line)
+                if length == _LARGEST_LINE:
+                    while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
+                        length += len(rest)
+                        line = line[:100] + rest[-1:]
+                yield number, offset, line
+                offset += length
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
+        ) from error
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line holds; None if it is cut off or damaged."""
+    if not line.endswith(b"\n") or not _BEGINNING.match(line):
+        return None
+    try:
+        entry = json_files.parse(line, foreign=True, largest=_LARGEST_LINE)
+    except ValueError:
+        return None
+    whole = "rejected" in entry or (
+        isinstance(entry.get("request"), dict)
+        and isinstance(entry.get("raw"), dict)
+        and isinstance(entry.get("seconds"), (int, float))
+        and 0 <= entry["seconds"] < math.inf
+        and isinstance(entry.get("origin"), (str, type(None)))
+    )
+    return entry if whole and isinstance(entry["key"], str) else None
+
+
+def _read(place: _Place) -> Stored:
+    try:
+        with open(place.path, "rb") as file:
+            file.seek(place.offset)
+            entry = _entry(file.read(place.length))
+    except OSError as error:
+        raise InputError(
+            f"{place.path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
+        ) from error
+    if entry is None:
+        raise InputError(
+            f"{place.path} has changed while it was in use: give the same command again.", code="file-changed"
+        )
+    return Stored(entry["key"], entry["request"], entry["raw"], float(entry["seconds"]), entry.get("origin"))
+
+
+def _mend(path: pathlib.Path) -> int:
+    """Takes away a last line that was cut off, and returns how many bytes are left.
+
+    Raises:
+      InputError: another process is writing into the part.
+    """
+    part = os.open(path, os.O_RDWR)
+    try:
+        if not files.lock(part):
+            raise _taken(path.parent)
+        size = os.fstat(part).st_size
+        last = max(_lines(path), default=None)
+        if last is not None and _entry(last[2]) is None:
+            logging.warning("%s: the last line was cut off and is taken away", path)
+            size = last[1]
+            os.ftruncate(part, size)
+            os.fsync(part)
+        return size
+    finally:
+        os.close(part)
+
+
+def _taken(folder: pathlib.Path) -> InputError:
+    return InputError(
+        f"another process is writing into {folder}: wait for it, or choose another --workdir.", code="in-use"
+    )
+
+
+@contextlib.contextmanager
+def _writing(folder: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}.", code="cannot-write") from error

@@ -1,0 +1,104 @@
+"""The rows of a task's results, recomputed from its examples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from winobench.runs.run import TEXT_METRIC, TaskRun, outcomes
+
+PAIR_METRICS = ("pair", "pair_accuracy")
+"""Names of the share of pairs with both questions right, in the results of text tasks."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one row of a task's results counts.
+
+    Attributes:
+      name: metric or ``<group>/<metric>``.
+      members: [m] int, the examples, each as often as it counts.
+      correct: [m] bool.
+      strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
+      redrawn: [m, DRAWS] bool, ``correct`` under other draws of the samples (`redrawn`); None where it is not known.
+      num_samples: so many samples are behind ``redrawn``.
+    """
+
+    name: str
+    members: np.ndarray
+    correct: np.ndarray
+    strata: np.ndarray | None
+    redrawn: np.ndarray | None = None
+    num_samples: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The proportion, in [0, 1]."""
+        if self.strata is None:
+            return float(self.correct.mean())
+        return float((np.bincount(self.strata, self.correct) / np.bincount(self.strata)).mean())
+
+
+def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) -> list[Row]:
+    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``.
+
+    Args:
+      record: the task run.
+      redrawn: of its examples; None where it is not known.
+    """
+    if record.metric == TEXT_METRIC:
+        return _text_rows(record)
+    answers = outcomes(record)
+    if not answers:
+        return []
+    examples = record.examples
+    everything = np.arange(len(examples.ids))
+    members: dict[str, list[int]] = {}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(group, []).append(index)
+    rows = []
+
+    def add(row: str, name: str, counted: np.ndarray, strata: np.ndarray | None = None) -> None:
+        draws = None if redrawn is None else redrawn[name][counted]
+        rows.append(Row(row, counted, answers[name][counted], strata, draws, record.num_samples))
+
+    for name in answers:
+        add(name, name, everything)
+        if f"macro_{name}" in record.results and members:
+            counted = np.concatenate([np.array(indices) for indices in members.values()])
+            strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
+            add(f"macro_{name}", name, counted, strata)
+    for group, indices in members.items():
+        for name in answers:
+            add(f"{group}/{name}", name, np.array(indices))
+    return rows
+
+
+def _text_rows(record: TaskRun) -> list[Row]:
+    """Rows of the headline and of whole pairs, of all questions and by group, as far as the results have them."""
+    if record.examples is None or not record.results:
+        return []
+    examples = record.examples
+    headline = next(iter(record.results)).rpartition("/")[2]
+    members: dict[str, list[int]] = {"": list(range(len(examples.ids)))}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(f"{group}/", []).append(index)
+    rows = []
+    for prefix, indices in members.items():
+        pairs: dict[str, list[int]] = {}
+        for index in indices:
+            if examples.pairs[index] is not None:
+                pairs.setdefault(examples.pairs[index], []).append(index)
+        whole = [both for both in pairs.values() if len(both) == 2]
+        both_right = np.array([examples.correct[both].all() for both in whole], bool)
+        found = [Row(f"{prefix}{headline}", np.array(indices), examples.correct[indices], None)]
+        found += [
+            Row(f"{prefix}{name}", np.array([both[0] for both in whole], np.int64), both_right, None)
+            for name in PAIR_METRICS
+        ]
+        rows += [row for row in found if row.name in record.results and len(row.members)]
+    return rows

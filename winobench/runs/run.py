@@ -1,0 +1,184 @@
+"""A finished run as arrays: what was asked, the answers, and the per-sample errors behind them.
+
+Runs of text benchmarks have responses instead of errors, and questions instead of images and candidates. Both kinds
+record in the same form who was right on which example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from winobench import metrics
+from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs.columns import columns, read_table
+from winobench.runs.error_store import Batch, ErrorStore, read_error_stores
+from winobench.runs.examples import Examples
+
+_PICTURE_COLUMNS = columns(image=pa.string(), jpeg=pa.binary())
+
+BIAS_METRIC = "effect_size"
+"""The metric of bias tasks, whose rows are effect sizes and not proportions."""
+
+OTHER_METRIC = "other"
+"""A metric that the run does not name: the examples' table alone says what is right under it."""
+
+TEXT_METRIC = "answers"
+"""The metric of text tasks, whose examples say by themselves whether they are right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRun:
+    """One task of one run.
+
+    Attributes:
+      name: the task's.
+      results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
+      metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
+        there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
+        texts; ``other`` where the run does not say and the rows do not tell, None where there are no rows.
+      shown: its rows that charts and summaries show.
+      best: value of a perfect answer to everything, 1; or 0 where lower is better.
+      identity: version and fingerprint of the task's data, as the run recorded them.
+      examples: None where the run has no table of them.
+      num_samples: samples a pair; None where the run does not say.
+      timesteps: [num_samples] int, or noise levels; None for a deterministic scorer, and where a run did not record
+        them.
+      deterministic: the scorer needs no samples.
+      mean: over the samples, of which the scores are made.
+    """
+
+    name: str
+    results: Mapping[str, Mapping[str, Any]]
+    metric: str | None
+    shown: tuple[str, ...]
+    best: float
+    identity: Mapping[str, Any]
+    examples: Examples | None
+    num_samples: int | None
+    timesteps: np.ndarray | None
+    deterministic: bool
+    mean: SampleMean = PLAIN
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether the rows are effect sizes."""
+        return self.metric == BIAS_METRIC
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether the rows are agreements with people's ratings."""
+        return self.metric in metrics.RATING_METRICS
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether examples are right or wrong, each by itself."""
+        return not (self.is_bias or self.is_rated)
+
+    @property
+    def judge(self) -> metrics.Metric | None:
+        """The metric itself; None for bias, ratings and texts, and where its code is not at hand."""
+        return None if self.metric is None else metrics.METRICS.get(self.metric)
+
+    @functools.cached_property
+    def judged(self) -> dict[str, metrics.Outcome]:
+        """What became of the examples under each outcome of the metric. Empty without examples, or the metric's code.
+
+        Raises:
+          ValueError: the metric cannot judge them.
+        """
+        if self.examples is None or self.judge is None:
+            return {}
+        return self.judge(self.examples.scores, self.examples.targets)
+
+
+@dataclasses.dataclass(eq=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+      path: its folder.
+      label: how tables and figures call it.
+      config: the content of ``config.json``.
+      results: the content of ``results.json``.
+      tasks: in the order of the results.
+      failed: task -> why it gave no numbers.
+      notes: sentences on what the folder lacks.
+    """
+
+    path: pathlib.Path
+    label: str
+    config: Mapping[str, Any]
+    results: Mapping[str, Any]
+    tasks: Mapping[str, TaskRun]
+    failed: Mapping[str, str]
+    notes: list[str]
+
+    @property
+    def model(self) -> str:
+        """The model's full name: of the registry, a hub id, or a path; the folder's name where the run has none."""
+        launched = self.config.get("config") or {}
+        return str(launched.get("model") or self.config.get("model") or self.path.resolve().name)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether questions were asked without images."""
+        return "protocol" in (self.config.get("identity") or {})
+
+    @property
+    def protocol(self) -> str:
+        """How the questions were put; empty for runs with images."""
+        return ", ".join(dict.fromkeys((self.config["identity"].get("protocol") or {}).values()))
+
+    def has_raced(self, task: str) -> bool:
+        """Whether the candidates of a task took as many samples as it took to decide."""
+        return task in (self.results.get("race") or {}).get("tasks", {})
+
+    @functools.cached_property
+    def errors(self) -> list[ErrorStore]:
+        """The recorded errors, those of one way to sample and score in one store."""
+        return read_error_stores(self.path / "errors")
+
+    def batches(self, task: str) -> list[Batch] | None:
+        """The per-sample errors behind a task's scores.
+
+        Returns:
+          None where no complete set of errors reproduces the scores of the examples' table: the parts were deleted, or
+          the scores were not made from them.
+        """
+        record = self.tasks[task]
+        if record.examples is None or not record.has_answers or record.metric is None or self.is_text:
+            return None
+        for store in self.errors:
+            batches = store.batches(record.examples, record.num_samples, record.mean)
+            if batches is not None:
+                return batches
+        return None
+
+    def pictures(self, task: str) -> dict[str, bytes]:
+        """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept pictures of."""
+        path = self.path / "gallery" / f"{task}.parquet"
+        if not path.is_file():
+            return {}
+        table = read_table(path, _PICTURE_COLUMNS)
+        return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))
+
+
+def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
+    """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores.
+
+    Of a plug-in's metric, whose function is not at hand, what the run recorded.
+    """
+    if record.examples is None or not record.has_answers or record.metric in (TEXT_METRIC, None):
+        return {}
+    if record.judge is None:
+        names = [name for name in record.results if "/" not in name]
+        parts = {name: record.examples.parts[name] for name in names if name in record.examples.parts}
+        return parts or {names[0]: record.examples.correct}
+    return {name: outcome.correct for name, outcome in record.judged.items()}

@@ -1,0 +1,114 @@
+"""What a verifier, a detector or people say of drawn pictures: does one show what its prompt asks for?
+
+verdicts.jsonl      in the run's folder, a line a picture: ``file``, ``sha256``, ``correct``, ``found``
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from winobench import metrics
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
+from winobench.runs.image_records import PictureRecord
+
+if TYPE_CHECKING:
+    from winobench.runs.image_runs import Pictures
+
+NAME = "verdicts.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Of one picture.
+
+    Attributes:
+      file: path of the picture within the run's folder, as of `winobench.runs.image_records.PictureRecord`.
+      sha256: of the picture that was judged.
+      correct: whether it shows what its prompt asks for.
+      found: what was found in it, as JSON values; None where nobody says.
+    """
+
+    file: str
+    sha256: str
+    correct: bool
+    found: Any = None
+
+
+def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pathlib.Path:
+    """Writes the verdicts of a run, whole or not at all, and returns the file's path.
+
+    Raises:
+      InputError: the folder cannot be written.
+    """
+    path = pathlib.Path(folder) / NAME
+    with files.writing(folder):
+        files.write_text(path, "".join(json.dumps(dataclasses.asdict(one)) + "\n" for one in verdicts))
+    return path
+
+
+def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
+    """A picture's path within the run -> its verdict; empty where there are none.
+
+    Raises:
+      InputError: a line is no verdict.
+    """
+    path = pathlib.Path(folder) / NAME
+    if not path.is_file():
+        return {}
+    found = {}
+    for number, value in json_files.read_lines(path):
+        fields = {field.name for field in dataclasses.fields(Verdict)}
+        if not isinstance(value, dict) or not {"file", "sha256", "correct"} <= value.keys() <= fields:
+            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the pictures again")
+        one = Verdict(**value)
+        if not (isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)):
+            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the pictures again")
+        found[one.file] = one
+    return found
+
+
+def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | None:
+    """Whether a picture is correct; None where nobody has judged it as it is now."""
+    one = verdicts.get(record.file)
+    return one.correct if one is not None and one.sha256 == record.sha256 else None
+
+
+def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
+    """How often each model drew what it should, by skill.
+
+    Args:
+      run: the pictures.
+      verdicts: of `read_verdicts`.
+
+    Returns:
+      Model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
+      clustered by prompt text) and "n".
+    """
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for model in run.models:
+        rows = [
+            (record.prompt.category, record.prompt.text, verdicts[record.file].correct)
+            for record in run.records
+            if record.model == model.label and record.file in verdicts
+        ]
+        by_category: dict[str, list[tuple[str, bool]]] = collections.defaultdict(list)
+        for category, text, correct in rows:
+            by_category[category].append((text, correct))
+        found = {category: _entry(*zip(*some, strict=True)) for category, some in by_category.items()}
+        if rows:
+            categories, texts, correct = zip(*rows, strict=True)
+            found["all"] = _entry(texts, correct, categories)
+        results[model.label] = found
+    return results
+
+
+def _entry(texts: Sequence[str], correct: Iterable[bool], strata: Sequence[str] | None = None) -> dict[str, Any]:
+    interval = metrics.clustered(list(correct), list(texts), strata=strata)
+    return {**{name: float(value) for name, value in interval._asdict().items()}, "n": len(texts)}
