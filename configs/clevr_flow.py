@@ -2,7 +2,7 @@
 
 python -m launch.train --config=clevr_flow           # the shipped recipe: some three and a half hours on one CPU core
 python -m launch.train --config=clevr_flow:debug     # a few minutes, to see every part run
-python -m launch.train --config=clevr_flow --config.denoiser.num_steps=20000     # longer; resumes where it was
+python -m launch.train --config=clevr_flow --config.denoiser.num_steps=20000     # longer. Resumes where it was
 """
 
 from __future__ import annotations

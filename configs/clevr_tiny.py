@@ -2,7 +2,7 @@
 
 python -m launch.train --config=clevr_tiny           # the shipped recipe: about an hour on two CPU cores
 python -m launch.train --config=clevr_tiny:debug     # a few minutes, to see every part run
-python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer; resumes where it was
+python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer. Resumes where it was
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Edits the images of a task towards its texts: how far must a picture move until the text fits?
+"""Edits the images of a task towards its texts: how far must an image move until the text fits?
 
 python -m launch.generate --config=edit                        # clevr_image by optimisation, minutes on a laptop
 python -m launch.generate --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back

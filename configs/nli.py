@@ -89,7 +89,7 @@ def get_config(form: str = "paper") -> ml_collections.ConfigDict:
     config.recipe = "nli"
     config.seed = 0
 
-    # The paper names model and data; it has no word about how long and how fast it trained. What follows is as BERT's
+    # The paper names model and data. It has no word about how long and how fast it trained. What follows is as BERT's
     # authors fine-tuned on such tasks.
     config.model = "google-bert/bert-large-uncased"
     config.variant = config_dict.placeholder(str)

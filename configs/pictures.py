@@ -1,4 +1,4 @@
-"""Draws pictures of a set of prompts by one or several models.
+"""Draws images of a set of prompts by one or several models.
 
 python -m launch.generate --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
 python -m launch.generate --config=pictures:debug    # 7 prompts, 4 steps: does everything run?

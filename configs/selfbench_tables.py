@@ -2,11 +2,11 @@
 
 python -m launch.eval --config=selfbench_tables --config.model=sd15,sd20-base,sd3-medium --config.dtype=bfloat16
 python -m launch.eval --config=selfbench_tables --config.model=clip-vit-l14            # a baseline of theirs
-python -m launch.eval --config=selfbench_tables --config.tasks=selfbench:FOLDER        # its own pictures
+python -m launch.eval --config=selfbench_tables --config.tasks=selfbench:FOLDER        # its own images
 python -m launch.eval --config=selfbench_tables:debug                                  # 4 items a task, 2 samples
 
 Every data set of the group @selfbench whose data are ready: 30 timesteps of the published rule, distances that are not
-squared, no guidance and no empty text. Their numbers stand beside ours in the table and in launch.report.
+squared, no guidance and no empty text. Their numbers stand next to ours in the table and in launch.report.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ python -m launch.eval --config=winoviz:table2 --config.model=flan-t5-xxl --confi
 python -m launch.eval --config=winoviz:table3 --config.model=FOLDER
 python -m launch.eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
 
-With pictures: five are drawn of each premise, and whoever sees them is asked about each; the majority decides.
+With images: five are drawn of each premise, and whoever sees them is asked about each. The majority decides.
 
 python -m launch.eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
 python -m launch.eval --config=winoviz:pictures                    # SD 1.5 draws, CLIP says which hypothesis fits
@@ -44,7 +44,7 @@ FORMS = {
     "table2": (_PAPER, "zero_shot,few_shot,chain_of_thought", None),
     "table3": (_PAPER, "entailment", None),
     "table4": ("winoviz_decoupled", "zero_shot", None),
-    # With pictures; each model's first protocol that is about them.
+    # With images. Each model's first protocol that is about them.
     "pictures": ("winoviz_*", None, None),
     "pictures_debug": ("winoviz_mini_single", None, 2),
     "table6": ("winoviz_single", None, None),
@@ -54,7 +54,7 @@ FORMS = {
 # Of the paper's InstructBLIP no more is said than its 11B parameters.
 _TABLE_6 = "clip-vit-l14,flan-t5-xxl,Salesforce/instructblip-flan-t5-xxl"
 
-# Form -> (model, drawer, captioner, pictures a premise, steps of each, samples of a diffusion model that judges).
+# Form -> (model, drawer, captioner, images a premise, steps of each, samples of a diffusion model that judges).
 _PICTURES = {
     "pictures": ("clip-vit-l14", "sd15", "blip2-flan-t5-xl", 5, 50, 32),
     "pictures_debug": ("clevr-tiny", "clevr-tiny", None, 2, 2, 2),

@@ -26,12 +26,12 @@ def caption(
     dtype: str = "float32",
     workdir: str | None = None,
 ) -> None:
-    """Writes texts about pictures and says where they are.
+    """Writes texts about images and says where they are.
 
     Args:
-      words: the pictures, as `winobench.generation.captions.find` takes them.
-      model: what writes: a name, folder or hub id of a model that sees, ``openai:MODEL`` or ``anthropic:MODEL``.
-      question: what is asked; a caption when empty.
+      words: the images, as `winobench.generation.captions.find` takes them.
+      model: what writes: a name, folder or hub id of a vision-language model, ``openai:MODEL`` or ``anthropic:MODEL``.
+      question: what is asked. A caption when empty.
       max_tokens: of the longest text.
       dtype: of a model with weights.
       workdir: the folder; ``runs/captions-<model>-<hash of model, question and length>`` when None.
@@ -79,7 +79,7 @@ def caption(
 
 
 def load(model: str, dtype: str = "float32") -> Responder:
-    """A model that writes about pictures.
+    """A model that writes about images.
 
     Raises:
       InputError: there is no such model, or it does not see.

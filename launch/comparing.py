@@ -93,12 +93,12 @@ def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
 def print_results(
     compared: Comparison, results: Mapping[str, Any], console: rich.console.Console | None = None
 ) -> None:
-    """Prints who prefers what; people first, automatic judges below a line of their own.
+    """Prints who prefers what. People first, automatic judges below a line of their own.
 
     Args:
       compared: the comparison.
       results: of `Comparison.finish`, with ``judges`` {name: of `winobench.generation.judges.judge`}.
-      console: where to; stdout when None.
+      console: where to. Stdout when None.
     """
     console = console or rich.console.Console()
     first, second = compared.first.model, compared.second.model

@@ -150,7 +150,7 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
       main: the launcher's function.
       launcher: its name, as configs state it in ``LAUNCHER``; None for one that takes every config.
       default: what ``--config`` is when it is not given.
-      usage: the text of ``--help``; the fields of the chosen config and the launcher's flags are added to it.
+      usage: the text of ``--help``. The fields of the chosen config and the launcher's flags are added to it.
     """
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
@@ -167,11 +167,11 @@ def start_with_words(
 
 
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
-    """Runs a launcher that has flags but no config; otherwise as ``start``.
+    """Runs a launcher that has flags but no config. Otherwise as ``start``.
 
     Args:
-      main: the launcher's function; gets the words of the command line that are no flags.
-      usage: the text of ``--help``; the launcher's flags are added to it.
+      main: the launcher's function. Gets the words of the command line that are no flags.
+      usage: the text of ``--help``. The launcher's flags are added to it.
       takes_words: whether there may be such words, as in ``launch.report RUN [RUN ...]``.
     """
     del flags.FLAGS.config
@@ -190,11 +190,11 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
 
 
 def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: str) -> None:
-    """Runs a launcher that hands its config on to another one; otherwise as ``start``.
+    """Runs a launcher that hands its config on to another one. Otherwise as ``start``.
 
     Args:
-      main: the launcher's function; gets the (dotted field, text) pairs of the config, to be checked with ``load``.
-      usage: the text of ``--help``; the launcher's flags are added to it.
+      main: the launcher's function. Gets the (dotted field, text) pairs of the config, to be checked with ``load``.
+      usage: the text of ``--help``. The launcher's flags are added to it.
     """
 
     def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
@@ -230,7 +230,7 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
 
     def run(_: Sequence[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
-            logging.set_verbosity(logging.WARNING)  # absl would go on to show the notes of every library
+            logging.set_verbosity(logging.WARNING)  # absl would continue to show the notes of every library
         _guarded(main, parsed[0])
 
     with output.watched():

@@ -22,9 +22,9 @@ def main(config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, o
 
     Args:
       config: of the form of ``configs/edit.py``.
-      spec: what the config is called; begins the default folder's name.
-      workdir: the run's folder; one inside for each strength where there are several.
-      overwrite: as of `winobench.evaluate`.
+      spec: what the config is called. Begins the default folder's name.
+      workdir: the run's folder. One inside for each strength where there are several.
+      overwrite: see `winobench.evaluate`.
 
     Raises:
       InputError: a name is unknown, or something of the config cannot be.

@@ -126,7 +126,7 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
         try:
             results = _evaluate_model(config, model, labels[model], tasks, _workdir(labels[model], len(models)))
         except InputError as error:
-            # Several processes may disagree about what has failed; each of them must then end.
+            # Several processes may disagree about what has failed. Each of them must then end.
             if _PROCESSES.value or len(models) == 1:
                 raise
             print(f"error: model {model}: {' '.join(str(error).split())}", file=sys.stderr)

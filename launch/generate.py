@@ -101,7 +101,7 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
     """Does what the flags and the config are for.
 
     Args:
-      config: with prompts, to draw; with a method, to edit; otherwise of WSC+ items.
+      config: with prompts, to draw. With a method, to edit. Otherwise of WSC+ items.
       words: of the command line that are no flags: what is compared, or described.
     """
     if _CAPTION.value:

@@ -24,7 +24,7 @@ _EXAMPLE = "wscplus_generate"
 
 
 class Step(NamedTuple):
-    """What is to be done, of which at most one is given; asking and checking if nothing is.
+    """What is to be done, of which at most one is given. Asking and checking if nothing is.
 
     Attributes:
       check: check what was generated once more.
@@ -51,11 +51,11 @@ def main(
 
     Args:
       config: of the form of ``configs/wscplus_generate.py``.
-      spec: what the config is called; begins the default folder's name.
+      spec: what the config is called. Begins the default folder's name.
       workdir: the run's folder.
       step: what is to be done.
       port: of the page.
-      overwrite, reuse: as of `winobench.wscplus_items.run.generate`.
+      overwrite, reuse: see `winobench.wscplus_items.run.generate`.
     """
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
     steps = [name for name, value in step._asdict().items() if value]

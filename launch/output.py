@@ -25,7 +25,7 @@ def watched() -> Iterator[None]:
     """Ends the process like other commands where a block's standard output is lost.
 
     Raises:
-      SystemExit: with status 141 and without a word where the reader has gone; with status 1 and a sentence where
+      SystemExit: with status 141 and without a word where the reader has gone. With status 1 and a sentence where
         standard output cannot be written for another reason.
     """
     _fill_standard_descriptors()
@@ -69,7 +69,7 @@ class _Stream:
         return getattr(self._stream, name)
 
     def _end(self, error: OSError) -> NoReturn:
-        # The rest of the buffer goes nowhere; otherwise Python would try again at its end, and complain.
+        # The rest of the buffer goes nowhere. Otherwise Python would try again at its end, and complain.
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())

@@ -26,10 +26,10 @@ def main(
 
     Args:
       config: of the form of ``configs/pictures.py``.
-      spec: what the config is called; begins the default folder's name.
+      spec: what the config is called. Begins the default folder's name.
       workdir: the run's folder.
-      overwrite: as of `winobench.generation.generate.draw_pictures`.
-      processes: as of `winobench.parallel.join_processes`; None for this process alone.
+      overwrite: see `winobench.generation.generate.draw_pictures`.
+      processes: see `winobench.parallel.join_processes`; None for this process alone.
     """
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
     from winobench.prompts import prompt_files as sets
@@ -86,11 +86,11 @@ def _verify(run: Pictures) -> None:
 
 
 def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console: Any = None) -> None:
-    """Prints how often pictures show what their prompts ask for, by skill and model.
+    """Prints how often images show what their prompts ask for, by skill and model.
 
     Args:
       found: of `winobench.runs.verdicts.generation_accuracy`.
-      console: where to; stdout when None.
+      console: where to. Stdout when None.
     """
     import rich.box
     import rich.console

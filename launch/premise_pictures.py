@@ -33,15 +33,15 @@ def find(
     workdir: str | None,
     overwrite: bool = False,
 ) -> Mapping[str, Sequence[Picture]]:
-    """The pictures of all texts that the tasks ask about, drawn first where no run of pictures is named.
+    """The images of all texts that the tasks ask about, drawn first where no run of images is named.
 
     Args:
       config: of the form of ``configs/winoviz.py``.
-      tasks: that are asked; of each, `TextTask.pictured` is drawn.
+      tasks: that are asked. Of each, `TextTask.pictured` is drawn.
       spec: begins the name of the folder of what is drawn.
-      workdir: the folder that the user names; what is drawn lies beside it, and for None in ``runs``, where runs that
-        want the same pictures share them.
-      overwrite: as of `winobench.generation.generate.draw_pictures`.
+      workdir: the folder that the user names. What is drawn lies next to it, and for None in ``runs``, where runs that
+        want the same images share them.
+      overwrite: see `winobench.generation.generate.draw_pictures`.
 
     Raises:
       InputError: see `winobench.generation.finding.find_pictures` and `winobench.generation.generate.draw_pictures`.
@@ -103,7 +103,7 @@ def _draw(
 
 
 def check_drawer(config: ml_collections.ConfigDict) -> None:
-    """Refuses a drawer that does not draw; reads small files alone.
+    """Refuses a drawer that does not draw. Reads small files alone.
 
     Raises:
       InputError: there is no such model, or it draws nothing.

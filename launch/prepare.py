@@ -73,7 +73,7 @@ def prepare_tasks(
     overwrite: bool = False,
     lists: str | None = None,
 ) -> list[str]:
-    """Prepares tasks one after the other; one that fails does not stop the others, but is told of on stderr.
+    """Prepares tasks one after the other. One that fails does not stop the others, but is told of on stderr.
 
     Args:
       names: as ``--task`` has them.
@@ -82,7 +82,7 @@ def prepare_tasks(
       workers: number of processes; None for one a core.
       allow_partial: prepare what is there of an incomplete source.
       overwrite: prepare again what is ready.
-      lists: a contrastive model that makes the lists of candidates or negatives again; implies ``overwrite``.
+      lists: a contrastive model that makes the lists of candidates or negatives again. Implies ``overwrite``.
 
     Returns:
       The names of the tasks that failed.
@@ -197,7 +197,7 @@ def prepare_task(
     Arguments as of `prepare_tasks`, and as of `download`.
 
     Raises:
-      InputError: the files are missing, incomplete or wrong; says what to get where.
+      InputError: the files are missing, incomplete or wrong. Says what to get where.
     """
     from winobench.base.progress import Progress
     from winobench.data import prepared, preparing, sources
@@ -234,10 +234,10 @@ def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) 
     Args:
       task: a task or training set with a ``source``.
       data_dir: where prepared data go.
-      fetched: what other tasks of this call have got from many places already; added to.
+      fetched: what other tasks of this call have got from many places already. Added to.
 
     Raises:
-      InputError: nothing is there and nothing may be downloaded, or a download fails; says what to get where.
+      InputError: nothing is there and nothing may be downloaded, or a download fails. Says what to get where.
     """
     from winobench.base.progress import Progress
     from winobench.data import downloads, prepared

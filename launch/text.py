@@ -25,7 +25,7 @@ INCOMPLETE = 2
 """Exit status of runs that left something out: a task without data, questions whose calls failed, or the ends of
 answers."""
 
-# Whatever asks models has its fields; those about pictures come with ``configs/winoviz.py``.
+# Whatever asks models has its fields. Those about images come with ``configs/winoviz.py``.
 _EXAMPLE, _OF_PICTURES = "wscplus", "winoviz"
 # Dollars per million tokens.
 _HIGHEST_PRICE = 1e6
@@ -40,9 +40,9 @@ def main(
 
     Args:
       config: of the form of ``configs/winoviz.py``.
-      spec: what the config is called; begins the default folder's name.
+      spec: what the config is called. Begins the default folder's name.
       workdir: the run's folder, with one inside for each model and each protocol where there are several.
-      overwrite, reuse: as of `winobench.evaluation.questions.evaluate_questions`.
+      overwrite, reuse: see `winobench.evaluation.questions.evaluate_questions`.
 
     Returns:
       The runs' folders.
@@ -119,7 +119,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     """The tasks that are meant.
 
     Args:
-      text: names with commas; one that ends in a star, such as ``winoviz_*``, stands for every task whose name begins
+      text: names with commas. One that ends in a star, such as ``winoviz_*``, stands for every task whose name begins
         so and whose data are there.
       data_dir: handed to the tasks.
 
@@ -144,16 +144,16 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
 
 
 def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[TextTask], has: Any) -> bool:
-    """Refuses a model, or a captioner, that the config's protocols are not for; reads small files alone.
+    """Refuses a model, or a captioner, that the config's protocols are not for. Reads small files alone.
 
     Args:
       config: the config.
       model: one of its models.
       tasks: that are asked.
-      has: pictures and captions, as of `winobench.evaluation.protocols.Has`.
+      has: images and captions, as of `winobench.evaluation.protocols.Has`.
 
     Returns:
-      Whether it is to answer about pictures, as opposed to texts alone.
+      Whether it is to answer about images, as opposed to texts alone.
 
     Raises:
       InputError: says why.
@@ -200,10 +200,10 @@ def load_responder(
     """Loads a model with the config's options.
 
     Args:
-      config: of the form of ``configs/wscplus.py``, or of ``configs/winoviz.py`` for pictures.
+      config: of the form of ``configs/wscplus.py``, or of ``configs/winoviz.py`` for images.
       model: its name.
       api: options of hosted models; None for those of the config.
-      about_pictures: as of `winobench.responders.loading.load_responder`.
+      about_pictures: see `winobench.responders.loading.load_responder`.
 
     Raises:
       InputError: the source is no model that answers questions, or an option is not one of its choices.

@@ -59,7 +59,7 @@ class _Generation:
 
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
-# The number in a v4's and v5p's type counts cores, of which a chip has two; in the others' it counts chips.
+# The number in a v4's and v5p's type counts cores, of which a chip has two. In the others' it counts chips.
 _GENERATIONS = {
     "v4": _Generation("tpu-v4-podslice", "tpu-ubuntu2204-base", 4, _CUBES, cores_per_chip=2),
     "v5litepod": _Generation("tpu-v5-lite-podslice", "v2-alpha-tpuv5-lite", 8, _FLAT),

@@ -1,6 +1,6 @@
 """A job for a cluster or cloud: what it needs, checked, and the file that starts it, rendered.
 
-Every target runs the same launcher with the same config; what differs is who starts the processes, how they find each
+Every target runs the same launcher with the same config. What differs is who starts the processes, how they find each
 other, and how a machine that was lost is replaced. Going on after that is the launcher's own work: the same command
 with the same folder skips what is recorded.
 """
@@ -198,7 +198,7 @@ def make(request: Request) -> Job:
 def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
     """The request with what the plan says wherever it says nothing itself."""
     changes: dict[str, object] = {}
-    # Where nobody says how many, or the launcher's own number, as of pictures, does not fit.
+    # Where nobody says how many, or the launcher's own number, as of images, does not fit.
     named = config.get("batch_size")
     is_less = isinstance(named, int) and "prompts" in config and plan.batch_size is not None and plan.batch_size < named
     if plan.batch_size is not None and (named is None or is_less):
@@ -214,7 +214,7 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 
 def _launcher(request: Request) -> str:
     launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
-    # Of what launch.generate does, pictures are shared among processes, and items of language models are not.
+    # Of what launch.generate does, images are shared among processes, and items of language models are not.
     is_shared = launcher in LAUNCHERS or "prompts" in configuration.load(request.config)
     if not is_shared and request.launcher is None:
         raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
@@ -407,7 +407,7 @@ def _install(request: Request, wanted: str) -> list[str]:
     """Commands that install a requirement, which is a word of a shell command."""
     if request.python is not None or request.target == "gke":
         return [f"{_python(request, False)} -m pip install --quiet {wanted}"]
-    # The machines' own Python is often older than what winobench needs; uv brings one.
+    # The machines' own Python is often older than what winobench needs. Uv brings one.
     return [
         'export PATH="$HOME/.local/bin:$PATH"',
         "command -v uv > /dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh",

@@ -17,7 +17,7 @@ from winobench.base.errors import InputError
 _NAMES = {"v5litepod": "v5e", "a100-80gb": "a100-80"}
 # A plan is bounds and compilers' estimates: a job may take half as long again, and an hour for its start.
 _SLACK, _START_HOURS = 1.5, 1.0
-# Weights are in a machine's memory twice while they are read, beside Python, the libraries and images on their way.
+# Weights are in a machine's memory twice while they are read, next to Python, the libraries and images on their way.
 _COPIES, _BESIDE_GB = 2, 16
 
 
@@ -26,7 +26,7 @@ class Planned:
     """What a job is given unless its command says otherwise.
 
     Attributes:
-      batch_size: passes or pictures at once on each device; None of a training.
+      batch_size: passes or images at once on each device; None of a training.
       accumulate: micro-batches of a training's step; None of an evaluation.
       memory: GB of a machine.
       hours: the plan's own estimate, without slack.
@@ -57,7 +57,7 @@ def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice
 
     Args:
       path: what `launch.plan` wrote.
-      config: the job's; the plan must be of the same.
+      config: the job's. The plan must be of the same.
       accelerator: of each machine, or the slice.
       nodes: machines, or slices.
 

@@ -1,7 +1,7 @@
 """What is known of the accelerators that teams rent: memory, rates, and what their compilers are told of them.
 
-Rates are the vendors' peaks for dense products; what a program reaches of them is another matter. Sources: Google
-Cloud's pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200; and, for cores, clocks,
+Rates are the vendors' peaks for dense products. What a program reaches of them is another matter. Sources: Google
+Cloud's pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200. And, for cores, clocks,
 caches and memory as the driver reports them, the device descriptions that OpenXLA publishes.
 """
 
@@ -20,9 +20,9 @@ class Accelerator:
       device_kind: what JAX calls it.
       memory: bytes of a device.
       memory_rate: bytes per second.
-      link_rate: bytes per second that a device sends to others beside it, while it receives as much: over
+      link_rate: bytes per second that a device sends to others next to it, while it receives as much: over
         NVLink, over the links between TPUs, or, for the L4, which has none, over PCIe.
-      matrix_rates: operations per second of products, by the dtype of their factors; float32 stands for products that
+      matrix_rates: operations per second of products, by the dtype of their factors. Float32 stands for products that
         keep all of its bits.
       clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
       compute_capability: (major, minor) of an NVIDIA GPU.

@@ -35,7 +35,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, lin
 
     Args:
       columns: the header.
-      rows: column -> content; a column that is not there gives an empty cell.
+      rows: column -> content. A column that is not there gives an empty cell.
       line_end: of each row.
     """
     buffer = io.StringIO(newline="")

@@ -5,11 +5,11 @@ class InputError(ValueError):
     """Bad input: a file, folder, flag, text or image that cannot be used as it is.
 
     The message is one sentence: what is wrong, where, and what to do next. The launchers print it without a
-    traceback and exit with status 2; library code lets it rise.
+    traceback and exit with status 2. Library code lets it rise.
 
     Attributes:
       code: which fault it is, in a few words such as ``another-run``, for programs that do one thing or another about
-        it: it stays when the message is worded anew. The same fault has the same code wherever it is found. Where
+        it: it stays when the message is worded again. The same fault has the same code wherever it is found. Where
         what the message names already tells the fault, as an option of a wrong type, there may be none: None.
     """
 

@@ -215,7 +215,7 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
 
 
 def lock(descriptor: int) -> bool:
-    """Keeps other processes from locking an open file or folder until it is closed; does not wait.
+    """Keeps other processes from locking an open file or folder until it is closed. Does not wait.
 
     A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not.
 
@@ -263,7 +263,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[str]:
     os.close(handle)
     try:
         yield temporary
-        # mkstemp makes files that only their owner may read; a checkpoint has the usual rights.
+        # mkstemp makes files that only their owner may read. A checkpoint has the usual rights.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)

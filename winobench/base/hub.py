@@ -1,7 +1,7 @@
 """Files of the Hugging Face hub, told within seconds where the hub cannot be reached.
 
-huggingface_hub tries for a minute or more before it says so, which helps where an answer is late or lost, and only
-costs time where there is no network. So the hub is asked once, for nothing, with a limit on the whole of that; where
+huggingface_hub tries for a minute or more before it states so, which helps where an answer is late or lost, and only
+costs time where there is no network. So the hub is asked once, for nothing, with a limit on the whole of that. Where
 any answer comes, files are fetched with all of the library's patience.
 """
 
@@ -107,7 +107,7 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
 
 
 def is_reachable() -> bool:
-    """Whether the hub answers, in whatever way; asked at most a few times a minute.
+    """Whether the hub answers, in any way. Asked at most a few times a minute.
 
     True in offline mode, in which huggingface_hub asks nothing.
     """

@@ -40,7 +40,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class NotJSON(InputError):
-    """A text is not JSON that can be used; the message is the reason alone, for who knows where it stands.
+    """A text is not JSON that can be used. The message is the reason alone, for who knows where it stands.
 
     Attributes:
       cut_off: whether the text ends where more would have to come.
@@ -65,10 +65,10 @@ def parse(
     """The value that a JSON text states.
 
     Args:
-      content: the text; bytes are UTF-8, with or without a mark of the byte order.
-      foreign: another program's words, to be taken as far as they can be; see above.
+      content: the text. Bytes are UTF-8, with or without a mark of the byte order.
+      foreign: another program's words, to be taken as far as they can be. See above.
       constants: allow NaN and infinite numbers, which Python writes where a value is not defined.
-      pairs: makes something of an object's (key, value) pairs; a dictionary without equal keys by default.
+      pairs: makes something of an object's (key, value) pairs. A dictionary without equal keys by default.
       largest: bytes, or characters of a text.
 
     Raises:
@@ -116,11 +116,11 @@ def parse_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> Any:
-    """The value that a file states, for callers who say themselves what is wrong where; options as of `parse`.
+    """The value that a file states, for callers who say themselves what is wrong where. Options as of `parse`.
 
     Raises:
       OSError: it cannot be read, or is no file (a pipe may never end).
-      NotJSON: as of `parse`.
+      NotJSON: see `parse`.
     """
     return parse(_content(path, largest), largest=largest, **options)
 
@@ -130,11 +130,11 @@ def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) ->
 
     Args:
       path: the file.
-      advice: what to do where it cannot be used; ends the message.
-      **options: as of `load`.
+      advice: what to do where it cannot be used. Ends the message.
+      **options: see `load`.
 
     Raises:
-      InputError: it cannot be read; names the file and says what is wrong with it.
+      InputError: it cannot be read. Names the file and says what is wrong with it.
     """
     try:
         return load(path, **options)
@@ -157,19 +157,19 @@ def read_object(path: str | os.PathLike, advice: str = "restore it", **options: 
 def read_lines(
     path: str | os.PathLike, advice: str = "restore it", *, largest_line: int = LARGEST, **options: Any
 ) -> Iterator[tuple[int, Any]]:
-    """The values of a file with one a line; blank lines are left out.
+    """The values of a file with one a line. Blank lines are left out.
 
     Args:
       path: the file, of any size: it is read line by line.
-      advice: what to do where it cannot be used; ends the message.
+      advice: what to do where it cannot be used. Ends the message.
       largest_line: bytes.
-      **options: as of `parse`.
+      **options: see `parse`.
 
     Yields:
       (number of the line from 1 on, value).
 
     Raises:
-      InputError: it cannot be read; names the file and the line.
+      InputError: it cannot be read. Names the file and the line.
     """
     try:
         with files.opened(path) as file:

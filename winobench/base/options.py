@@ -1,6 +1,6 @@
 """What options may be: types, bounds and choices, checked by one mechanism.
 
-Configs declare a `Range` for each of their fields in a table ``RANGES`` beside ``HELP``. `launch.configuration` checks
+Configs declare a `Range` for each of their fields in a table ``RANGES`` next to ``HELP``. `launch.configuration` checks
 them as soon as the command line is read, before anything is loaded. Functions of the library check their arguments with
 the same ranges, so that a value means the same, and is refused in the same words, in both places. This module imports
 nothing large: ``--help`` must answer at once.
@@ -30,7 +30,7 @@ class Range:
 
     Attributes:
       wanted: what they are, to be read after "it must be".
-      convert: a value -> the value as it is used; raises ValueError or TypeError for one that is not allowed.
+      convert: a value -> the value as it is used. Raises ValueError or TypeError for one that is not allowed.
       optional: whether None is allowed, too.
     """
 
@@ -46,7 +46,7 @@ class Range:
           value: anything.
 
         Raises:
-          InputError: the value is not allowed; says what is.
+          InputError: the value is not allowed. Says what is.
         """
         if value is None and self.optional:
             return None
@@ -199,7 +199,7 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
-    """A list or tuple; given back as a tuple.
+    """A list or tuple. Given back as a tuple.
 
     Args:
       item: what each of its items may be.

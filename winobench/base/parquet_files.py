@@ -49,7 +49,7 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
 
     Args:
       path: the file.
-      columns: names of those to be read; all when None.
+      columns: names of those to be read. All when None.
 
     Raises:
       DamagedError: a bit is not as it was written, or this is not a Parquet file.

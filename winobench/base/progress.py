@@ -15,7 +15,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress:
-    """Shows on stderr how a number of things is worked off; use it in a ``with`` statement.
+    """Shows on stderr how a number of things is worked off. Use it in a ``with`` statement.
 
     Args:
       label: what is being done, e.g. ``"preparing clevr"``.
@@ -56,7 +56,7 @@ class Progress:
 
         Args:
           total: how many there are; None where that is not known.
-          done: how many of them were done before; they do not count for the speed.
+          done: how many of them were done before. They do not count for the speed.
         """
         self._total = total
         self._begin(done)

@@ -26,7 +26,7 @@ CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
 
 _LONGEST_REASON = 300
 
-# Owner and name; the hub checks the details, and takes 96 characters in all.
+# Owner and name. The hub checks the details, and takes 96 characters in all.
 HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -140,7 +140,7 @@ LANGUAGE_MODELS: dict[str, Model] = {
     )
 }
 """Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
-without pictures."""
+without images."""
 
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
@@ -196,10 +196,10 @@ def make_plugged_in(name: str) -> Any:
 
 @functools.cache
 def check_embedded(folder: str) -> None:
-    """Makes sure that a model which comes with winobench is as it was released; once, in some 20 ms.
+    """Makes sure that a model which comes with winobench is as it was released. Once, in some 20 ms.
 
     Args:
-      folder: any; those without a list of digests beside them are not looked at.
+      folder: any. Those without a list of digests next to them are not looked at.
 
     Raises:
       InputError: a file is missing, or has changed.
@@ -223,13 +223,13 @@ def check_embedded(folder: str) -> None:
 
 
 def model_source(name: str) -> str:
-    """The folder or hub id that a model's name stands for; a plugged-in scorer's name stands for itself.
+    """The folder or hub id that a model's name stands for. A plugged-in scorer's name stands for itself.
 
     Args:
       name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
 
     Raises:
-      InputError: none of these; the message lists the names, the nearest first.
+      InputError: none of these. The message lists the names, the nearest first.
     """
     if not isinstance(name, str):
         raise InputError(

@@ -8,17 +8,17 @@ Two layouts are read, each from a folder or a hub repository.
 - OpenCLIP (``timm/resnet50x64_clip.openai``, ``timm/vit_base_patch32_clip_224.openai``, the repositories of LAION):
   ``open_clip_config.json`` with ``model_cfg`` and ``preprocess_cfg``, and ``open_clip_model.safetensors``,
   ``open_clip_pytorch_model.safetensors`` or ``open_clip_pytorch_model.bin``. Vision transformers and modified ResNets.
-  Keys are ``visual.*`` and ``transformer.resblocks.*``; an attention holds its three projections in one
+  Keys are ``visual.*`` and ``transformer.resblocks.*``. An attention holds its three projections in one
   ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
 
 OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
 a folder's name: ``quick_gelu`` in ``model_cfg``, or ``hidden_act`` in transformers' ``config.json`` in the same folder,
-or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file says it, GELU is
+or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file states it, GELU is
 taken and logged, as in OpenCLIP itself. Weights that may be OpenAI's are refused then.
 
 A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
 where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
-and are not read; the same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
+and are not read. The same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TOKENIZER_SIZE = 49408
 _OPENAI = "openai"
 # A matrix that all networks have. OpenAI published its matrices in 16 bits.
 
-# OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
+# OpenCLIP's options that are implemented at one value only. Values that mean the same are listed together.
 _OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
     "model_cfg": {
         "custom_text": (False,),

@@ -1,6 +1,6 @@
 r"""Converts PyTorch weight files (``.bin``) into safetensors, without PyTorch and without running code in them.
 
-python -m winobench.checkpoints.convert_pickle FOLDER           # writes safetensors files beside the .bin files
+python -m winobench.checkpoints.convert_pickle FOLDER           # writes safetensors files next to the .bin files
 python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file
 python -m winobench.checkpoints.convert_pickle OWNER/NAME FOLDER  # a hub repository, converted into a new folder
 """
@@ -47,7 +47,7 @@ def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> path
 
     Args:
       path: a ``torch.save`` file that holds a flat dictionary of tensors.
-      target: where to write; beside the file, under the name that loaders look for, when None.
+      target: where to write. Next to the file, under the name that loaders look for, when None.
 
     Returns:
       The path of the new file, which is there whole or not at all.
@@ -87,7 +87,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
 
     Args:
       repo_id: owner/name.
-      folder: where to write, whole or not at all; must not exist yet, or be empty.
+      folder: where to write, whole or not at all. Must not exist yet, or be empty.
       revision: branch, tag or commit.
 
     Returns:

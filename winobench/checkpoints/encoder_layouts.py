@@ -4,7 +4,7 @@ BERT's layouts, each told by its keys. All come down to the names of `winobench.
 
 - transformers (``google-bert/bert-large-uncased``, sentence encoders, classifiers): ``bert.embeddings...``, without the
   prefix where the encoder was saved alone. Files of 2019 and before call the parameters of norms ``gamma``, ``beta``.
-- Oscar (Li et al., 2020), text side only. The layers have BERT's names under ``bert.``; what is left out: the
+- Oscar (Li et al., 2020), text side only. The layers have BERT's names under ``bert.``. What is left out: the
   projection of image regions (``bert.img_embedding``), its norm (``bert.LayerNorm``) and the codes of discretised ones
   (``bert.code_embeddings``). Without regions the network is BERT.
 - VL-BERT (Su et al., 2019), text side only: ``vlbert.word_embeddings``, ``vlbert.embedding_LayerNorm``,
@@ -16,7 +16,7 @@ BERT's layouts, each told by its keys. All come down to the names of `winobench.
 The tables of Oscar and VL-BERT were made from the published code and are **not verified on the published files**, which
 we did not have. VL-BERT publishes a pickle of nested dictionaries (``.model``) without a config: save the dictionary
 ``state_dict`` in it as ``model.safetensors`` with torch once, and put BERT's ``config.json`` (with ``type_vocab_size``
-3) and ``vocab.txt`` beside it.
+3) and ``vocab.txt`` next to it.
 
 T5 (``google-t5/t5-base``, ``google/t5-v1_1-base``, ``google/flan-t5-xxl``): transformers' keys. Copies of the input
 embeddings under other names are dropped.
@@ -193,7 +193,7 @@ def load_bert_encoder(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> BertCheckpoint:
-    """Loads the encoder of a BERT alone, with its pooler where the file has one; otherwise as `load_bert`.
+    """Loads the encoder of a BERT alone, with its pooler where the file has one. Otherwise as `load_bert`.
 
     Returns:
       A ``BertModel`` and its tokenizer.
@@ -222,7 +222,7 @@ def load_bert_for_tuning(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> BertCheckpoint:
-    """Loads a BERT with a new classification head, in float32; other arguments and errors as of `load_bert`.
+    """Loads a BERT with a new classification head, in float32. Other arguments and errors as of `load_bert`.
 
     What the head and a pooler that the file lacks start from: weights drawn from a normal distribution of standard
     deviation 0.02, as in BERT, and biases of zero.
@@ -252,7 +252,7 @@ def save_bert(folder: str | os.PathLike, model: BertForSequenceClassification, t
     """Writes a folder that transformers' ``AutoModelForSequenceClassification`` and `load_bert` read.
 
     Args:
-      folder: where to write ``config.json``, ``model.safetensors`` (float32) and the tokenizer's files; made if needed.
+      folder: where to write ``config.json``, ``model.safetensors`` (float32) and the tokenizer's files. Made if needed.
       model: the network.
       tokenizer: its tokenizer.
 
@@ -280,7 +280,7 @@ def read_bert_tokenizer(
     """Reads BERT's tokenizer.
 
     Args:
-      source: as of `load_bert`; ``tokenizer.json`` or ``vocab.txt`` must be there.
+      source: see `load_bert`; ``tokenizer.json`` or ``vocab.txt`` must be there.
       vocab_size: token ids that the network knows; None where the caller checks that they suffice.
       subfolder: the tokenizer's folder in it, e.g. ``"qformer_tokenizer"``.
 
@@ -290,7 +290,7 @@ def read_bert_tokenizer(
     Raises:
       InputError: files are missing or damaged, or it has more tokens than the network.
     """
-    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
@@ -331,8 +331,8 @@ def load_t5(
     Args:
       source: a folder in transformers' layout, or a hub id.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
-        with an axis ``model``, its devices share one copy.
+      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
+        With an axis ``model``, its devices share one copy.
       int8: the dense kernels of the layers hold numbers of 8 bits with a scale for each output channel.
       revision: branch, tag or commit of a hub repository.
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -369,22 +369,22 @@ def build_t5(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[T5Config, tuple[Any, Any], str]:
-    """Builds a T5 and fills it with tensors; as `load_t5`, which finds config and tensors first.
+    """Builds a T5 and fills it with tensors. As `load_t5`, which finds config and tensors first.
 
     Args:
       config: the network's shape.
-      tensors: keys in torch's naming -> tensors; every one is used.
+      tensors: keys in torch's naming -> tensors. Every one is used.
       dtype: of the parameters and of the computation.
       mesh: the devices.
       int8: the dense kernels of the layers hold numbers of 8 bits.
 
     Returns:
-      The config, in which it is now said whether there is a head besides the embeddings; (graph, state); and a digest
+      The config, in which it is now said whether there is a head besides the embeddings; (graph, state). And a digest
       of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
     tensors = _renamed(tensors, T5_TABLE)
-    # What the config says cannot be relied on: transformers 5 calls every head tied, and tells from the tensors.
+    # What the config states cannot be relied on: transformers 5 calls every head tied, and tells from the tensors.
     is_tied = _is_copy(tensors.get("lm_head.weight"), tensors.get("shared.weight"))
     if is_tied:
         tensors.pop("lm_head.weight", None)

@@ -1,4 +1,4 @@
-"""Tokenizers of language models that encode a picture's text, such as T5's: read, called, written, identified.
+"""Tokenizers of language models that encode an image's text, such as T5's: read, called, written, identified.
 
 transformers reads them from ``tokenizer.json``, or makes that of a SentencePiece model. CLIP's have a module of their
 own (`winobench.checkpoints.tokenizer_files`), which reads files of all vintages.
@@ -118,7 +118,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     Raises:
       InputError: files are missing or damaged, or there is no such token.
     """
-    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
@@ -145,7 +145,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 
 
 def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts as ids of a tokenizer, padded at their ends and truncated; logs truncated ones.
+    """Texts as ids of a tokenizer, padded at their ends and truncated. Logs truncated ones.
 
     Args:
       tokenizer: from `read_fast_tokenizer`.
@@ -153,7 +153,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
       length: of all of them, in tokens.
 
     Returns:
-      int32 ``[num_texts, length]``; and the number of each text's own tokens, int32 ``[num_texts]``.
+      int32 ``[num_texts, length]``. And the number of each text's own tokens, int32 ``[num_texts]``.
 
     Raises:
       InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
@@ -168,7 +168,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
         padding_side="right",
         truncation=True,
         max_length=length,
-        # Of models that attend to padding, the file says that none is wanted.
+        # Of models that attend to padding, the file states that none is wanted.
         return_attention_mask=True,
     )
     log_truncated(count_truncated(encoded), len(texts), length)
@@ -181,7 +181,7 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
     Args:
       tokenizer: from `read_fast_tokenizer`.
       texts: strings.
-      thinking: the answer may begin with a thought; otherwise the template says that there is none.
+      thinking: the answer may begin with a thought. Otherwise the template says that there is none.
 
     Raises:
       InputError: if a text cannot be tokenized (`winobench.base.texts.check_texts`), or there is no chat template.

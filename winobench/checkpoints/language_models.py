@@ -48,9 +48,9 @@ KINDS: dict[str, str] = {
 }
 """``model_type`` of a ``config.json`` -> the kind of network that reads it."""
 
-# Tensors that are read before the devices ask for them; with the one that is on its way, the host holds one more.
+# Tensors that are read before the devices ask for them. With the one that is on its way, the host holds one more.
 _AHEAD = 3
-# One of these is in every folder with a tokenizer; without any, transformers may make up an empty one.
+# One of these is in every folder with a tokenizer. Without any, transformers may make up an empty one.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
 
@@ -62,7 +62,7 @@ class LoadedLanguageModel(Loaded):
       network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
       config: the network's config.
       tokenizer: a transformers tokenizer.
-      fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different: the values in
+      fingerprint: 64 hexadecimal digits. Another one if anything that the answers depend on is different: the values in
         the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template. `identity` follows
         the arrays that are there now.
       mesh: the devices.
@@ -87,7 +87,7 @@ class Memory:
       parameters: number of parameters of the model, not bytes.
       parameter_bytes: of the parameters, on each device.
       cache_bytes: of keys and values, on each device.
-      largest_tensor_bytes: of the largest tensor in a file of the dtype; the host holds up to four tensors at a time.
+      largest_tensor_bytes: of the largest tensor in a file of the dtype. The host holds up to four tensors at a time.
       largest_part_bytes: of the largest part of a tensor that is on a device besides the parameters while they load.
     """
 
@@ -141,8 +141,8 @@ def load_decoder(
     Args:
       source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
-        with an axis ``model``, its devices share one copy, and none ever holds more than its part.
+      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
+        With an axis ``model``, its devices share one copy, and none ever holds more than its part.
       int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
         channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512
         wide, change by 2 to 4% (root mean square, of the logits'), twice as much as by computing in bfloat16.
@@ -218,7 +218,7 @@ def abstract_memory(
       length: slots of the cache, in tokens.
 
     Returns:
-      The bytes; activations come on top.
+      The bytes. Activations come on top.
     """
     dtype = language_model_dtype(dtype)
     mesh = AbstractMesh((1, model_parallel), (parallel.DATA_AXIS, parallel.MODEL_AXIS))
@@ -252,11 +252,11 @@ def build_decoder(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[tuple[Any, Any], str]:
-    """Builds a decoder and fills it with tensors; as `load_decoder`, which finds config and tensors first.
+    """Builds a decoder and fills it with tensors. As `load_decoder`, which finds config and tensors first.
 
     Args:
       config: the network's shape.
-      tensors: keys in torch's naming -> tensors; every one is used.
+      tensors: keys in torch's naming -> tensors. Every one is used.
       dtype: of the parameters and of the computation.
       mesh: the devices.
       int8: the layers' projections hold numbers of 8 bits.
@@ -309,15 +309,15 @@ def fill(
 ) -> tuple[Any, str]:
     """Fills a network's state, straight onto the devices and tensor after tensor.
 
-    Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files; so are kernels of convolutions
-    within [height, width]. Those of the dtype int8 are rounded on the devices, and fill the ``kernel_scale`` beside
+    Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files. So are kernels of convolutions
+    within [height, width]. Those of the dtype int8 are rounded on the devices, and fill the ``kernel_scale`` next to
     them, too.
 
     Args:
       name: the network's name, for messages.
-      state: the abstract state; its dtypes are those of the result.
+      state: the abstract state. Its dtypes are those of the result.
       origins: the key of each parameter's tensor; None for the scales of an 8-bit kernel.
-      tensors: keys of ``origins`` -> tensors; every one is used.
+      tensors: keys of ``origins`` -> tensors. Every one is used.
       shardings: the same pytree as ``state``, with a `NamedSharding` at each leaf.
       config_name: the file that the shapes are from, for messages.
 
@@ -325,7 +325,7 @@ def fill(
       The state, and a digest of the tensors: 64 hexadecimal digits.
 
     Raises:
-      InputError: if tensors are missing, left over, of another shape, or not of real numbers; or if the devices have
+      InputError: if tensors are missing, left over, of another shape, or not of real numbers. Or if the devices have
         too little memory.
     """
     leaves = dict(nnx.to_flat_state(state))
@@ -420,7 +420,7 @@ def _convert(
 
 
 def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
-    """Loads the tokenizer beside a language model.
+    """Loads the tokenizer next to a language model.
 
     Args:
       source: the model's files.
@@ -430,8 +430,8 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
       A transformers tokenizer.
 
     Raises:
-      InputError: if there is none, if transformers cannot load it, or if it has tokens that the model has no row for;
-        a token for padding, which is never computed with, may be such.
+      InputError: if there is none, if transformers cannot load it, or if it has tokens that the model has no row for.
+        A token for padding, which is never computed with, may be such.
     """
     import transformers
 

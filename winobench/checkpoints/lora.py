@@ -1,4 +1,4 @@
-"""LoRA files: every way in which diffusers has named their tensors, read into one form; the current way, written.
+"""LoRA files: every way in which diffusers has named their tensors, read into one form. The current way, written.
 
 A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
 product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors,
@@ -47,7 +47,7 @@ class LoRAWeights:
 
     Attributes:
       parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
-        begin with ``text_model.``; most files have none. As read, a transformer may be called ``unet``, and its layers
+        begin with ``text_model.``. Most files have none. As read, a transformer may be called ``unet``, and its layers
         have the names of the file; `load_lora` returns those of the network.
       file: where it was read. It is a folder if that has one file for each network.
       negatives: which negatives it was trained with, as our training says in the file; None where that is not known.
@@ -174,8 +174,8 @@ def load_lora(
     Args:
       pipeline: the model that the file was made for. After an error it is as it was.
       source: as in `read_lora`, or what that has read.
-      scale: all adapters' products are multiplied by it: 0 for none of their effect, 1 for what the file says.
-      fuse: add the products to the weights, which costs nothing at run time; otherwise the adapters stay apart, in
+      scale: all adapters' products are multiplied by it: 0 for none of their effect, 1 for what the file states.
+      fuse: add the products to the weights, which costs nothing at run time. Otherwise the adapters stay apart, in
         float32. Weights in bfloat16 round what is added to them: an adapter that is kept apart loses less, as only its
         factors and their input are rounded.
       revision: as in `read_lora`.
@@ -185,7 +185,7 @@ def load_lora(
       What was read, by the pipeline's names of networks and layers.
 
     Raises:
-      InputError: as `read_lora` does; if the adapters are of another model, or of a network that takes none; or if
+      InputError: as `read_lora` does. If the adapters are of another model, or of a network that takes none. Or if
         adapters of another file are there.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
@@ -243,7 +243,7 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
     that every program that reads such files, the earlier ones too, computes what the networks compute here.
 
     Args:
-      folder: where to write; made if needed.
+      folder: where to write. Made if needed.
       negatives: which negatives they were trained with, for the file's metadata; None where that is not known.
       **networks: networks with adapters by their names in the pipeline (``unet=...``); None for those without.
 

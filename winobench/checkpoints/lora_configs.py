@@ -1,6 +1,6 @@
 """Peft's configs of adapters: ``adapter_config.json`` next to a file, or in a file's metadata, as diffusers has them.
 
-A config says how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with values of their own for
+A config states how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with values of their own for
 layers that match a pattern. All else that changes what an adapter computes is refused by name.
 """
 

@@ -5,11 +5,11 @@ a UNet:
 
 - ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft's names;
 - ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: before that;
-- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones; the output layer is
+- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones. The output layer is
   ``to_out_lora`` there.
 
 Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and goes on with the model as it was. A bare name that begins as CLIP's do is of the first text encoder. A text
+load and continues with the model as it was. A bare name that begins as CLIP's do is of the first text encoder. A text
 encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``), with or without ``text_model.`` behind it, and
 ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old files. The prefix is always the network's name
 in the pipeline (`Pipeline.NETWORKS`). ``base_model.model.`` (peft's) and ``diffusion_model.`` (ComfyUI's, also with
@@ -20,7 +20,7 @@ XLabs' scripts give the streams of FLUX.1's blocks numbers: ``double_blocks.0.pr
 the image, ``qkv_lora2`` of the text.
 
 kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
-``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
+``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` next to; SDXL's blocks in those of the original code
 (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``). Every denoiser is ``lora_unet_`` there, and T5 ``lora_te3_``.
 Which layers the original code's words mean, the network tells (`winobench.checkpoints.lora_layers`).
 """
@@ -64,7 +64,7 @@ _KOHYA_PARTS = {
     "te3": T5,
 }
 _KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
-# What the one-word names of UNets and of CLIP begin with; those of other networks are left as they are.
+# What the one-word names of UNets and of CLIP begin with. Those of other networks are left as they are.
 _OF_UNET = re.compile(
     r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b|out_2\b"
 )

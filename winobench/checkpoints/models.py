@@ -46,7 +46,7 @@ _DEPTHS = (
     "n_refiner_layers",
 )
 
-# Leaf names of Flax -> torch; others are the same in both. The order of axes follows from the leaf and its rank.
+# Leaf names of Flax -> torch. Others are the same in both. The order of axes follows from the leaf and its rank.
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
 
 
@@ -130,7 +130,7 @@ KEY_TABLES: dict[str, KeyTable] = {
         ),
     ),
     "LlavaForConditionalGeneration": KeyTable(
-        # Names of transformers 5, and those before 4.52; the head is part of the language model here.
+        # Names of transformers 5, and those before 4.52. The head is part of the language model here.
         renames=(
             (r"model\.(vision_tower|multi_modal_projector|language_model)\.", r"\1."),
             (r"vision_tower\.vision_model\.", r"vision_tower."),
@@ -146,7 +146,7 @@ KEY_TABLES: dict[str, KeyTable] = {
     "Qwen3VLForConditionalGeneration": KeyTable(
         renames=((r"model\.(visual|language_model)\.", r"\1."), (r"lm_head\.", r"language_model.lm_head."))
     ),
-    # With the prefix of a model that writes, or without; and what that one has besides.
+    # With the prefix of a model that writes, or without. And what that one has besides.
     "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
     # 0, 1, 2, ...: buffers of transformers before 4.38.
     "SiglipModel": KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",)),
@@ -159,7 +159,7 @@ def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
     """Lists a network's parameters as torch knows them.
 
     Args:
-      module: the network; an abstract one (``nnx.eval_shape``) will do.
+      module: the network. An abstract one (``nnx.eval_shape``) will do.
 
     Returns:
       Torch key -> (attribute path in the network, torch's shape).
@@ -238,15 +238,15 @@ def build_model(
     config_name: str = "config.json",
     on_host: bool = False,
 ) -> Model:
-    """Builds a network and fills it with tensors; as :func:`load_model`, which finds config and tensors first.
+    """Builds a network and fills it with tensors. As :func:`load_model`, which finds config and tensors first.
 
     Args:
       cls: a network class of ``winobench.models``.
       config: its config.
-      tensors: keys in torch's naming -> tensors; every one is used.
+      tensors: keys in torch's naming -> tensors. Every one is used.
       dtype: of the parameters and of the computation.
       config_name: the file that the config is from, for messages.
-      on_host: as of `load_model`.
+      on_host: see `load_model`.
     """
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
@@ -314,15 +314,15 @@ class _SameKey:
 
 
 def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jnp.float32) -> None:
-    """Writes ``config.json`` and the weights as diffusers and transformers read them; each file whole or not at all.
+    """Writes ``config.json`` and the weights as diffusers and transformers read them. Each file whole or not at all.
 
     Args:
       module: a network of ``winobench.models``.
-      folder: where to write; made if needed.
+      folder: where to write. Made if needed.
       dtype: of the file: float32, float16 or bfloat16.
 
     Raises:
-      InputError: if a value is not finite, or too large for ``dtype``; or if there are LoRA adapters, or
+      InputError: if a value is not finite, or too large for ``dtype``. Or if there are LoRA adapters, or
         weights in 8 bits.
     """
     dtype = as_dtype(dtype)

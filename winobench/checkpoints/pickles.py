@@ -1,7 +1,7 @@
 """Reads PyTorch weight files (``.bin``) without PyTorch and without running code that is in them.
 
 A pickle is a small program: opened in the ordinary way it can do anything. The interpreter here knows the opcodes and
-the handful of names that weights need, builds descriptions of tensors out of them, and refuses everything else; a
+the handful of names that weights need, builds descriptions of tensors out of them, and refuses everything else. A
 program that is longer than any network's is refused, too. Tensors are then read from the zip archive's
 members with NumPy, on any device they were saved from.
 """
@@ -139,7 +139,7 @@ def _named(module: Any, name: Any) -> Any:
 
 
 def _storage(pid: Any) -> _Storage:
-    # ("storage", type, key, device, number of elements); the device does not matter to us.
+    # ("storage", type, key, device, number of elements). The device does not matter to us.
     if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
         raise _Refused("an unknown kind of storage")
     return _Storage(pid[2], pid[1].dtype, pid[4])
@@ -335,7 +335,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             code="unsafe-pickle",
         ) from refused
     except Exception as error:
-        # A damaged or hostile program can fail in any way; none of them concerns the caller.
+        # A damaged or hostile program can fail in any way. None of them concerns the caller.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{path} is not a pickle of tensors ({reason}): get it again", code="not-weights") from error
     if not isinstance(content, dict):
@@ -379,7 +379,7 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
     member = f"{root}data/{storage.key}"
     if member not in sizes:
         raise InputError(f"{path} is damaged: it has no {member}, the values of {key}", code="damaged-file")
-    # torch never compresses; a compressed member could unpack to any size.
+    # torch never compresses. A compressed member could unpack to any size.
     if sizes[member].compress_type != zipfile.ZIP_STORED:
         raise InputError(
             f"{path} is refused: {member} is compressed, which torch.save never does", code="compressed-weights"

@@ -14,7 +14,7 @@ from winobench.data.processors import ImageProcessor
 def read_image_processor(
     source: sources.Source, family: str = "blip", max_pixels: int | None = None
 ) -> ImageProcessor | PatchProcessor:
-    """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own.
+    """Reads how images are made ready. Transformers 5 writes it into the processor's file, earlier ones on its own.
 
     Args:
       source: the model's files.

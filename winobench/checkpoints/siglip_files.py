@@ -1,6 +1,6 @@
 """SigLIP and SigLIP 2 from transformers' folders and hub repositories: network, image processor and tokenizer.
 
-Both have a ``config.json`` of the model type ``siglip``; they are told apart by their tokenizers.
+Both have a ``config.json`` of the model type ``siglip``. They are told apart by their tokenizers.
 
 - SigLIP (``google/siglip-base-patch16-224``) has pieces of SentencePiece's unigram model, in ``tokenizer.json`` or
   ``spiece.model``. Texts are first put into lower case and lose ASCII's punctuation, as in transformers'
@@ -120,7 +120,7 @@ def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size
     """Reads the tokenizer of a SigLIP or a SigLIP 2.
 
     Args:
-      source: as of `load_siglip`.
+      source: see `load_siglip`.
       vocab_size: token ids that the network knows.
 
     Returns:
@@ -148,7 +148,7 @@ def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size
 
 def _read_pieces(source: sources.Source, options: dict[str, Any]) -> Any:
     """The tokenizer of a SigLIP, whose own class needs a library besides; its pieces are made as T5's."""
-    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
@@ -179,7 +179,7 @@ def _sentencepiece(path: str) -> dict[str, Any]:
 
 
 def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Texts as ids, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
+    """Texts as ids, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
 
     Args:
       tokenizer: from `read_siglip_tokenizer`.

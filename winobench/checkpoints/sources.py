@@ -155,7 +155,7 @@ class HubRepository(Source):
             return []
         try:
             files = huggingface_hub.HfApi().list_repo_files(self.repo_id, revision=self.revision)
-        # The names only serve an error message that is about to be raised; whatever fails here would hide it.
+        # The names only serve an error message that is about to be raised. Whatever fails here would hide it.
         except Exception:
             return []
         folder = pathlib.PurePosixPath(subfolder or ".")

@@ -48,7 +48,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     Raises:
       InputError: if the files are missing or damaged.
     """
-    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
@@ -79,7 +79,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 def _check_special_tokens(*paths: str | None) -> None:
     """Refuses special tokens that are not texts, in whose place the library takes its own, or that contradict.
 
-    Which token pads may differ between the files, as in Stable Diffusion 2.x; the library knows which one counts.
+    Which token pads may differ between the files, as in Stable Diffusion 2.x. The library knows which one counts.
     """
     found: dict[str, str] = {}
     for path in filter(None, paths):
@@ -165,7 +165,7 @@ def num_ids(tokenizer: Any) -> int:
 
 
 def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
+    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
 
     Raises:
       InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
@@ -184,7 +184,7 @@ def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
     Args:
       tokenizer: a ``transformers.CLIPTokenizer``.
-      folder: where to write; made if needed.
+      folder: where to write. Made if needed.
     """
     vocabulary, merges = vocabulary_and_merges(tokenizer)
     special = {name: str(getattr(tokenizer, name)) for name in _SPECIAL_TOKENS}
@@ -207,13 +207,13 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
     nothing is out of vocabulary.
 
     Args:
-      folder: where to write; made if needed.
-      words: lower case; a run of letters, one digit, or a run of other signs. Repetitions are
-        dropped; the order decides the ids, so the same list gives the same files.
+      folder: where to write. Made if needed.
+      words: lower case. A run of letters, one digit, or a run of other signs. Repetitions are
+        dropped. The order decides the ids, so the same list gives the same files.
       model_max_length: number of tokens of a padded text, start and end included.
 
     Returns:
-      The vocabulary's size: the text encoder's ``vocab_size``. The last two ids are the start and end tokens; padding
+      The vocabulary's size: the text encoder's ``vocab_size``. The last two ids are the start and end tokens. Padding
       uses the end token, as in Stable Diffusion 1.x.
 
     Raises:
@@ -320,7 +320,7 @@ def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:
 def _byte_letters() -> dict[int, str]:
     """A visible character for each byte, in the order of CLIP's vocabulary.
 
-    Printable Latin-1 bytes stand for themselves; the other 68 get the characters from U+0100 on.
+    Printable Latin-1 bytes stand for themselves. The other 68 get the characters from U+0100 on.
     """
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {byte: chr(byte) for byte in visible}

@@ -1,4 +1,4 @@
-"""Language models that see, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
+"""Language vision-language models, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
 
 As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
 """
@@ -31,7 +31,7 @@ from winobench.models.opt_config import OPTConfig
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 
-# In characters; published ones have some thousands.
+# In characters. Published ones have some thousands.
 _LONGEST_TEMPLATE = 1 << 20
 
 NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
@@ -45,7 +45,7 @@ NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
 
 @dataclasses.dataclass(frozen=True)
 class LoadedVisionLanguageModel(Loaded):
-    """A language model that sees, ready to be computed with.
+    """A vision-language model, ready to be computed with.
 
     Attributes:
       network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
@@ -53,7 +53,7 @@ class LoadedVisionLanguageModel(Loaded):
       processor: makes images ready.
       tokenizer: a transformers tokenizer, of the language model.
       qformer_tokenizer: that of a Q-Former that reads questions; None where it reads none.
-      fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different.
+      fingerprint: 64 hexadecimal digits. Another one if anything that the answers depend on is different.
       mesh: the devices.
       stop_ids: tokens that end an answer, sorted.
       form: how it is spoken to.
@@ -155,7 +155,7 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
 
     Args:
       name: of the option.
-      template: with ``{}`` once, where the text comes; with other words behind the image's token, once, if the form
+      template: with ``{}`` once, where the text comes. With other words behind the image's token, once, if the form
         names the image.
       form: of the model.
 
@@ -192,17 +192,17 @@ def load_vision_language(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> LoadedVisionLanguageModel:
-    """Loads a language model that sees, straight onto the devices.
+    """Loads a vision-language model, straight onto the devices.
 
     Args:
       source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a hub
         id.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
-        with an axis ``model``, its devices share one copy.
+      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
+        With an axis ``model``, its devices share one copy.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
         channel.
-      max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller; every image takes
+      max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller. Every image takes
         as much work and memory as one of so many. `winobench.data.patches.MAX_PIXELS`, or what the files allow, when
         None.
       variant: suffix of the weight files.
@@ -254,24 +254,24 @@ def build_vision_language(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[Any, tuple[Any, Any], str]:
-    """Builds a network and fills it with tensors; as `load_vision_language`, which finds config and tensors first.
+    """Builds a network and fills it with tensors. As `load_vision_language`, which finds config and tensors first.
 
     Args:
       cls: one of ``NETWORKS``.
       config: the network's shape.
-      tensors: keys in torch's naming -> tensors; every one is used.
+      tensors: keys in torch's naming -> tensors. Every one is used.
       dtype: of the parameters and of the computation.
       mesh: the devices.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits.
 
     Returns:
-      The config, in which it is now said whether the language model has a head besides the embeddings; (graph, state);
-      and a digest of the tensors.
+      The config, in which it is now said whether the language model has a head besides the embeddings; (graph, state).
+      And a digest of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
     models._check_depth(cls.__name__, config, tensors, "config.json")
     named = models._rename(cls.__name__, tensors)
-    # As of T5: what the config says of it cannot be relied on.
+    # As of T5: what the config states of it cannot be relied on.
     table = "shared" if config.start is not None else "embed_tokens"
     head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))
     is_tied = encoder_layouts._is_copy(head, embeddings)

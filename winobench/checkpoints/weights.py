@@ -67,7 +67,7 @@ def find_weights(
       source: where to look.
       subfolder: the network's folder in it.
       stem: ``diffusion_pytorch_model`` (diffusers) or ``model`` (transformers).
-      variant: suffix such as ``fp16``; exactly this variant is taken.
+      variant: suffix such as ``fp16``. Exactly this variant is taken.
       allow_pickle: take ``.bin`` files where there are no safetensors files.
 
     Returns:
@@ -185,7 +185,7 @@ def _with_variant(name: str, variant: str | None) -> str:
 
 
 def read_weights(paths: list[str]) -> dict[str, FileTensor]:
-    """Lists the tensors of some weight files; values are read later, one tensor at a time.
+    """Lists the tensors of some weight files. Values are read later, one tensor at a time.
 
     Args:
       paths: ``.safetensors`` files or pickles in PyTorch's zip format.
@@ -346,9 +346,9 @@ def write_weights(
     """Writes a safetensors file, whole or not at all, with a digest that `read_weights` checks.
 
     Args:
-      path: where to; the folder exists.
+      path: where to. The folder exists.
       tensors: key -> values, in torch's layout.
-      metadata: what else the file says of itself.
+      metadata: what else the file states of itself.
     """
     arrays = {name: np.asarray(values, order="C") for name, values in sorted(tensors.items())}
     with atomic_path(path) as temporary:

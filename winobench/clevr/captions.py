@@ -1,7 +1,7 @@
 """What is said of CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
 
 GDBench (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?") asks seven kinds of questions about
-a scene of two objects; each gives two items, one about each object, and an item is a true caption and a false one. A
+a scene of two objects. Each gives two items, one about each object, and an item is a true caption and a false one. A
 false caption takes the attribute from the other object, except for recognition, where it takes one that no object of
 the scene has, the same for both items. The order of the objects is arbitrary and says nothing about left and right.
 
@@ -167,8 +167,8 @@ def training_captions(
     Args:
       scenes: scenes of at least one object.
       generator: source of the draws.
-      per_scene: captions of a scene; they are drawn independently and may repeat.
-      weights: relative frequency of each form of `FORMS`; forms that are not named have none. Where a scene has no
+      per_scene: captions of a scene. They are drawn independently and may repeat.
+      weights: relative frequency of each form of `FORMS`. Forms that are not named have none. Where a scene has no
         objects that a form could be said of, a plainer form takes its place.
 
     Raises:

@@ -1,13 +1,13 @@
-"""Whether what a caption says of a CLEVR-like picture holds for a list of objects.
+"""Whether what a caption says of a CLEVR-like image holds for a list of objects.
 
 All captions of `clevr_captions` and `clevr_questions` are understood, with any of an object's attributes wherever they
 name one, and so are bare numbers ("Two large red cubes."):
 
-    A large red metal cube and a blue sphere.             two different objects; more may be there
-    On the left is a red cube and on the right is a ...   the centre is in that half of the picture
+    A large red metal cube and a blue sphere.             two different objects. More may be there
+    On the left is a red cube and on the right is a ...   the centre is in that half of the image
     There is a red cube, a blue sphere and a ...          as many different objects
     There are three cubes. Two red objects.               exactly so many, whatever else is there
-    The red cube is left of the blue sphere.              also right of, in front of, behind; larger, smaller than
+    The red cube is left of the blue sphere.              also right of, in front of, behind. Larger, smaller than
     The red cube is behind both the ... and the ...
     There is no red cube.
     All cubes are red. Some cubes are red and some are not. No cube is red.
@@ -31,14 +31,14 @@ Holds = Callable[[Sequence[SceneObject]], bool]
 
 
 class Kind(NamedTuple):
-    """What a phrase says of one object; None where it says nothing.
+    """What a phrase says of one object; None where it states nothing.
 
     Attributes:
       shape: or any ("object").
       color: of the object.
       size: of the object.
       material: of the object.
-      side: ``left`` or ``right`` half of the picture.
+      side: ``left`` or ``right`` half of the image.
     """
 
     shape: str | None = None
@@ -76,13 +76,13 @@ _RELATIONS: dict[str, Callable[[SceneObject, SceneObject], bool]] = {
 
 
 def holds(caption: str, objects: Sequence[SceneObject], *, margin: float = 0.0) -> bool:
-    """Whether a caption is true of a picture in which these objects are, and no others.
+    """Whether a caption is true of an image in which these objects are, and no others.
 
     Args:
       caption: as above, in any case, with or without the full stop.
-      objects: of the picture.
-      margin: how far from the middle, in halves of the picture, a centre must be to be "on the left" or "on the right".
-        With 0 every object is on one side; the captions of scenes say it from 0.14 on.
+      objects: of the image.
+      margin: how far from the middle, in halves of the image, a centre must be to be "on the left" or "on the right".
+        With 0 every object is on one side. The captions of scenes say it from 0.14 on.
 
     Raises:
       InputError: the caption is none of these.

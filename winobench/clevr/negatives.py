@@ -41,7 +41,7 @@ FALSIFIERS = {
     "spatial": ("place", "color", "shape"),
 }
 """Sub-task -> the changes that make its captions false with the least change. A mirrored scene says the same in every
-other form; where sizes are exchanged, the places are mirrored as well, so that each object stays on its side."""
+other form. Where sizes are exchanged, the places are mirrored as well, so that each object stays on its side."""
 
 _CACHED_CHUNKS = 4
 
@@ -54,10 +54,10 @@ class ClevrNegatives:
     fewer scenes are the first ones of more.
 
     Attributes:
-      num_scenes: at least 2; each has 14 rows and 7 images.
+      num_scenes: at least 2. Each has 14 rows and 7 images.
       seed: of the scenes.
-      split: of `clevr_scenes.SPLITS`; those of different splits never meet.
-      image_size: height and width of the pictures in pixels.
+      split: of `clevr_scenes.SPLITS`. Those of different splits never meet.
+      image_size: height and width of the images in pixels.
     """
 
     num_scenes: int

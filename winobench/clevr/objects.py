@@ -20,16 +20,16 @@ TOLERANCE = 0.05
 
 
 class SceneObject(NamedTuple):
-    """One object in a picture.
+    """One object in an image.
 
     Attributes:
       shape: of `clevr_scenes.SHAPES`.
       color: of ``COLORS``.
       size: of ``SIZES``.
       material: of ``MATERIALS``.
-      right: where its centre is across the picture, from 0 (left border) to 1.
+      right: where its centre is across the image, from 0 (left border) to 1.
       down: the same from the upper border.
-      radius: half the width of its box, in widths of the picture.
+      radius: half the width of its box, in widths of the image.
       depth: of its place on the ground in world units, greater is farther away; 0 is the camera's target.
       confidence: from 0 to 1; 1 for what is known.
     """
@@ -71,7 +71,7 @@ def visible_fractions(scenes: Scenes, size: int = 64) -> np.ndarray:
 
     Args:
       scenes: a batch of scenes.
-      size: height and width in pixels of the pictures in which pixels are counted.
+      size: height and width in pixels of the images in which pixels are counted.
 
     Returns:
       float64 [num_scenes, max_objects]; NaN where there is no object, or one without a pixel of its own.
@@ -101,9 +101,9 @@ def match(
     (an assignment problem, solved exactly).
 
     Args:
-      found: objects of one picture.
-      truth: objects of the same picture.
-      tolerance: greatest distance of two centres, in widths of the picture.
+      found: objects of one image.
+      truth: objects of the same image.
+      tolerance: greatest distance of two centres, in widths of the image.
 
     Returns:
       pairs (index in ``found``, index in ``truth``), by the index in ``found``.

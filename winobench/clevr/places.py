@@ -1,4 +1,4 @@
-"""Where the objects of a question's scene stand: all over the picture, in frame, and not in each other's way.
+"""Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
 
 Places are drawn as if every object were a large sphere with the room of a large cube. So they say nothing about what
 will stand on them, and whoever puts objects on them decides freely who is left of whom.
@@ -21,7 +21,7 @@ SIDE_MARGIN = 0.25
 DEPTH_MARGIN = 1.6
 """How far two centres are apart to be in front of and behind each other, in world units: about 7 pixels of 64."""
 
-_ROOM = 0.85  # of the distance at which the boxes of two large objects would no longer overlap in the picture
+_ROOM = 0.85  # of the distance at which the boxes of two large objects would no longer overlap in the image
 _CANDIDATES = 48  # places tried before a layout is begun again
 _SINE, _COSINE = math.sin(scenes.CAMERA_ELEVATION), math.cos(scenes.CAMERA_ELEVATION)
 
@@ -44,7 +44,7 @@ def draw(rng: random.Random, number: int) -> list[Place]:
 
     Args:
       rng: source of the draws.
-      number: of objects, 1 to 5; more would not find room.
+      number: of objects, 1 to 5. More would not find room.
     """
     radius = large_radius(number)
     ground = (2.0 * scenes.WIDEST * radius) ** 2
@@ -58,7 +58,7 @@ def draw(rng: random.Random, number: int) -> list[Place]:
                     return [Place(*spot[:3]) for spot in found]
 
 
-# Across, x, y, and in the picture the height of the centre, half the width and half the height: a plain tuple, as
+# Across, x, y, and in the image the height of the centre, half the width and half the height: a plain tuple, as
 # thousands are tried a second.
 _Spot = tuple[float, float, float, float, float, float]
 

@@ -3,7 +3,7 @@
 A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
 are made first, then the one that shall be true is drawn, and then a scene is built for it. All candidates are built in
 the same way from the same draws, so that a text alone does not tell whether it is true. Another scene for another
-candidate of the same question, from the same draws, is the wrong picture for the image side.
+candidate of the same question, from the same draws, is the wrong image for the image side.
 
 Where two objects are compared, they are so with a margin (`clevr_places.SIDE_MARGIN`, ``DEPTH_MARGIN``), and sizes are
 compared at similar depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
@@ -252,7 +252,7 @@ def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation"
       group: a name of `GROUPS`.
       index: number of the question, not negative.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`; the draws of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The draws of different splits never meet.
 
     Raises:
       ValueError: there is no such group or split, or a number is negative.
@@ -276,20 +276,20 @@ def training_scenes(
     weights: Mapping[str, float] = WEIGHTS,
     num_simple: int = 0,
 ) -> tuple[np.ndarray, list[list[str]]]:
-    """Pictures with true captions, of the split ``train``: no question of an evaluation is among them.
+    """Images with true captions, of the split ``train``: no question of an evaluation is among them.
 
-    Picture number n depends on (seed, n, size, weights) alone. Multiples of `renderer.chunk_size` waste nothing.
+    Image number n depends on (seed, n, size, weights) alone. Multiples of `renderer.chunk_size` waste nothing.
 
     Args:
-      count: number of pictures; theirs are ``start``, ..., ``start + count - 1``.
+      count: number of images. Theirs are ``start``, ..., ``start + count - 1``.
       seed: not negative.
       start: number of the first pair.
-      size: height and width of the pictures in pixels.
+      size: height and width of the images in pixels.
       weights: relative frequency of each kind of first caption: a group's true one, or a `SIMPLE` one.
       num_simple: captions of the kind `SIMPLE` that follow the first one.
 
     Returns:
-      pictures, uint8 [count, size, size, 3], and ``count`` times ``1 + num_simple`` captions.
+      images, uint8 [count, size, size, 3], and ``count`` times ``1 + num_simple`` captions.
 
     Raises:
       ValueError: a number is negative, or the weights are, or are for a kind that does not exist.
@@ -312,9 +312,9 @@ def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int
     Scene number n depends on (seed, split, n) alone.
 
     Args:
-      count: number of scenes, at least one; theirs are ``start``, ..., ``start + count - 1``.
+      count: number of scenes, at least one. Theirs are ``start``, ..., ``start + count - 1``.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`; the draws of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The draws of different splits never meet.
       start: number of the first scene.
 
     Raises:

@@ -1,8 +1,8 @@
 """Draws CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in one compiled function.
 
 Per pixel, `supersample`**2 rays are cast from one fixed camera. A ray meets spheres, upright cylinders and cubes in
-closed form; what it meets is lit by a key light that casts shadows, a fill light and ambient light. Rubber is matte
-with a faint, wide highlight; metal has a sharp highlight and mirrors a simple studio. The ground is lit most under
+closed form. What it meets is lit by a key light that casts shadows, a fill light and ambient light. Rubber is matte
+with a faint, wide highlight. Metal has a sharp highlight and mirrors a simple studio. The ground is lit most under
 the camera's target and falls off softly.
 
 The same program of the same shape draws every chunk, whatever the number of scenes asked for, so an image depends on
@@ -84,7 +84,7 @@ def _in_chunks(scenes, size, supersample, masks):
     if size < 1 or supersample < 1:
         raise ValueError(f"size and supersample must be positive, got {size} and {supersample}")
     chunk = chunk_size(size, supersample)
-    # JAX dispatches ahead; two chunks in flight keep the device busy without holding every image on it.
+    # JAX dispatches ahead. Two chunks in flight keep the device busy without holding every image on it.
     images, pending = [], []
     for first in range(0, len(scenes), chunk):
         index = np.minimum(np.arange(first, first + chunk), len(scenes) - 1)

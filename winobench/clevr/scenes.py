@@ -12,7 +12,7 @@ other, so neither the batch a scene is drawn in nor the number of scenes changes
 set are those of a small one. The splits have different key trees: no seed and index of one split gives the key of any
 seed and index of another.
 
-World units: the camera looks at the origin's neighbourhood from `CAMERA_DISTANCE`; x points right, y away from the
+World units: the camera looks at the origin's neighbourhood from `CAMERA_DISTANCE`. X points right, y away from the
 camera, z up.
 """
 
@@ -61,7 +61,7 @@ _CHUNK = 256  # scenes sampled by one call of the compiled function
 
 @dataclasses.dataclass(frozen=True)
 class Scenes:
-    """A batch of scenes; a JAX pytree of NumPy or JAX arrays.
+    """A batch of scenes. A JAX pytree of NumPy or JAX arrays.
 
     Objects beyond `num_objects` are padding: ignore them. All attribute arrays are int32 [num_scenes, max_objects].
 
@@ -71,7 +71,7 @@ class Scenes:
       size: index into `SIZES`.
       material: index into `MATERIALS`.
       position: float32 [num_scenes, max_objects, 2], the ground point (x, y) below the centre.
-      rotation: float32 [num_scenes, max_objects], radians about the vertical; visible on cubes only.
+      rotation: float32 [num_scenes, max_objects], radians about the vertical. Visible on cubes only.
       scale: float32 [num_scenes], radius of the scene's large objects: crowded scenes have smaller ones.
       num_objects: int32 [num_scenes].
     """
@@ -111,7 +111,7 @@ def sample_task_scenes(count: int, *, seed: int = 0, split: str = "evaluation", 
     """Draws `count` scenes of two objects that differ in colour, shape and size, clearly left and right.
 
     Args:
-      count: number of scenes; their indices are `start`, ..., `start + count - 1`.
+      count: number of scenes. Their indices are `start`, ..., `start + count - 1`.
       seed: non-negative, below 2**32.
       split: one of `SPLITS`.
       start: index of the first scene.
@@ -136,12 +136,12 @@ def sample_free_scenes(
     """Draws `count` scenes whose objects have independent attributes.
 
     Args:
-      count: number of scenes; their indices are `start`, ..., `start + count - 1`.
+      count: number of scenes. Their indices are `start`, ..., `start + count - 1`.
       seed: non-negative, below 2**32.
       split: one of `SPLITS`.
       start: index of the first scene.
       min_objects: least number of objects, at least 1.
-      max_objects: greatest number of objects, at most `MAX_OBJECTS`; the number is uniform between the two.
+      max_objects: greatest number of objects, at most `MAX_OBJECTS`. The number is uniform between the two.
       clear: probability that a scene of two has one object clearly in the left half and one in the right half.
       distinct: probability that the first two objects differ in colour, shape and size, as in a task scene.
 

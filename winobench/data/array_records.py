@@ -28,7 +28,7 @@ def write_shards(
     """Writes ``records`` round robin into ``num_shards`` files ``shard-00000-of-00008.arrayrecord``.
 
     Args:
-      folder: made if needed; shards of an unfinished earlier attempt are overwritten.
+      folder: made if needed. Shards of an unfinished earlier attempt are overwritten.
       records: dictionaries of arrays.
       num_shards: number of files.
       about: JSON values kept in ``index.json``; ``is_complete`` compares them.
@@ -53,7 +53,7 @@ def write_shard(path: str | os.PathLike, records: Iterable[Record]) -> None:
     """Writes one file of records, whole or not at all, for a set that is made shard by shard.
 
     Args:
-      path: of the file; its folder exists.
+      path: of the file. Its folder exists.
       records: dictionaries of arrays.
 
     Raises:
@@ -88,7 +88,7 @@ def write_index(folder: str | os.PathLike, names: Sequence[str], num_records: in
 
     Args:
       folder: of the shards.
-      names: of the shards' files; records are numbered through them in this order.
+      names: of the shards' files. Records are numbered through them in this order.
       num_records: in all shards.
       about: JSON values that ``is_complete`` compares.
     """
@@ -130,11 +130,11 @@ def shuffled_batches(
     first_batch: int = 0,
     num_threads: int = 2,
 ) -> Iterator[Record]:
-    """Endless shuffled batches; batch n depends on (seed, n) alone, so a resumed run sees what it would have seen.
+    """Endless shuffled batches. Batch n depends on (seed, n) alone, so a resumed run sees what it would have seen.
 
     Args:
       source: random access to records, such as ``ShardSource`` or a list.
-      batch_size: records a batch; an epoch's last records roll over into the next epoch.
+      batch_size: records a batch. An epoch's last records roll over into the next epoch.
       seed: of the order and of ``transform``'s generator.
       transform: (record, generator) -> record, the same arrays for every record.
       first_batch: number of batches to skip, at no cost.
@@ -147,7 +147,7 @@ def shuffled_batches(
 
 
 def iterate_from(dataset: Any, first: int, *, num_threads: int) -> Iterator[Any]:
-    """Iterates over a ``grain.MapDataset`` from one of its elements on; those before it are not made.
+    """Iterates over a ``grain.MapDataset`` from one of its elements on. Those before it are not made.
 
     Args:
       dataset: random access to elements, such as batches.

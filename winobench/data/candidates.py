@@ -1,6 +1,6 @@
 """Lists of the candidates that a contrastive model finds hardest to tell from the right one.
 
-GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round; where the right one is
+GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round. Where the right one is
 not among them, it is put there (Krojer et al. 2023, section 4 and appendix G).
 """
 
@@ -52,13 +52,13 @@ def top_k_lists(
 ) -> CandidateLists:
     """The right candidate and the ``k - 1`` most similar wrong ones, for every text and for every image.
 
-    An image's right text is its first one; its other texts are never offered to it, as they would be right as well (the
+    An image's right text is its first one. Its other texts are never offered to it, as they would be right as well (the
     published lists do the same). The search is exact and takes memory for one block of similarities. Similarities are
-    taken in float64 and rounded to float32, so that they do not depend on the blocks; of equal ones, the candidate with
+    taken in float64 and rounded to float32, so that they do not depend on the blocks. Of equal ones, the candidate with
     the lower number comes first.
 
     Args:
-      image_vectors: [num_images, width] float; compared by their cosine.
+      image_vectors: [num_images, width] float. Compared by their cosine.
       text_vectors: [num_texts, width] float.
       owner: [num_texts] int, the number of the image that each text describes.
       k: length of the lists, at least 2.
@@ -135,7 +135,7 @@ def write_top_k_lists(
       The two files.
 
     Raises:
-      InputError: as of `top_k_lists`, or an image cannot be read.
+      InputError: see `top_k_lists`, or an image cannot be read.
     """
     number: dict[str, int] = {}
     owner: list[int] = []
@@ -185,7 +185,7 @@ class _Best:
         numbers = np.concatenate([self.numbers[queries].ravel(), columns + first])
         values = np.concatenate([self.values[queries].ravel(), similarities[rows[len(kept) * count :], columns]])
         order = np.lexsort((numbers, -values, rows))
-        # The first `count` of each row; every row has at least that many.
+        # The first `count` of each row. Every row has at least that many.
         starts = np.searchsorted(rows[order], kept)
         chosen = order[starts[:, None] + np.arange(count)]
         self.values[queries] = values[chosen]

@@ -37,7 +37,7 @@ _LONGEST_WAIT = 60.0
 # Attempts at a host that has no name or no server, before it has sent anything: mostly this machine is offline, or the
 # address is wrong, and waiting longer does not help.
 _ATTEMPTS_TO_REACH = 3
-# Annotations as JSON shrink to a tenth, black images perhaps to a hundredth; what unpacks to more is a bomb.
+# Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
 # What the system says where a sound archive cannot be written: no room, no right, or a limit of the process.
 _OF_THE_DISK = frozenset(
@@ -69,18 +69,18 @@ def fetch(
     first_wait: float = 1.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Downloads a file into a folder, and unpacks it if it is an archive that wants it; does nothing where it is done.
+    """Downloads a file into a folder, and unpacks it if it is an archive that wants it. Does nothing where it is done.
 
     Args:
       download: what to get.
       folder: of the task's sources.
       display: is told of the progress.
-      attempts: how many attempts in a row may fail; counted again from each one that brought a part of the file.
-      first_wait: seconds before the second attempt; doubled from attempt to attempt.
+      attempts: how many attempts in a row may fail. Counted again from each one that brought a part of the file.
+      first_wait: seconds before the second attempt. Doubled from attempt to attempt.
       sleep: waits.
 
     Raises:
-      InputError: it cannot be had, differs from its checksum, or cannot be unpacked; says what to do.
+      InputError: it cannot be had, differs from its checksum, or cannot be unpacked. Says what to do.
     """
     target = pathlib.Path(folder) / download.to
     # Stays when the archive has gone, so that nothing is downloaded twice.
@@ -356,7 +356,7 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> None:
-    """Unpacks a zip or tar archive; nothing is written outside of the folder, and no more than there is room for.
+    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for.
 
     Args:
       archive: the file.
@@ -365,7 +365,7 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
 
     Raises:
       InputError: it is damaged, needs a program that is not here, or does not fit on the disk.
-      OSError: the disk refuses a file; the archive is sound.
+      OSError: the disk refuses a file. The archive is sound.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -421,7 +421,7 @@ def _check_room(
       folder: where its content goes.
       num_bytes: of its content, as far as it is known.
       num_files: likewise.
-      missing: bytes of it that are still to be written; all of them if None.
+      missing: bytes of it that are still to be written. All of them if None.
     """
     size = archive.stat().st_size
     if num_bytes > _UNPACKED_AT_LEAST + _LARGEST_RATIO * size or num_files > _MOST_FILES:

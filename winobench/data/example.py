@@ -16,16 +16,16 @@ class Example(Generic[Image, Text]):
     """One question: some images, some texts, and which of the pairs belong together.
 
     Tasks give examples of images that can be opened (`winobench.data.images.ImageSource`) and texts. On the way from
-    published files to a prepared set images are files and then numbers; in a plan, images and texts are numbers.
+    published files to a prepared set images are files and then numbers. In a plan, images and texts are numbers.
 
     Attributes:
       id: unique within the task and stable from run to run.
-      images: candidates or the one query image; many examples may share an image.
+      images: candidates or the one query image. Many examples may share an image.
       texts: candidates or the one query text.
       target: index of the right candidate along the axis that has more than one; None when the right answer is the
         diagonal (Winoground), and where there is none (bias).
       groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
-      ratings: what people gave each image, higher = better; empty where nobody rated them.
+      ratings: what people gave each image, higher = better. Empty where nobody rated them.
     """
 
     id: str

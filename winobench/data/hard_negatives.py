@@ -47,7 +47,7 @@ class Source(Protocol):
     """A training set whose images are not yet encoded.
 
     Attributes:
-      images: by number, anything that `winobench.data.images.open_image` takes; opened when it is asked for, by
+      images: by number, anything that `winobench.data.images.open_image` takes. Opened when it is asked for, by
         several threads.
       rows: the records.
       fingerprint: SHA-256 that changes whenever a row or a pixel could.
@@ -65,7 +65,7 @@ class EncodedSource(Protocol):
     """A training set whose images are latents, such as `winobench.training.latent_cache.LatentSet`.
 
     Attributes:
-      latents: by number, float16 [h, w, c], scaled as in training; read by several threads.
+      latents: by number, float16 [h, w, c], scaled as in training. Read by several threads.
       rows: the records.
     """
 
@@ -135,7 +135,7 @@ def batches(
     seen. An epoch's last rows share a batch with the first ones of the next.
 
     The random caption is that of another row, drawn evenly among those that are not one of the image's own captions:
-    neither a row of the same image nor a row that says the same of another one.
+    neither a row of the same image nor a row that states the same of another one.
 
     Args:
       source: rows and latents.

@@ -1,23 +1,23 @@
-"""Images from files, PIL or arrays, as the scorers want them: the one place where pictures enter.
+"""Images from files, PIL or arrays, as the scorers want them: the one place where images enter.
 
 Whatever the source, the result is what a viewer shows on a white page, in 8-bit RGB:
 
 =================  ====================================================================================================
 mode or property   rule
 =================  ====================================================================================================
-1, L, P, RGB       black and white, gray levels, palette colours and RGB as they are; gray is repeated in all channels
+1, L, P, RGB       black and white, gray levels, palette colours and RGB as they are. Gray is repeated in all channels
 LA, PA, RGBA,      composited on white, and so is a palette index, gray level or colour that is declared transparent;
 La, RGBa           an image that is opaque everywhere keeps its exact pixels
-CMYK               R = (1 - C)(1 - K), and so on; a CMYK JPEG is inverted, as Adobe's convention wants
+CMYK               R = (1 - C)(1 - K), and so on. A CMYK JPEG is inverted, as Adobe's convention wants
 YCbCr, HSV         PIL's conversion; YCbCr is that of JPEG (BT.601, full range)
 LAB                CIELAB under D50, through the sRGB profile
 16 bits            the upper 8 of the bits that the file states (16; 12 in some TIFF files)
-F (float)          values from 0 to 1 times 255, rounded; any other value or NaN is refused
-I (32 bits)        refused, as nothing states its range; a PGM file of more than 8 bits has 16 and is read as such
-EXIF orientation   applied to files, all eight; an image that was made in memory is taken as it stands
-several frames     the first frame, page or picture; of an open PIL image its current one
+F (float)          values from 0 to 1 times 255, rounded. Any other value or NaN is refused
+I (32 bits)        refused, as nothing states its range. A PGM file of more than 8 bits has 16 and is read as such
+EXIF orientation   applied to files, all eight. An image that was made in memory is taken as it stands
+several frames     the first frame, page or image. Of an open PIL image its current one
 ICC profiles       ignored (published code ignores them, too)
-arrays             uint8 [height, width, 3]; others are refused, as nothing states their range
+arrays             uint8 [height, width, 3]. Others are refused, as nothing states their range
 =================  ====================================================================================================
 
 The published code calls ``convert("RGB")``: it drops alpha, clips 16 bits and ignores the orientation. Files in plain
@@ -102,7 +102,7 @@ class ImageProblem(ValueError):
 
 
 def open_image(source: Any) -> Image.Image:
-    """Opens and decodes an image; the module says what becomes of each kind of pixels.
+    """Opens and decodes an image. The module says what becomes of each kind of pixels.
 
     Args:
       source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
@@ -164,7 +164,7 @@ def load_image(source: Any, size: int) -> np.ndarray:
 
     Args:
       source: as in ``open_image``.
-      size: height and width in pixels; an image that has them already is not resampled.
+      size: height and width in pixels. An image that has them already is not resampled.
 
     Returns:
       uint8 [size, size, 3], RGB.
@@ -197,7 +197,7 @@ def image_hash(source: Any) -> str:
 
 @contextlib.contextmanager
 def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Opens a file for reading if it is one; never waits for the writer of a named pipe, and reads no device.
+    """Opens a file for reading if it is one. Never waits for the writer of a named pipe, and reads no device.
 
     Raises:
       ImageProblem: it is something else, is empty, or is larger than ``MAX_FILE_BYTES``.
@@ -220,14 +220,14 @@ def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
-    """A PIL image of a file's first picture, decoded, in the file's own mode and not yet turned upright.
+    """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright.
 
     Args:
       file: open for reading.
       formats: what may be read, in PIL's names.
 
     Raises:
-      ImageProblem: it cannot be decoded, or declares more than ``MAX_PIXELS``; nothing is allocated for those.
+      ImageProblem: it cannot be decoded, or declares more than ``MAX_PIXELS``. Nothing is allocated for those.
     """
     with _problems(), _identified(_without_texts(file), formats) as picture:
         _check_size(picture.size)
@@ -255,7 +255,7 @@ def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
 
 
 def _without_texts(file: BinaryIO) -> BinaryIO:
-    """A PNG file without texts and colour profiles, which no rule uses; any other file as it is.
+    """A PNG file without texts and colour profiles, which no rule uses. Any other file as it is.
 
     Programs store whole workflows in texts, of which PIL decompresses 1 MiB at most. Texts that may hold the
     orientation stay.
@@ -321,7 +321,7 @@ def keeps_pixels(picture: Image.Image) -> bool:
 def _from_pil(picture: Any) -> Image.Image:
     if not isinstance(picture, Image.Image):
         raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image", code="wrong-type")
-    # A JPEG file with more pictures behind the first is MPO once it is open.
+    # A JPEG file with more images behind the first is MPO once it is open.
     if picture.format not in (None, "MPO", *FORMATS):
         # Decoding may not have begun, and for EPS it starts a program.
         raise ImageProblem(

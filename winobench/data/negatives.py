@@ -45,16 +45,16 @@ class _Unit(NamedTuple):
 def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[str, ...]:
     """The caption with two elements of the same kind exchanged, for each kind that it has two different ones of.
 
-    Nouns, adjectives and adverbs are exchanged among themselves; verbs, other than forms of be, have and do, only in
-    the same form; noun phrases are a determiner, adjectives and numbers, and nouns. Which two is drawn.
+    Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
+    the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. Which two is drawn.
 
     Args:
       caption: as published.
-      tagger: cuts it into tokens and says their parts of speech; tokens are parts of the text.
+      tagger: cuts it into tokens and says their parts of speech. Tokens are parts of the text.
       seed: with the caption, it decides every draw.
 
     Returns:
-      Up to five texts, in the order of `KINDS`; no two of them, nor one and the caption, are equal but for capital
+      Up to five texts, in the order of `KINDS`. No two of them, nor one and the caption, are equal but for capital
       letters and spaces.
 
     Raises:
@@ -82,11 +82,11 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
 def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: int = NUM_NEIGHBOURS) -> np.ndarray:
     """The images most similar to each image, but for itself and those that share a caption with it.
 
-    The search is exact and takes memory for one block of similarities; of equal ones, the lower number comes first.
+    The search is exact and takes memory for one block of similarities. Of equal ones, the lower number comes first.
 
     Args:
-      vectors: [num_images, width] float, of a contrastive scorer's ``encode_images``; compared by their cosine.
-      captions: of each image; those that differ in capital letters and spaces alone are the same.
+      vectors: [num_images, width] float, of a contrastive scorer's ``encode_images``. Compared by their cosine.
+      captions: of each image. Those that differ in capital letters and spaces alone are the same.
       k: number of neighbours.
 
     Returns:
@@ -140,7 +140,7 @@ def _may_change_places(
         return False
     inside = {place for unit in units for place in range(unit.first, unit.end)}
     between = [tags[place] for place in range(first.end, second.first) if place not in inside]
-    # An enumeration says the same in any order, and so do adjectives in a row; nouns in a row do not.
+    # An enumeration says the same in any order, and so do adjectives in a row. Nouns in a row do not.
     joins = [tag in ("CC", ",") for tag in between]
     is_enumeration = any(joins) and all(join or tag in _DETERMINERS for join, tag in zip(joins, between, strict=True))
     return not is_enumeration and not (kind == "adjective" and not between)
@@ -151,7 +151,7 @@ def _exchange(text: str, first: _Unit, second: _Unit, spans: Sequence[tuple[int,
     other_start, other_end = spans[second.first][0], spans[second.end - 1][1]
     before, after = text[start:end], text[other_start:other_end]
     if not text[:start].strip() and before[0].isupper():
-        # The sentence still begins with a capital letter; names and abbreviations keep theirs.
+        # The sentence still begins with a capital letter. Names and abbreviations keep theirs.
         if not tags[first.first].startswith("NNP") and not before.split()[0][1:].isupper():
             before = before[0].lower() + before[1:]
         after = after[0].upper() + after[1:]

@@ -2,10 +2,10 @@
 
 The files to get, each with a split's name in it (``train``, and ``dev`` for validation):
 
-- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``; a line
+- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``. A line
   has ``sentence1``, ``sentence2`` and ``gold_label``, which is ``-`` where the annotators did not agree: left out.
 - ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl`` and the same of R2 and
-  R3; a line has ``context``, ``hypothesis`` and ``label``, ``e``, ``n`` or ``c``.
+  R3. A line has ``context``, ``hypothesis`` and ``label``, ``e``, ``n`` or ``c``.
 
 They may lie in the folder itself or in those of the archives, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
 are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold the same rows as Parquet files.
@@ -29,7 +29,7 @@ SPLITS = ("train", "dev")
 _ROUNDS = ("R1", "R2", "R3")
 _ANLI_LABELS = {"e": ENTAILMENT, "n": NEUTRAL, "c": CONTRADICTION}
 _SNLI_LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
-# The hub's columns; its labels are numbers, those of SNLI -1 where the annotators did not agree.
+# The hub's columns. Its labels are numbers, those of SNLI -1 where the annotators did not agree.
 _HUB = {"snli": "stanfordnlp/snli", "anli": "facebook/anli"}
 _HUB_NAMES = {"train": "train", "dev": "validation"}
 

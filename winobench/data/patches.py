@@ -1,7 +1,7 @@
-"""Images of any shape as patches, for networks that take each picture at a size of its own: Qwen2-VL and its heirs.
+"""Images of any shape as patches, for networks that take each image at a size of its own: Qwen2-VL and its heirs.
 
-A picture is resized to a multiple of some patches that is near its own shape and size, within bounds on the number of
-its pixels, and cut into patches. Programs have one shape: every picture has room for as many patches as the upper bound
+An image is resized to a multiple of some patches that is near its own shape and size, within bounds on the number of
+its pixels, and cut into patches. Programs have one shape: every image has room for as many patches as the upper bound
 allows, and says how many are its own. As with `winobench.data.processors`, the host resizes and hands over bytes, and
 the device normalises them.
 """
@@ -22,8 +22,8 @@ from winobench.data import images as image_files
 from winobench.data import processors
 
 MAX_PIXELS = 1_003_520
-"""Pixels of a picture beyond which it is made smaller if nobody asks for another bound: 1,280 squares of 28, which is
-the one that Qwen2-VL's processor has by itself. Files of Qwen3-VL allow 16,777,216, and then every picture would have
+"""Pixels of an image beyond which it is made smaller if nobody asks for another bound: 1,280 squares of 28, which is
+the one that Qwen2-VL's processor has by itself. Files of Qwen3-VL allow 16,777,216, and then every image would have
 room for as many: 16 times the work, whatever its own size."""
 
 FAMILY = "qwen2_vl"
@@ -47,13 +47,13 @@ _BYTES_OF_A_PIXEL = 3 + 3 * 4
 
 
 class Patches(NamedTuple):
-    """Pictures in patches.
+    """Images in patches.
 
     Attributes:
       pixels: [..., N, patch_size * patch_size * 3], those of a patch row by row, RGB: uint8 from the host, float32 once
         normalised. Squares of merge_size x merge_size patches follow each other row by row, and so do the patches of a
-        square; behind a picture's own there is padding.
-      grid: int32 [..., 2], how many rows and columns of patches are a picture's own.
+        square. Behind an image's own there is padding.
+      grid: int32 [..., 2], how many rows and columns of patches are an image's own.
     """
 
     pixels: Any
@@ -62,13 +62,13 @@ class Patches(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PatchProcessor:
-    """How a picture becomes patches. Hashable; ``dataclasses.asdict`` describes it whole.
+    """How an image becomes patches. Hashable; ``dataclasses.asdict`` describes it whole.
 
     Attributes:
       patch_size: height and width of a patch in pixels.
-      temporal_patch_size: frames of a patch; a still picture is shown that often.
+      temporal_patch_size: frames of a patch. A still image is shown that often.
       merge_size: the language model reads squares of so many patches in a row.
-      min_pixels: smaller pictures are enlarged to about as many pixels.
+      min_pixels: smaller images are enlarged to about as many pixels.
       max_pixels: larger ones are made smaller, to at most as many.
       mean: of each channel, subtracted from values in [0, 1].
       std: of each channel, which they are divided by.
@@ -118,7 +118,7 @@ class PatchProcessor:
 
         Args:
           values: the decoded JSON object.
-          max_pixels: of a picture, no more than the file allows; the file's own bound when None, or ``MAX_PIXELS`` if
+          max_pixels: of an image, no more than the file allows. The file's own bound when None, or ``MAX_PIXELS`` if
             that is less.
 
         Raises:
@@ -158,7 +158,7 @@ class PatchProcessor:
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
     def __call__(self, image: Any) -> Patches:
-        """Resizes a picture and cuts it up.
+        """Resizes an image and cuts it up.
 
         Args:
           image: anything that `winobench.data.images.open_image` takes.

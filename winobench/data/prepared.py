@@ -1,7 +1,7 @@
 """Prepared data sets: the examples of a task and their images, in ArrayRecord files that tfds can open.
 
 The folder of a task holds two data sets, readable by ``tensorflow_datasets.builder_from_directory`` without TensorFlow,
-and two files beside them:
+and two files next to them:
 
 * ``images/1.0.0``: each image once, with ``image`` (an encoded JPEG or PNG in RGB), ``name`` (its file, and the box
   that was cut out) and ``sha256`` (of the decoded pixels, see `winobench.data.images.image_hash`);
@@ -38,7 +38,7 @@ from winobench.base.files import user_path
 from winobench.data import images as image_files
 from winobench.data.example import Example
 
-FORMAT = 1  # of the folder; a folder of another one has to be prepared again
+FORMAT = 1  # of the folder. A folder of another one has to be prepared again
 IMAGES, EXAMPLES = "images", "examples"
 SET_VERSION = "1.0.0"
 SPLIT = "test"
@@ -83,7 +83,7 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
     Returns:
       {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
       "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
-      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}; and where examples were left out, "left_out":
+      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}. And where examples were left out, "left_out":
       {"num_examples", "reasons": {reason: examples}, "examples": {id: {"image", "reason"}}, at most 1,000 of them}.
     """
     try:
@@ -121,7 +121,7 @@ def has_state(folder: str | os.PathLike) -> bool:
 
 
 def describe(state: dict[str, Any]) -> str:
-    """What a prepared set holds, for listings; says so if it is not all that was published.
+    """What a prepared set holds, for listings. Says so if it is not all that was published.
 
     Args:
       state: what `read_state` gave.
@@ -155,7 +155,7 @@ def describe_left_out(state: dict[str, Any]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedImage:
-    """An image in a prepared set. Nothing is read before `open`; may be pickled, and used by several threads.
+    """An image in a prepared set. Nothing is read before `open`. May be pickled, and used by several threads.
 
     Attributes:
       content_hash: SHA-256 of the decoded pixels in hexadecimal, as `winobench.data.images.image_hash` gives it.
@@ -186,7 +186,7 @@ class PreparedImage:
 
 
 class Records:
-    """Random access to the records of one of a task's data sets; safe for threads, and pickled without its readers.
+    """Random access to the records of one of a task's data sets. Safe for threads, and pickled without its readers.
 
     A record is what tfds gives: strings are bytes, and images stay encoded.
     """
@@ -351,13 +351,13 @@ class PreparedSet:
         """Reads examples, a little ahead of the caller.
 
         Args:
-          limit: None for all examples, in the order in which they were published; otherwise at most so many, chosen at
+          limit: None for all examples, in the order in which they were published. Otherwise at most so many, chosen at
             random. A smaller limit gives the first examples of a larger one.
           seed: of the choice.
           per_group: ``limit`` is of each combination of groups that examples have, instead of all examples.
 
         Raises:
-          InputError: a file is missing or damaged; raised where the reader meets it.
+          InputError: a file is missing or damaged. Raised where the reader meets it.
         """
         if limit is not None and limit < 1:
             raise InputError(

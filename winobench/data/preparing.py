@@ -1,8 +1,8 @@
 """Writes prepared data sets from published files; `winobench.data.prepared` says what they hold.
 
 Images are worked off in shards, each by one process: decoded, hashed, written under a temporary name, synced, renamed,
-and noted in a journal. A run that was stopped, however hard, goes on at the first shard that is not noted. All this
-happens in ``<folder>.unfinished``, which takes the place of ``<folder>`` when it is complete.
+and noted in a journal. A run that was interrupted, however hard, continues at the first shard that is not noted. All
+this happens in ``<folder>.unfinished``, which takes the place of ``<folder>`` when it is complete.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ EXAMPLES_A_SHARD = 8192
 _JOURNAL = "journal.jsonl"
 # Photographs as PNG take four times as long at zlib's default level, and hardly less space.
 _PNG_LEVEL = 1
-# What PIL calls the formats whose bytes are kept: JPEG, JPEG with more pictures behind the first, PNG.
+# What PIL calls the formats whose bytes are kept: JPEG, JPEG with more images behind the first, PNG.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
-# Of the rules in `winobench.data.images`; shards that were made under others are not gone on with.
+# Of the rules in `winobench.data.images`. Shards that were made under others are not gone on with.
 _PIXEL_RULES = 2
 # Examples that ``prepared.json`` names as left out. A set can lose 100,000.
 _MOST_NAMED = 1000
@@ -70,11 +70,11 @@ def prepare(
     """Writes a prepared set, or finishes one that an earlier call has begun with the same files.
 
     Args:
-      folder: of the task; what is prepared there already is replaced when the new set is complete.
+      folder: of the task. What is prepared there already is replaced when the new set is complete.
       items: the task's examples, and rows that make none.
       task: its name.
       task_version: its version.
-      root: the folder of the published files; images are named relative to it.
+      root: the folder of the published files. Images are named relative to it.
       num_published: how many examples the publication has; None where that depends on the user.
       allow_partial: leave out examples whose images are missing or broken, and accept fewer than were published.
       workers: number of processes; None for one a core.
@@ -248,7 +248,7 @@ def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[s
     if workers == 1 or len(jobs) <= 1:
         yield from ((job, _write_images(job)) for job in jobs)
         return
-    # Processes, as PIL encodes PNG under the interpreter's lock; spawned, as a fork would copy locked locks.
+    # Processes, as PIL encodes PNG under the interpreter's lock. Spawned, as a fork would copy locked locks.
     pool = concurrent.futures.ProcessPoolExecutor(
         min(workers, len(jobs)), multiprocessing.get_context("spawn"), initializer=_follow_parent
     )
@@ -282,7 +282,7 @@ def _num_cores() -> int:
 
 
 def _write_images(job: _Job) -> dict[str, Any]:
-    """Decodes, hashes and writes the images of a shard; those that cannot be decoded are left out.
+    """Decodes, hashes and writes the images of a shard. Those that cannot be decoded are left out.
 
     Returns:
       {"sha256", "num_bytes", "num_records", "hashes": of each image its pixels' SHA-256, or None, "problems"}.
@@ -308,9 +308,9 @@ def _write_images(job: _Job) -> dict[str, Any]:
 def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]:
     """The bytes to store for an image, and the SHA-256 of its pixels.
 
-    Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes; others, and parts of images,
+    Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes. Others, and parts of images,
     become PNG in RGB, by the rules of `winobench.data.images`. A box counts pixels as the file stores them, before they
-    are turned upright; one that reaches beyond the image is filled with black, as PIL does.
+    are turned upright. One that reaches beyond the image is filled with black, as PIL does.
 
     Raises:
       ImageProblem: the file cannot be decoded, or the box is empty or outside of the image.

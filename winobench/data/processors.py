@@ -22,7 +22,7 @@ from winobench.base import memory
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 
-# The mean and the spread of the pictures that OpenAI trained on; all published descendants keep them.
+# The mean and the spread of the images that OpenAI trained on. All published descendants keep them.
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
 
@@ -45,7 +45,7 @@ _PAIRS = {
 _LEAST_SPAN, _LARGEST = 0.1, 1000.0
 _SWITCHES = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
-# Padding makes the images of a batch equally large; these are already.
+# Padding makes the images of a batch equally large. These are already.
 _NO_EFFECT = frozenset({"do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
 _INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
 RESAMPLING = (0, 1, 2, 3, 4, 5)
@@ -58,7 +58,7 @@ class ImageProcessor:
     """How an image becomes the input of a network. Hashable; ``dataclasses.asdict`` describes it whole.
 
     Attributes:
-      resize: the shortest side in pixels, the other keeping the shape of the image; or (height, width).
+      resize: the shortest side in pixels, the other keeping the shape of the image. Or (height, width).
       crop: (height, width) of the part in the middle that is kept; None keeps all, which needs a fixed ``resize``.
       mean: of each channel, subtracted from values in [0, 1].
       std: of each channel, which they are divided by.
@@ -117,7 +117,7 @@ class ImageProcessor:
 
         Args:
           family: ``clip``, ``blip`` or ``siglip``, which decides what the file may leave out.
-          options: the decoded JSON object; sizes are numbers in old files and objects in new ones.
+          options: the decoded JSON object. Sizes are numbers in old files and objects in new ones.
 
         Raises:
           InputError: if it describes a processor of another family, or asks for something that is not supported.
@@ -153,7 +153,7 @@ class ImageProcessor:
 
         Args:
           options: the decoded JSON object, which may be empty: then the processor is OpenAI's.
-          image_size: the side of the network's input in pixels, or (height, width); it wins over ``size``.
+          image_size: the side of the network's input in pixels, or (height, width). It wins over ``size``.
 
         Raises:
           InputError: if it asks for something that is not supported.
@@ -287,7 +287,7 @@ def _processor(resize: int | tuple[int, int]) -> Any:
 
 def official_class(family: str) -> Any:
     """Transformers' image processor of a family, without torch."""
-    # Without torch, transformers would say at import that it has no models; we only want its image processors.
+    # Without torch, transformers would say at import that it has no models. We only want its image processors.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
@@ -326,7 +326,7 @@ def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], 
             if isinstance(value, bool) or not isinstance(value, int if key == "resample" else int | float):
                 raise InputError(f"unsupported option {key}={values!r}: it must be a number", code="unsupported-option")
     for key, value in options.items():
-        # SigLIP 2 leaves it to its users whether images are made RGB; here they always are.
+        # SigLIP 2 leaves it to its users whether images are made RGB. Here they always are.
         if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
             raise InputError(f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option")
         if not (

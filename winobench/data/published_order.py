@@ -1,9 +1,9 @@
 """The published code's own perturbations of captions, drawn as it draws them.
 
 ARO's code, which GDBench's takes over, splits a caption with spaCy to shuffle nouns and adjectives, or all but them,
-and with NLTK to shuffle trigrams; each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may
+and with NLTK to shuffle trigrams. Each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may
 give the caption again, or another perturbation, and the cut may leave different words. `PublishedShuffles` does the
-same, with two streams that go on from caption to caption: NumPy's for the first two, Python's for the other two.
+same, with two streams that continue from caption to caption: NumPy's for the first two, Python's for the other two.
 
 Source: mertyg/vision-language-models-are-bows 81fdd20 and McGill-NLP/diffusion-itm 7d5a9c0, ``perturbations.py``,
 ``aro_datasets.py`` and ``pre_caption``.
@@ -24,7 +24,7 @@ Tokenizer = Callable[[str], Sequence[str]]
 
 
 class PublishedShuffles:
-    """A caption -> the caption and its four perturbations; the order of calls matters.
+    """A caption -> the caption and its four perturbations. The order of calls matters.
 
     Args:
       tagger: spaCy's, with the tokens that are spaces (``spacy_tagger(with_spaces=True)``).
@@ -66,7 +66,7 @@ def nltk_tokenizer() -> Tokenizer:
     """NLTK's ``word_tokenize``.
 
     Raises:
-      InputError: NLTK or its model of sentences is not installed; the message says how to get them.
+      InputError: NLTK or its model of sentences is not installed. The message says how to get them.
     """
     how = "run `pip install 'winobench[order_published]'` and then `python -m nltk.downloader punkt_tab`"
     try:

@@ -117,7 +117,7 @@ def _template(folder: pathlib.Path, kind: str):
 
 @contextlib.contextmanager
 def atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary name in the same folder; its file is synced and renamed to ``path`` unless an error occurs.
+    """Gives a temporary name in the same folder. Its file is synced and renamed to ``path`` unless an error occurs.
 
     Raises:
       InputError: the file cannot be written.

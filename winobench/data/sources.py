@@ -53,7 +53,7 @@ class SourceImage:
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """A row of the published files that makes no example. Readers may give it in the place of an item.
+    """A row of the published files that makes no example. Readers may give it instead of an item.
 
     Attributes:
       id: what the example would be called.

@@ -1,8 +1,8 @@
-"""Pictures from many web sites: asked for politely, looked at, and kept if they are pictures.
+"""Images from many web sites: asked for politely, looked at, and kept if they are images.
 
-A site gets one request at a time, with a pause between two; several sites are asked at once. What is there is not
-asked for again. An address that is dead (no such page, no right to it, something that is no picture) is noted in a
-file, a line each, and not asked again while its line is there; one that failed in a way that may pass is asked again at
+A site gets one request at a time, with a pause between two. Several sites are asked at once. What is there is not
+asked for again. An address that is dead (no such page, no right to it, something that is no image) is noted in a
+file, a line each, and not asked again while its line is there. One that failed in a way that may pass is asked again at
 the next call.
 """
 
@@ -49,10 +49,10 @@ class Manners:
       delay: seconds between the end of a request to a site and the next one.
       sites: how many are asked at once.
       attempts: at an address whose failure may pass.
-      first_wait: seconds before the second attempt, doubled from attempt to attempt; or as the site asks for.
+      first_wait: seconds before the second attempt, doubled from attempt to attempt. Or as the site asks for.
       longest_wait: a site that asks for a longer wait is left alone until the next call.
       timeout: seconds without data.
-      longest: seconds for a whole picture.
+      longest: seconds for a whole image.
     """
 
     delay: float = 1.0
@@ -95,12 +95,12 @@ class _LeaveAloneError(Exception):
 def fetch(
     folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, manners: Manners = POLITE
 ) -> Fetched:
-    """Gets what is missing of some pictures, as ``<folder>/images/<name>``, byte for byte as the sites have them.
+    """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them.
 
     Args:
       folder: also gets the lists ``DEAD`` and ``FAILED``.
-      addresses: name of a picture's file -> its address.
-      display: is told of the progress, in pictures.
+      addresses: name of an image's file -> its address.
+      display: is told of the progress, in images.
       manners: how sites are asked.
 
     Raises:
@@ -155,7 +155,7 @@ class _Run:
                 continue
             self._note_dead(name, "no address")
             self._display.advance(1)
-        # The longest first, as all others fit beside them.
+        # The longest first, as all others fit next to them.
         self._work_off(sorted(sites.values(), key=len, reverse=True))
         if wanted and self._failed and not self._has_reached:
             name, reason = next(iter(self._failed.items()))

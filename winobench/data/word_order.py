@@ -1,7 +1,7 @@
 """Captions with their words in another order: the perturbations of ARO's order tasks, made by us.
 
 ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Its authors
-draw them again at every run; here they depend on a seed and the caption alone. Theirs give themselves away by how they
+draw them again at every run. Here they depend on a seed and the caption alone. Theirs give themselves away by how they
 are written, too: of "A long-haired dog." only the caption has "long-haired", and some perturbations "long - haired".
 Here the words of the cleaned caption change places, so that all candidates have the same words, letter for letter.
 `winobench.data.published_order` makes theirs.
@@ -81,9 +81,9 @@ def reordered_captions(
 
     Unlike in ARO, where tokens of the caption as it was written are shuffled, the words of the cleaned caption are: all
     candidates have the same words, with their hyphens, apostrophes and commas. It is cut to its first 30 words *before*
-    it is shuffled; and a perturbation that gives an earlier candidate again (compared without spaces) is drawn again,
+    it is shuffled. And a perturbation that gives an earlier candidate again (compared without spaces) is drawn again,
     up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
-    candidates would be a tie that says nothing of the model.
+    candidates would be a tie that states nothing of the model.
 
     Args:
       caption: as published.
@@ -165,7 +165,7 @@ def spacy_tagger(model: str = "en_core_web_sm", *, with_spaces: bool = False) ->
       with_spaces: keep the tokens that spaCy makes of more than one space.
 
     Raises:
-      InputError: spaCy or the model is not installed; the message says how to get them.
+      InputError: spaCy or the model is not installed. The message says how to get them.
     """
     try:
         import spacy

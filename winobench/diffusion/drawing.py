@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STRENGTH = options.number(above=0, high=1)
 _USUAL_STRENGTH = 0.8
-# Of pictures in a run, and that which stands in the place of a number for the noise of random samplers' steps.
+# Of images in a run, and that which stands instead of a number for the noise of random samplers' steps.
 _NUMBERS = options.whole(0, 2**31 - 1)
 _STEPS = 2**32 - 1
 
@@ -51,7 +51,7 @@ class Drawing:
         image_size: int | None = None,
         mesh: Mesh | None = None,
     ) -> np.ndarray:
-        """Draws a picture for each text, with the family's guidance.
+        """Draws an image for each text, with the family's guidance.
 
         Of a pipeline that was loaded with ``on_host``, the text encoders leave the devices before the denoiser is put
         there, in each call.
@@ -59,31 +59,31 @@ class Drawing:
         Args:
           texts: strings.
           num_steps: number of steps.
-          guidance_scale: 1 or less for none, and 0 or less of Z-Image, as in diffusers' pipelines; finite.
-          seed: of all pictures, or of each.
-          numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
-            picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.
+          guidance_scale: 1 or less for none, and 0 or less of Z-Image, as in diffusers' pipelines. Finite.
+          seed: of all images, or of each.
+          numbers: of the images within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
+            image depends on its seed and its number alone: a run can be cut into parts, up to rounding.
           sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; None follows the folder's scheduler, and
             takes ``ddim`` where that one is not among them, such as PNDM.
-          image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
-            [-1, 1], of which the autoencoder's mean is taken; or their latents, like ``latents``.
+          image: images to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
+            [-1, 1], of which the autoencoder's mean is taken. Or their latents, like ``latents``.
           strength: above 0 and up to 1, 0.8 when None: how much of an image is noise at first. The last of so many
             parts of the steps are taken, as diffusers' pipelines from image to image do it.
-          latents: float ``[n, h, w, c]``, standard normal noise to begin with in place of the seed's.
-          return_latents: return latents in place of pictures; `Pipeline.decode_latents` makes pictures of them.
-          batch_size: pictures that are drawn at once, by all devices together.
-          image_size: height and width in pixels; the image's or else the model's own when None.
+          latents: float ``[n, h, w, c]``, standard normal noise to begin with instead of the seed's.
+          return_latents: return latents instead of images; `Pipeline.decode_latents` makes images of them.
+          batch_size: images that are drawn at once, by all devices together.
+          image_size: height and width in pixels. The image's or else the model's own when None.
           mesh: the devices, from `winobench.parallel.make_mesh`, which must divide ``batch_size``. When None, so many
-            of this process's devices as can share it evenly: the pictures are the same up to rounding.
+            of this process's devices as can share it evenly: the images are the same up to rounding.
 
         Returns:
-          uint8 ``[n, image_size, image_size, 3]``; or latents, float32 ``[n, h, w, c]``, scaled as in training.
+          uint8 ``[n, image_size, image_size, 3]``. Or latents, float32 ``[n, h, w, c]``, scaled as in training.
 
         Raises:
           InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
             gives NaN or infinite numbers.
         """
-        pipeline = cast("Pipeline", self).held()  # all parts of a picture are of one moment
+        pipeline = cast("Pipeline", self).held()  # all parts of an image are of one moment
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)

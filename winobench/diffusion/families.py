@@ -45,7 +45,7 @@ def read_description(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Reads what a pipeline of any family is, without its weights; arguments as of `Pipeline.read_description`.
+    """Reads what a pipeline of any family is, without its weights. Arguments as of `Pipeline.read_description`.
 
     Raises:
       InputError: it is no pipeline, or one of an unknown family.

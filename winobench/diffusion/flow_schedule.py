@@ -2,7 +2,7 @@
 
 At the noise level s, from 0 to 1, the noisy latents are (1 - s) z + s eps, and the network answers eps - z (Liu et al.
 2023; Esser et al. 2024). A timestep of such a model is its noise level. Models are trained and sampled on 1,000 levels,
-which are evenly spaced and then shifted towards noise, by a fixed factor or by the number of the picture's positions.
+which are evenly spaced and then shifted towards noise, by a fixed factor or by the number of the image's positions.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _NEUTRAL_VALUES = {
 
 @dataclasses.dataclass(frozen=True)
 class FlowSchedule(Schedule):
-    """Levels of a rectified flow; hashable. Timesteps are noise levels, float32, above 0 and at most 1.
+    """Levels of a rectified flow. Hashable. Timesteps are noise levels, float32, above 0 and at most 1.
 
     Attributes:
       num_train_timesteps: T, the number of levels that the rules for timesteps choose from.
-      shift: of all pictures, unless ``use_dynamic_shifting``: s = shift u / (1 + (shift - 1) u) for u = 1/T, ..., 1.
+      shift: of all images, unless ``use_dynamic_shifting``: s = shift u / (1 + (shift - 1) u) for u = 1/T, ..., 1.
       use_dynamic_shifting: shift by the number of positions instead.
-      base_shift: of a picture of ``base_image_seq_len`` positions; between the two the shift is a straight line.
-      max_shift: of a picture of ``max_image_seq_len`` positions.
+      base_shift: of an image of ``base_image_seq_len`` positions. Between the two the shift is a straight line.
+      max_shift: of an image of ``max_image_seq_len`` positions.
       base_image_seq_len: positions.
       max_image_seq_len: positions.
-      time_shift_type: ``exponential``, s = e^m / (e^m + 1/u - 1) of a shift m, or ``linear``, with m in place of e^m.
-      positions: of the pictures, once they are known (`for_positions`); without them nothing is shifted dynamically.
-      sampler_options: the file's other keys, for writing it back; sorted.
+      time_shift_type: ``exponential``, s = e^m / (e^m + 1/u - 1) of a shift m, or ``linear``, with m instead of e^m.
+      positions: of the images, once they are known (`for_positions`). Without them nothing is shifted dynamically.
+      sampler_options: the file's other keys, for writing it back. Sorted.
     """
 
     is_continuous: ClassVar[bool] = True
@@ -175,11 +175,11 @@ class FlowSchedule(Schedule):
 
         Args:
           num_steps: how many.
-          evenly: from 1 to 1 / num_steps in equal steps, as FLUX's pipelines ask for; otherwise from the last to the
+          evenly: from 1 to 1 / num_steps in equal steps, as FLUX's pipelines ask for. Otherwise from the last to the
             first of the T levels, as its scheduler does by itself. Either is shifted.
 
         Returns:
-          float32 [num_steps + 1], falling; the last one is 0, the picture.
+          float32 [num_steps + 1], falling. The last one is 0, the image.
         """
         last = 1 / num_steps if evenly else float(self.noise_rates[0])
         levels = self.shifted(np.linspace(1.0, last, num_steps))
@@ -188,11 +188,11 @@ class FlowSchedule(Schedule):
     def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
         """The levels that Self-Bench judges on (arXiv 2505.17955).
 
-        Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few; rising.
-        Its code never tells the scheduler the picture's size, so that nothing is shifted dynamically.
+        Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few. Rising.
+        Its code never tells the scheduler the image's size, so that nothing is shifted dynamically.
 
         Args:
-          num_samples: steps that are asked for; often there are fewer or more.
+          num_samples: steps that are asked for. Often there are fewer or more.
           left_out: levels at either end.
 
         Returns:

@@ -43,9 +43,9 @@ class Flux(Pipeline):
       text_encoder_2: T5's, of the transformer's dtype.
       tokenizer: a ``transformers.CLIPTokenizer``.
       tokenizer_2: T5's.
-      schedule: noise levels; those of dev are shifted by the picture's size.
-      timestep_range: as of `Pipeline`.
-      guidance_embedding: the strength that dev is told of when pictures are judged; 0 as in Self-Bench's code. Drawing
+      schedule: noise levels. Those of dev are shifted by the image's size.
+      timestep_range: see `Pipeline`.
+      guidance_embedding: the strength that dev is told of when images are judged; 0 as in Self-Bench's code. Drawing
         has its own.
       text_tokens: of every text for T5, padding included: 512, or 256 as in the examples for schnell.
     """
@@ -106,11 +106,11 @@ class Flux(Pipeline):
         """Turns texts into ids of both tokenizers.
 
         Args:
-          texts: strings; the empty one is encoded as others are.
+          texts: strings. The empty one is encoded as others are.
           image_size: does not matter here.
 
         Returns:
-          ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``; and of a transformer that is
+          ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``. And of a transformer that is
           told of it ``guidance``, float32 ``[num_texts]``.
 
         Raises:

@@ -34,9 +34,9 @@ _AT_200, _AT_10, _MOST_FITTED = (0.00016927, 0.45666666), (8.73809524e-05, 1.898
 
 
 def empirical_shift(positions: int, num_steps: int) -> float:
-    """How far a picture's noise levels are shifted where it is drawn: ``compute_empirical_mu`` of diffusers.
+    """How far an image's noise levels are shifted where it is drawn: ``compute_empirical_mu`` of diffusers.
 
-    On a straight line in the number of steps, through fits of 200 and of 10 of them; of large pictures that of 200. At
+    On a straight line in the number of steps, through fits of 200 and of 10 of them. Of large images that of 200. At
     200 steps, it is the shift that FLUX.1 and the scheduler's own options have.
     """
     at_200, at_10 = (slope * positions + offset for slope, offset in (_AT_200, _AT_10))
@@ -64,9 +64,9 @@ class Flux2Klein(Pipeline):
       vae: the autoencoder, with 32 channels, whose latents are normalised in patches.
       text_encoder: a Qwen3, of the transformer's dtype.
       tokenizer: its tokenizer, with its chat template: a text is what a user says, and the answer is about to begin.
-      schedule: noise levels, shifted by the picture's size.
-      timestep_range: as of `Pipeline`.
-      is_distilled: it draws in a few steps and without guidance; the base models do not.
+      schedule: noise levels, shifted by the image's size.
+      timestep_range: see `Pipeline`.
+      is_distilled: it draws in a few steps and without guidance. The base models do not.
       text_tokens: of every text, template and padding included.
       text_encoder_out_layers: after how many of the encoder's layers the states are taken, side by side.
     """
@@ -146,14 +146,14 @@ class Flux2Klein(Pipeline):
         """Turns texts into ids, each in the chat template with an empty thought behind it.
 
         Args:
-          texts: strings; the empty one is encoded as others are.
+          texts: strings. The empty one is encoded as others are.
           image_size: does not matter here.
 
         Returns:
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`); the tokenizer
+          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts)
@@ -162,7 +162,7 @@ class Flux2Klein(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> jax.Array:
-        """As of `Pipeline`; of the released models ``[n, 512, 7680]`` (4B) and ``[n, 512, 12288]`` (9B).
+        """See `Pipeline`. Of the released models ``[n, 512, 7680]`` (4B) and ``[n, 512, 12288]`` (9B).
 
         The transformer attends to padding as well.
         """

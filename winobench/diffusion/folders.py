@@ -26,7 +26,7 @@ _Family = TypeVar("_Family", bound="Pipeline")
 
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
 _OWN_KEY = "_winobench"
-# The version that model_index.json names; diffusers only compares it with versions of long ago.
+# The version that model_index.json names. Diffusers only compares it with versions of long ago.
 _DIFFUSERS_VERSION = "0.42.0"
 
 
@@ -38,8 +38,8 @@ class Description:
       family: the class that loads it.
       schedule: its noise schedule.
       timestep_range: the timesteps that it is judged on; None for all.
-      configs: network -> config; without the networks that are left out.
-      settings: what its folder says of the family's own options (``"_winobench": {"settings": {...}}``) and fields.
+      configs: network -> config. Without the networks that are left out.
+      settings: what its folder states of the family's own options (``"_winobench": {"settings": {...}}``) and fields.
     """
 
     family: type[Pipeline]

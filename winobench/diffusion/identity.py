@@ -25,7 +25,7 @@ def fingerprint(pipeline: Pipeline) -> str:
         "weights": models.weights_sha256(*networks),
         **pipeline.own_identity(),
     }
-    # The factors are among the weights; the numbers that their products are multiplied by are not.
+    # The factors are among the weights. The numbers that their products are multiplied by are not.
     scales = {name: lora.scales(network) for name, network in pipeline.networks.items()}
     if any(scales.values()):
         description["lora_scales"] = scales

@@ -46,8 +46,8 @@ class Pipeline(drawing.Drawing, abc.ABC):
     Attributes:
       schedule: the noise schedule.
       timestep_range: (first, end) of the timesteps that the model is judged on unless the caller says otherwise, as its
-        folder says (``"_winobench": {"timestep_range": [first, end]}`` in ``scheduler_config.json``); None for all. It
-        is not part of the fingerprint: which timesteps a score rests on is recorded beside it.
+        folder states (``"_winobench": {"timestep_range": [first, end]}`` in ``scheduler_config.json``); None for all.
+        It is not part of the fingerprint: which timesteps a score rests on is recorded next to it.
     """
 
     CLASS_NAME: ClassVar[str]
@@ -95,8 +95,8 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Texts as a tree of int32 arrays ``[num_texts, ...]``: token ids, and what else conditions the denoiser.
 
         Args:
-          texts: strings; the empty one is the unconditional text, and otherwise a text like others.
-          image_size: height and width of the pictures, in pixels; the model's own when None.
+          texts: strings. The empty one is the unconditional text, and otherwise a text like others.
+          image_size: height and width of the images, in pixels. The model's own when None.
         """
 
     @staticmethod
@@ -124,7 +124,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @staticmethod
     def latents_a_side(denoiser: Any) -> int:
-        """Latents along one side of a denoiser's position, of which a picture must have a whole number.
+        """Latents along one side of a denoiser's position, of which an image must have a whole number.
 
         Args:
           denoiser: the config.
@@ -238,13 +238,13 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Loads a pipeline in the diffusers layout.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id; of a hub repository, only the
+          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id. Of a hub repository, only the
             files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
           encoder_dtype: of the autoencoder and the text encoders but for ``LARGE_ENCODERS``; ``dtype`` when None. They
             run once for each text and image, so float32 costs little there.
-          variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
+          variant: suffix of the weight files, e.g. ``fp16``. A part without that variant is an error.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
           on_host: leave all parameters but the autoencoder's in the host's memory, as NumPy arrays.
@@ -272,11 +272,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
         first and comes last, so that an interrupted save is never taken for a model.
 
         Args:
-          folder: where to write; made if needed.
+          folder: where to write. Made if needed.
           dtype: of the weight files: ``float32``, ``float16`` or ``bfloat16``.
 
         Raises:
-          InputError: if a weight is not finite, or too large for ``dtype``; or the folder cannot be written.
+          InputError: if a weight is not finite, or too large for ``dtype``. Or the folder cannot be written.
         """
         folders.save(self, folder, dtype)
 
@@ -296,9 +296,9 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Reads what a pipeline is, without its weights: a few small files.
 
         Args:
-          source: as of `from_pretrained`.
+          source: see `from_pretrained`.
           revision: branch, tag or commit of a hub repository.
-          settings: of ``SETTINGS``, in place of what the folder says; parts that they leave out are not looked at.
+          settings: of ``SETTINGS``, instead of what the folder states. Parts that they leave out are not looked at.
 
         Raises:
           InputError: it is no pipeline, or one of another family.
@@ -358,10 +358,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @property
     def image_size(self) -> int:
-        """Height and width, in pixels, of the pictures that the model was trained on.
+        """Height and width, in pixels, of the images that the model was trained on.
 
         Raises:
-          InputError: if the configs do not tell, or tell of pictures that are not square.
+          InputError: if the configs do not tell, or tell of images that are not square.
         """
         latent_size = self.denoiser.config.sample_size
         size = self.autoencoder.config.sample_size if latent_size is None else latent_size
@@ -399,7 +399,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           batch_size: texts that are encoded at once.
 
         Returns:
-          A tree of arrays ``[num_texts, ...]`` in the text encoders' dtype; of Stable Diffusion 1.x and 2.x the states
+          A tree of arrays ``[num_texts, ...]`` in the text encoders' dtype. Of Stable Diffusion 1.x and 2.x the states
           alone, ``[num_texts, length, width]``.
 
         Raises:
@@ -416,7 +416,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
         Args:
           images: uint8 ``[n, H, W, 3]``, or float in [-1, 1]; H and W multiples of the autoencoder's factor.
-          noise: standard normal ``[n, h, w, c]`` to draw from the posterior; its mean is returned when None.
+          noise: standard normal ``[n, h, w, c]`` to draw from the posterior. Its mean is returned when None.
           batch_size: images that are encoded at once.
 
         Returns:
@@ -437,7 +437,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
             raise InputError(f"images are {images.dtype}, but must be uint8, or float in [-1, 1]", code="wrong-dtype")
-        # NaN compares as false; rounding may leave the range by a little.
+        # NaN compares as false. Rounding may leave the range by a little.
         if images.dtype != np.uint8 and not (images.min() >= -_FARTHEST and images.max() <= _FARTHEST):
             raise InputError(
                 f"images hold {images.min():g} to {images.max():g}, but floats are in [-1, 1]: pass uint8 for 0 to 255",
@@ -451,7 +451,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return latents
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
-        """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
+        """Decodes latents, scaled as in training ``[n, h, w, c]``, into images: uint8 ``[n, H, W, 3]``.
 
         Raises:
           InputError: the latents are of another form, or they or the images of them are not finite.

@@ -114,7 +114,7 @@ class Denoising:
 
 
 class Rows(NamedTuple):
-    """What differs from picture to picture where latents are drawn; arguments of `winobench.diffusion.samplers.sample`.
+    """What differs from image to image where latents are drawn. Arguments of `winobench.diffusion.samplers.sample`.
 
     Attributes:
       noise: float32 ``[n, h, w, c]``.
@@ -176,7 +176,7 @@ def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any, rows: Tree) -> Tree:
-    """Calls a pure function, compiled, on rows that the mesh's data axis splits; each device works on its own.
+    """Calls a pure function, compiled, on rows that the mesh's data axis splits. Each device works on its own.
 
     Args:
       function: (parameters, rows) -> rows.

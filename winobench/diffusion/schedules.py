@@ -1,7 +1,7 @@
 """Noise schedules: how much noise the latents of each timestep hold, and what a network is asked to predict.
 
 A `Schedule` is three tables over the timesteps and a kind of prediction. It is a value: equal and hashed over all that
-changes a result, so it can be a static argument of ``jax.jit``. `NoiseSchedule` is that of Stable Diffusion; it is read
+changes a result, so it can be a static argument of ``jax.jit``. `NoiseSchedule` is that of Stable Diffusion. It is read
 from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the file: the samplers (PNDM, DDIM,
 Euler, DPM-Solver, ...) differ in how they step, but share one training schedule, and only that decides an error.
 Its timesteps are integers in ``[0, num_train_timesteps)``. Those of flow models are noise levels
@@ -97,7 +97,7 @@ _SAMPLER_KEYS = frozenset(
         "use_karras_sigmas",
         "use_lu_lambdas",
         "variance_type",
-        # Of the files of 2022; both were dropped from diffusers before 0.10.
+        # Of the files of 2022. Both were dropped from diffusers before 0.10.
         "tensor_format",
         "timestep_values",
     }
@@ -115,7 +115,7 @@ _NEUTRAL_VALUES = {
 _MAX_TIMESTEPS = 1_000_000
 
 # The fields that decide an error. A model's fingerprint holds these and no others, so that runs recorded with one
-# sampler's file go on with another's.
+# sampler's file continue with another's.
 _TRAINING_FIELDS = (
     "num_train_timesteps",
     "beta_start",
@@ -141,7 +141,7 @@ class Schedule(abc.ABC):
 
     Subclasses are frozen dataclasses, so that equal schedules share a compilation. All methods are pure, and broadcast:
     timesteps are ``[B, ...]``, and the arrays that they belong to have further axes behind these. Timesteps are int,
-    rows of the tables; or, of a schedule that is continuous, whatever it makes of these numbers (`timesteps_at`).
+    rows of the tables. Or, of a schedule that is continuous, whatever it makes of these numbers (`timesteps_at`).
     """
 
     is_continuous: ClassVar[bool] = False
@@ -247,7 +247,7 @@ class Schedule(abc.ABC):
         return signal_rate * prediction + noise_rate * noisy
 
     def as_latents(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """The clean latents that a network's answer stands for; arguments and result as of `as_noise`.
+        """The clean latents that a network's answer stands for. Arguments and result as of `as_noise`.
 
         An ``epsilon`` network says nothing about them where no signal is left (zero terminal SNR): the result is then
         not finite.
@@ -266,7 +266,7 @@ class Schedule(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class NoiseSchedule(Schedule):
-    """A discrete, variance-preserving training schedule; hashable.
+    """A discrete, variance-preserving training schedule. Hashable.
 
     Two schedules are equal when nothing differs that can change a result: the training schedule, which alone decides
     errors, and what samplers read. A schedule can therefore be a static argument of ``jax.jit``. ``training`` is the
@@ -281,8 +281,8 @@ class NoiseSchedule(Schedule):
       trained_betas: explicit betas, which take the place of the four fields above, or None.
       rescale_betas_zero_snr: shift and scale so that the last timestep is pure noise (Lin et al. 2023, Algorithm 1).
       prediction_type: what the network predicts: ``epsilon`` (the noise) or ``v_prediction`` (Salimans and Ho 2022).
-      scheduler_class: the sampler that the file names; it does not change an error.
-      sampler_options: the file's other keys, for samplers and for writing the file back; sorted, lists as tuples.
+      scheduler_class: the sampler that the file names. It does not change an error.
+      sampler_options: the file's other keys, for samplers and for writing the file back. Sorted, lists as tuples.
     """
 
     num_train_timesteps: int = 1000
@@ -423,7 +423,7 @@ class NoiseSchedule(Schedule):
         if self.trained_betas is not None:
             config["trained_betas"] = list(self.trained_betas)
         if not self.rescale_betas_zero_snr:
-            # Not every sampler class has this option; those without it would warn about the key.
+            # Not every sampler class has this option. Those without it would warn about the key.
             del config["rescale_betas_zero_snr"]
         return config | dict(self.sampler_options)
 

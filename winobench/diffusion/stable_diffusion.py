@@ -40,7 +40,7 @@ class StableDiffusion(Pipeline):
       text_encoder: the text encoder.
       tokenizer: a ``transformers.CLIPTokenizer``.
       schedule: the noise schedule.
-      timestep_range: as of `Pipeline`.
+      timestep_range: see `Pipeline`.
     """
 
     unet: UNet2DConditionModel
@@ -81,7 +81,7 @@ class StableDiffusion(Pipeline):
         How many texts had to be truncated is logged, once a call.
 
         Args:
-          texts: strings; the empty one is a text like others.
+          texts: strings. The empty one is a text like others.
           image_size: without influence on this family.
 
         Returns:

@@ -34,7 +34,7 @@ class StableDiffusion3(Pipeline):
     """Stable Diffusion 3 (Esser et al. 2024) and 3.5.
 
     The transformer attends to the penultimate states of both CLIP encoders, side by side and filled up with zeros, and
-    behind them to T5's; it is told both projected pooled texts.
+    behind them to T5's. It is told both projected pooled texts.
 
     Attributes:
       transformer: the denoiser.
@@ -46,9 +46,9 @@ class StableDiffusion3(Pipeline):
       tokenizer_2: the same with another token for padding.
       tokenizer_3: T5's; None as well.
       schedule: noise levels, shifted by 3.
-      timestep_range: as of `Pipeline`.
+      timestep_range: see `Pipeline`.
       zero_t5: leave the third encoder out, which is then not loaded.
-      text_tokens: of every text for T5, padding included; or zeros, where it is left out.
+      text_tokens: of every text for T5, padding included. Or zeros, where it is left out.
     """
 
     transformer: SD3Transformer2DModel
@@ -123,7 +123,7 @@ class StableDiffusion3(Pipeline):
         """Turns texts into ids of the three tokenizers.
 
         Args:
-          texts: strings; the empty one is encoded as others are.
+          texts: strings. The empty one is encoded as others are.
           image_size: does not matter here.
 
         Returns:
@@ -144,7 +144,7 @@ class StableDiffusion3(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> TextConditions:
-        """As of `Pipeline`; of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``.
+        """See `Pipeline`. Of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``.
 
         Without T5, states are as wide as CLIP's alone: `denoise` fills them up.
         """

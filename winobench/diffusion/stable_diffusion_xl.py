@@ -37,8 +37,8 @@ class StableDiffusionXL(Pipeline):
     """Stable Diffusion XL (Podell et al., 2023), base models.
 
     The UNet attends to the penultimate states of both encoders, side by side, and is told the second one's projected
-    pooled text and six sizes: that of the picture before it was resized, the corner of its crop, that of the result.
-    Images are scored as whole pictures of their size: (size, size, 0, 0, size, size), as in diffusers.
+    pooled text and six sizes: that of the image before it was resized, the corner of its crop, that of the result.
+    Images are scored as whole images of their size: (size, size, 0, 0, size, size), as in diffusers.
 
     Attributes:
       unet: the denoiser.
@@ -48,10 +48,10 @@ class StableDiffusionXL(Pipeline):
       tokenizer: a ``transformers.CLIPTokenizer``.
       tokenizer_2: the same with another token for padding.
       schedule: the noise schedule.
-      timestep_range: as of `Pipeline`.
-      zero_empty_text: give the empty text zeros in place of what the encoders make of it. When None, each use has its
+      timestep_range: see `Pipeline`.
+      zero_empty_text: give the empty text zeros instead of what the encoders make of it. When None, each use has its
         own rule: scores rest on the encoded text, as in published code, and guidance follows the folder.
-      force_zeros_for_empty_prompt: whether guidance starts from zeros, as ``model_index.json`` says. Where it says
+      force_zeros_for_empty_prompt: whether guidance starts from zeros, as ``model_index.json`` says. Where it states
         nothing they are zeros, as in diffusers.
     """
 
@@ -102,7 +102,7 @@ class StableDiffusionXL(Pipeline):
 
         Args:
           texts: strings. The empty one is encoded as others are, unless ``zero_empty_text`` is set.
-          image_size: of the pictures, height and width in pixels; the model's own when None.
+          image_size: of the images, height and width in pixels. The model's own when None.
 
         Returns:
           ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``time_ids`` int32 ``[num_texts, 6]``; ``keep``
@@ -121,7 +121,7 @@ class StableDiffusionXL(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """As of `Pipeline`.
+        """See `Pipeline`.
 
         Returns:
           ``states`` ``[n, length, 2048]``, ``pooled`` ``[n, 1280]`` (widths of SDXL), ``time_ids`` int32 ``[n, 6]``.

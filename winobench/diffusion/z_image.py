@@ -36,8 +36,8 @@ class ZImage(Pipeline):
       text_encoder: a Qwen3, of the transformer's dtype. The states that its last layer but one leaves are taken.
       tokenizer: its tokenizer, with its chat template: a text is what a user says, and the answer is about to begin.
       schedule: noise levels, shifted by a fixed factor.
-      timestep_range: as of `Pipeline`.
-      text_tokens: of every text, template included, at most; the transformer is given a text's own ones alone.
+      timestep_range: see `Pipeline`.
+      text_tokens: of every text, template included, at most. The transformer is given a text's own ones alone.
     """
 
     transformer: ZImageTransformer2DModel
@@ -95,14 +95,14 @@ class ZImage(Pipeline):
         """Turns texts into ids, each in the chat template, which leaves room for a thought.
 
         Args:
-          texts: strings; the empty one is encoded as others are.
+          texts: strings. The empty one is encoded as others are.
           image_size: does not matter here.
 
         Returns:
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`); the tokenizer
+          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)

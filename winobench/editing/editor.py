@@ -34,7 +34,7 @@ METHODS = ("optimize", "denoise")
 # Raised whenever a distance could change by more than rounding.
 VERSION = 1
 
-# Of the errors before and after; their noise is none that the optimisation has seen.
+# Of the errors before and after. Their noise is none that the optimisation has seen.
 _JUDGED_SAMPLES = 16
 _JUDGED_STREAM = 1
 
@@ -45,7 +45,7 @@ class EditDistance(Holder):
     Each call uses the weights that the model has when the call begins.
 
     A `winobench.scorers.base.Scorer`: `winobench.evaluate` asks it any task, records distances and resumes. Each edit's
-    pictures are written into a folder before its score is handed out (`winobench.runs.edits`).
+    images are written into a folder before its score is handed out (`winobench.runs.edits`).
 
     Attributes:
       pipeline: the model.
@@ -74,7 +74,7 @@ class EditDistance(Holder):
         """
         Args:
           pipeline: the model, of any family.
-          folder: of the run; pictures go into its folder ``edits``.
+          folder: of the run. Images go into its folder ``edits``.
           method: ``optimize`` (Figure 6) or ``denoise`` (Figure 7).
           num_steps: of the optimisation (the paper: 200), or of a whole denoising, of which ``strength`` is done.
           learning_rate: of Adam; ``optimize`` alone.
@@ -84,7 +84,7 @@ class EditDistance(Holder):
           seed: of the noise.
           batch_size: edits that each device works on at once.
           image_size: the model's own when None.
-          mesh: the devices; all of this process when None.
+          mesh: the devices. All of this process when None.
 
         Raises:
           InputError: an option is not one of its choices.
@@ -144,7 +144,7 @@ class EditDistance(Holder):
     def iter_scores(
         self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Edits the pairs batch by batch; of each batch, the pictures are on disk before its scores are yielded.
+        """Edits the pairs batch by batch. Of each batch, the images are on disk before its scores are yielded.
 
         Args:
           images: sources.
@@ -193,7 +193,7 @@ class EditDistance(Holder):
         return self._on_devices("optimize", work, latents, conditions, key, timesteps)
 
     def _denoised(self, latents: jax.Array, texts: list[str]) -> jax.Array:
-        # The same noise for all: pictures of one question differ in nothing but themselves.
+        # The same noise for all: images of one question differ in nothing but themselves.
         return self.pipeline.generate(
             texts,
             num_steps=self._num_steps,

@@ -61,19 +61,19 @@ def optimize_latents(
 ) -> jax.Array:
     """Moves latents so that a text predicts the noise in them better: Adam on the denoising error alone. Pure.
 
-    Every row is optimised by itself. Noise is drawn anew for each step and timestep, the same for all rows, so that
-    pictures of one question differ in nothing but themselves.
+    Every row is optimised by itself. Noise is drawn again for each step and timestep, the same for all rows, so that
+    images of one question differ in nothing but themselves.
 
     Args:
-      denoiser: as of `winobench.scorers.denoising.denoising_errors`.
+      denoiser: see `winobench.scorers.denoising.denoising_errors`.
       schedule: the noise schedule.
       params: the denoiser's.
       latents: float32 ``[n, h, w, c]``, scaled as in training.
       conditions: of the n texts, a tree of arrays ``[n, ...]``.
       key: of the noise (`winobench.scorers.samples.noise_key`).
-      timesteps: ``[num_steps, k]`` of `step_timesteps`; a step's loss is the mean over its k.
+      timesteps: ``[num_steps, k]`` of `step_timesteps`. A step's loss is the mean over its k.
       learning_rate: of Adam; 0.05 in the paper.
-      dtype: of the noisy latents that the denoiser is given; the optimisation is float32.
+      dtype: of the noisy latents that the denoiser is given. The optimisation is float32.
 
     Returns:
       The latents after the last step, float32 ``[n, h, w, c]``.

@@ -20,11 +20,11 @@ SEARCH = "search"
 
 _FILE = "batch_sizes.json"
 
-# A size is measured in rounds of this many steps, until this many seconds have passed; its fastest round counts, which
+# A size is measured in rounds of this many steps, until this many seconds have passed. Its fastest round counts, which
 # other programs have disturbed the least.
 _STEPS = 3
 _SECONDS = 1.0
-# A next size has to bring this much for the search to go on, and the largest is this many times the default.
+# A next size has to bring this much for the search to continue, and the largest is this many times the default.
 _WORTH_GOING_ON = 1.03
 _SPAN = 16
 
@@ -167,10 +167,10 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
     """The batch size of each device that is fastest: as it is remembered, or as a search finds it, which is remembered.
 
     Args:
-      run: as of `search`.
-      default: as of `search`.
+      run: see `search`.
+      default: see `search`.
       mesh: the devices.
-      key: what the speed depends on beside the kind and the number of the devices and JAX; of values that JSON holds.
+      key: what the speed depends on next to the kind and the number of the devices and JAX. Of values that JSON holds.
 
     Raises:
       InputError: some of the devices belong to other processes, or as of `search`.
@@ -216,10 +216,10 @@ def recall(key: dict[str, Any]) -> int | None:
 
 
 def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | None:
-    """Writes down a batch size, with what was measured; returns the file, or None if it cannot be written.
+    """Writes down a batch size, with what was measured. Returns the file, or None if it cannot be written.
 
     Args:
-      key: as of `searched`, with the devices and JAX.
+      key: see `searched`, with the devices and JAX.
       size: the one that was chosen.
       rates: batch size -> passes in a second.
     """

@@ -41,7 +41,7 @@ def table_rows(encoded: Any, num_bytes: int) -> int:
 
 
 def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resident: int) -> int:
-    """How many triples of a step an accelerator's memory holds, by a rule of thumb; at least 1.
+    """How many triples of a step an accelerator's memory holds, by a rule of thumb. At least 1.
 
     The rule errs on the safe side. ``python -m launch.plan`` has the compiler say what a step needs, and a step that
     does not fit is halved in any case (`winobench.engine.batch_size`).

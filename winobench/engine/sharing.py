@@ -5,7 +5,7 @@ that make use of it have fixed shapes: a batch of n texts has room for m noisy l
 texts there are about each.
 
 With sharing and without, an error differs by rounding. Which of the two computes it is therefore decided by all triples
-that there are to score (``among``), not by those that happen to be left: a run that was stopped, or shared by
+that there are to score (``among``), not by those that happen to be left: a run that was interrupted, or shared by
 processes, gives the same bits as one that was not.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from winobench.engine import tables
 
-# With more texts than the last number, little is left to be saved; each number is a program to be compiled.
+# With more texts than the last number, little is left to be saved. Each number is a program to be compiled.
 _TEXTS = (2, 4, 8)
 
 
@@ -26,7 +26,7 @@ def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
 
     Args:
       triples: int [n, 3], (image, text, sample).
-      shared: bool [n], which of them are to be computed with sharing; those come first.
+      shared: bool [n], which of them are to be computed with sharing. Those come first.
 
     Returns:
       int [n], rows of ``triples``: by image in order of first use, then by sample, then by text.
@@ -91,7 +91,7 @@ def room(size: int, texts: int) -> int | None:
 
     Args:
       size: texts that a device works on at once.
-      texts: as of `texts_to_share`.
+      texts: see `texts_to_share`.
 
     Returns:
       As many as ``size`` texts in a row can be about, wherever they begin, if there are ``texts`` about each.
@@ -108,7 +108,7 @@ def cut(triples: np.ndarray, shared: np.ndarray, parts: int, size: int, texts: i
       shared: bool [n], from `Shared`.
       parts: devices.
       size: texts that each of them works on at once.
-      texts: as of `texts_to_share`.
+      texts: see `texts_to_share`.
 
     Yields:
       int [parts x size], rows of ``triples``; -1 for places that stay empty, which all have a row before them on their

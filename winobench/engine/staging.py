@@ -12,7 +12,7 @@ from winobench.engine import layouts
 class StagedParameters:
     """A network's parameters, put on the devices when they are first asked for, and again once they were let go.
 
-    Ask for them anew for each program: what is kept of them elsewhere keeps them on the devices.
+    Ask for them again for each program: what is kept of them elsewhere keeps them on the devices.
 
     Attributes:
       given: as they were given, wherever they are.
@@ -22,7 +22,7 @@ class StagedParameters:
         """Puts nothing anywhere.
 
         Args:
-          given: a pytree of arrays; in the host's memory, if they are to leave the devices once they are let go.
+          given: a pytree of arrays. In the host's memory, if they are to leave the devices once they are let go.
           mesh: the devices.
         """
         self.given = given

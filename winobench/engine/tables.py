@@ -57,7 +57,7 @@ def segments(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tup
       rows: the limit of each column, at least 1.
 
     Yields:
-      (start, stop) of each part, in order; each is as long as it can be.
+      (start, stop) of each part, in order. Each is as long as it can be.
     """
     start, length = 0, len(columns[0])
     while start < length:
@@ -129,13 +129,13 @@ class Encoder:
         """Keeps what encoding needs.
 
         Args:
-          function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``; pure, hashable, and
+          function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``. Pure, hashable, and
             equal to functions that do the same.
           params: its parameters, on the mesh.
           mesh: the devices.
-          batch_per_device: items that each device encodes at once; a `BatchSize` is shared, and may be halved.
+          batch_per_device: items that each device encodes at once. A `BatchSize` is shared, and may be halved.
           noun: what messages call an item.
-          spec: what of a table each device has, where several share one copy of the parameters; all by default.
+          spec: what of a table each device has, where several share one copy of the parameters. All by default.
         """
         self._spec = spec
         self._how = _Encoding(function, mesh)
@@ -178,7 +178,7 @@ class DeviceTable:
     """A table of encoded items, of which those of the current stretch get a row before they are needed.
 
     Attributes:
-      array: the table, a pytree of arrays [rows, ...]; rows without an item hold anything finite.
+      array: the table, a pytree of arrays [rows, ...]. Rows without an item hold anything finite.
       encoder: what fills it.
       encoded: number of items encoded so far.
     """
@@ -198,7 +198,7 @@ class DeviceTable:
           num_items: number of items that there are.
           rows: number of items that it holds.
           example: an item before encoding: an array, or a tree of arrays.
-          load: gives the items of a list of numbers, in order, before encoding; called again for each stretch.
+          load: gives the items of a list of numbers, in order, before encoding. Called again for each stretch.
         """
         self.array = encoder.empty_table(rows, example)
         self.encoder = encoder
@@ -269,12 +269,12 @@ class DeviceTable:
         return self._row_of_item[items]
 
     def has_failed(self) -> bool:
-        """After an error of a device: whether encoding has failed, now or earlier; waits for what is under way.
+        """After an error of a device: whether encoding has failed, now or earlier. Waits for what is under way.
 
         What is lost by it is encoded again in the stretches that begin hereafter.
         """
         leaves = jax.tree.leaves(self.array)
-        # The table is given up to each step of encoding. If that fails at once, there may be no table any more; if it
+        # The table is given up to each step of encoding. If that fails at once, there may be no table any more. If it
         # fails later, the new one is no more than the error.
         self._lost = self._lost or any(leaf.is_deleted() for leaf in leaves)
         if not self._lost:
@@ -345,18 +345,18 @@ def score_rows(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Scores items in batches, encoding images and texts shortly before they are needed.
 
-    A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good;
-    then the work goes on with the items whose results were not yet handed out.
+    A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good.
+    Then the work continues with the items whose results were not yet handed out.
 
     Args:
       images: the table of images.
       texts: the table of texts.
       items: int [n, 2 or more], rows (number of the image, number of the text, ...).
       size: how many items a batch has.
-      step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch; it reads the tables'
+      step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch. It reads the tables'
         arrays when it is called.
       order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
-        tables; as they are given when None.
+        tables. As they are given when None.
       cut: ``cut(items [n, 2 or more], size.total)`` cuts ordered items into batches, int [size.total]: numbers of
         items, -1 for places that stay empty. One after the other when None.
 
@@ -399,7 +399,7 @@ def _batches(
     cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """As `score_rows`, of the items with these numbers, in batches of one size; errors of devices are passed on."""
-    # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
+    # Steps that are under way, oldest first: the device always has the next one available while Python prepares more or
     # waits for a result.
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
     cut = _one_after_the_other if cut is None else cut
@@ -412,7 +412,7 @@ def _batches(
         texts.begin(first_uses(items[stretch, 1])[0])
         for places in cut(items[stretch], size):
             filled = np.flatnonzero(places >= 0)
-            # Empty places are filled up with the item before them; what comes of it is cut off below.
+            # Empty places are filled up with the item before them. What comes of it is cut off below.
             last = np.maximum.accumulate(np.where(places >= 0, np.arange(size), 0))
             here, batch = stretch[places[filled]], items[stretch[places[last]]]
             # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.

@@ -40,10 +40,10 @@ class TextStore:
       function: ``(params, token ids) -> conditions``, as of `Pipeline.text_function`.
       params: its parameters, in the host's memory.
       identity: all that the conditions of given token ids depend on, as JSON values.
-      folder: where they are kept; made if needed.
+      folder: where they are kept. Made if needed.
       mesh: the devices that encode.
       batch_per_device: texts that each device encodes at once.
-      make_room: called before the parameters are put on the devices; lets go of what need not be beside them.
+      make_room: called before the parameters are put on the devices. Lets go of what need not be next to them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TextStore:
         self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
 
     def prepare(self, items: Sequence[Any]) -> None:
-        """Encodes the texts that are not on disk yet; the parameters are on the devices for as long as this takes.
+        """Encodes the texts that are not on disk yet. The parameters are on the devices for as long as this takes.
 
         Args:
           items: token ids of each text, a tree of arrays.

@@ -97,7 +97,7 @@ def check_example(task: Task, example: Any) -> None:
     """Makes sure that an example is a question that can be asked, recorded and answered.
 
     Raises:
-      InputError: it is not; names the task and the example.
+      InputError: it is not. Names the task and the example.
     """
     if not isinstance(example, Example):
         raise InputError(
@@ -286,7 +286,7 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
       (int64 [b], which of the triples; float32 [b], their errors).
 
     Raises:
-      InputError: a batch is not that, names a triple that there is not, or one twice; a triple is left out.
+      InputError: a batch is not that, names a triple that there is not, or one twice. A triple is left out.
     """
     if not isinstance(given, Iterable):
         raise InputError(

@@ -33,8 +33,8 @@ class Ranking:
           rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
           signs: int [terms], of these errors in the score.
           tops: the sets of best candidates that are asked for: the best one, the best five.
-          weights: float [samples], of each sample; equal ones when None.
-          order: int [samples], in which samples are met; as they are numbered when None.
+          weights: float [samples], of each sample. Equal ones when None.
+          order: int [samples], in which samples are met. As they are numbered when None.
         """
         self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         # Nothing is asked of a single candidate, but it has a score.
@@ -67,11 +67,11 @@ class Ranking:
         """Decides what the first n samples can decide.
 
         Args:
-          errors: [rows, samples] floats; of the needed rows, the first n in the order are known.
+          errors: [rows, samples] floats. Of the needed rows, the first n in the order are known.
           n: at most ``budget``.
           budget: the samples that a decision should agree with.
           level: probability that this question is decided otherwise at any look.
-          share: as of `winobench.metrics.sequential.will_stay_positive`.
+          share: see `winobench.metrics.sequential.will_stay_positive`.
         """
         running = self._running()
         self.num_samples[running] = n
@@ -176,7 +176,7 @@ class _TopK:
         found: set[int] = set()
         if not of_level:
             return np.zeros(0, np.int64)
-        # Whose comparisons are settled needs no other; one with who has gone the other way cannot be won.
+        # Whose comparisons are settled needs no other. One with who has gone the other way cannot be won.
         settled = self.is_in if leaving else ~self.is_in & ~self.is_open
         means = scores.mean(axis=1) * (1 if leaving else -1)
         for start, (part, order, flat_indices) in self._choices.items():
@@ -210,7 +210,7 @@ class _TopK:
 class PairwiseQuestion:
     """A question of n images and n texts that belong together in order (Winoground: two and two).
 
-    Its pairs go on together until the text score and the image score are both decided: all of a score's comparisons
+    Its pairs continue together until the text score and the image score are both decided: all of a score's comparisons
     are won, or one is lost.
 
     Attributes:
@@ -229,7 +229,7 @@ class PairwiseQuestion:
         Args:
           rows: int [n, n, terms], as of `Ranking`.
           signs: int [terms].
-          weights, order: as of `Ranking`.
+          weights, order: see `Ranking`.
         """
         self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         self.decided = False
@@ -253,7 +253,7 @@ class PairwiseQuestion:
         one, other = np.nonzero(~np.eye(size, dtype=bool))
         own = scores[one, one]
         margins = np.stack([own - scores[one, other], own - scores[other, one]])  # [text or image, comparisons, n]
-        # Half of the level for each score. It is won by mistake only if a comparison is that is lost, whichever; and
+        # Half of the level for each score. It is won by mistake only if a comparison is that is lost, whichever. And
         # lost by mistake if any of them is.
         won = sequential.will_stay_positive(margins, budget, level / 2, share).all(axis=1)
         lost = sequential.will_stay_positive(-margins, budget, level / 2 / len(one), share).any(axis=1)

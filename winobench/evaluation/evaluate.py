@@ -63,8 +63,8 @@ def evaluate(
     """Evaluates a scorer on tasks and returns their numbers.
 
     Every (image, text, sample) triple that the tasks need is scored once, and its error is recorded within seconds. A
-    call with the same arguments continues where an earlier one was stopped, and returns at once where it had finished.
-    Errors that a run in a neighbouring folder has recorded are not computed again: fewer samples, another
+    call with the same arguments continues where an earlier one was interrupted, and returns at once where it had
+    finished. Errors that a run in a neighbouring folder has recorded are not computed again: fewer samples, another
     normalisation, other metrics or tasks over the same pairs need no pass of the network.
 
     Where several processes run one program, all call this with the same arguments and a folder that they share. What
@@ -72,10 +72,10 @@ def evaluate(
     a lost process has left undone is done by the next call, with any number of processes.
 
     Args:
-      scorer: judges the pairs; anything with ``score(images, texts)`` (see `winobench.scorers.base`).
+      scorer: judges the pairs. Anything with ``score(images, texts)`` (see `winobench.scorers.base`).
       tasks: names, `Task` objects, or ``"ready"`` for every known task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
-      data_dir: where the tasks find prepared data; see `winobench.data.prepared.default_data_dir`.
+      data_dir: where the tasks find prepared data. See `winobench.data.prepared.default_data_dir`.
       limit: scenes or items a task; None means all.
       num_samples: noise and timestep samples a pair, in a race at most; None for the default of the rule for timesteps.
       num_bias_samples: the same for tasks of social bias.
@@ -91,16 +91,16 @@ def evaluate(
         `winobench.evaluation.race` says. Tasks of bias and ratings have nothing to decide, and take all of theirs.
       alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
         is right.
-      rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate; no single
+      rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate. No single
         sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
         more samples (docs/race.md).
       normalize: ``auto``, or a name in `winobench.metrics.normalization.NORMALIZATIONS`.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
-      reuse: look for errors in the folders beside ``workdir``.
+      reuse: look for errors in the folders next to ``workdir``.
       progress: show passes, passes a second and the time left.
       name: begins the default folder's name.
       model: what reports call the scorer.
-      config: recorded in the results as it is, in place of these arguments.
+      config: recorded in the results as it is, instead of these arguments.
 
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
@@ -112,7 +112,7 @@ def evaluate(
 
     Raises:
       InputError: unknown or unready tasks, tasks in question form of a scorer that does not answer, no task with
-        usable data, a folder of another run, errors that are not finite; another process failed or was lost, or does
+        usable data, a folder of another run, errors that are not finite. Another process failed or was lost, or does
         not see the same folder.
     """
     # Identity and errors are of the same weights, even if the model changes in the meantime.

@@ -24,7 +24,7 @@ _QUALITY = 85
 
 
 def picture_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
-    """Pictures of the images of the most telling examples: rows (``image``: SHA-256 of its content, ``jpeg``).
+    """Images of the images of the most telling examples: rows (``image``: SHA-256 of its content, ``jpeg``).
 
     Raises:
       InputError: an image cannot be read.
@@ -61,8 +61,8 @@ def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray])
 def margin(target: int | None, scores: np.ndarray) -> float:
     """By how much the right answer is preferred: negative where the example is wrong.
 
-    With a target, its score less the best other one; on the diagonal of two images and two texts, the smallest of the
-    four differences; without a right answer, 0.
+    With a target, its score less the best other one. On the diagonal of two images and two texts, the smallest of the
+    four differences. Without a right answer, 0.
     """
     if target is not None:
         flat = np.ravel(scores)
@@ -75,11 +75,11 @@ def margin(target: int | None, scores: np.ndarray) -> float:
 
 
 def thumbnail(source: ImageSource, size: int = SIZE) -> bytes:
-    """A small picture as a JPEG file.
+    """A small image as a JPEG file.
 
     Args:
       source: anything that `winobench.data.images.open_image` takes.
-      size: its longest side in pixels; smaller images stay as they are.
+      size: its longest side in pixels. Smaller images stay as they are.
 
     Raises:
       InputError: it cannot be read.

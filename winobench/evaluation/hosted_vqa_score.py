@@ -1,14 +1,14 @@
 """VQAScore (Lin et al., 2024) of models behind an API: how likely the answer is that an image shows a text.
 
 Asked is ``Does this figure show "..."? Please answer yes or no.`` and the score is P(yes): where the API tells
-log-probabilities, the first token's that begin with yes, Yes and so on, added up; elsewhere the share of yes among a
+log-probabilities, the first token's that begin with yes, Yes and so on, added up. Elsewhere the share of yes among a
 few answers at temperature 1, where a refusal is no yes.
 
 What is the published code's (t2v_metrics, ``gpt4v_model.py``): the question, and the probability of the first token.
 There it is that of the token ``Yes`` alone, among the two most likely ones, and 0 where a call has failed. Here twenty
 tokens are looked at, a call that has failed has no score, and models without log-probabilities vote.
 
-It stands beside the evaluation, not among the scorers: every answer is paid for and goes into a store of responses
+It stands next to the evaluation, not among the scorers: every answer is paid for and goes into a store of responses
 before it is used.
 """
 
@@ -54,8 +54,8 @@ _PAIRS_A_CALL = 16
 class HostedVQAScore:
     """Scores how well texts fit images by asking a model behind an API.
 
-    Answers are kept in the folder of the run that evaluates it, otherwise in one of the cache's; answers that are there
-    are not asked for again, and neither are those that runs beside it have kept.
+    Answers are kept in the folder of the run that evaluates it, otherwise in one of the cache's. Answers that are there
+    are not asked for again, and neither are those that runs next to it have kept.
 
     Attributes:
       question: what is asked; ``{}`` stands for the text.
@@ -80,10 +80,10 @@ class HostedVQAScore:
           responder: answers `winobench.runs.requests.PictureOptions`.
           question: with ``{}`` once, where the text comes.
           score: one of ``SCORES``.
-          folder: where answers are kept until `keep_in` names another; one of the cache's when None.
+          folder: where answers are kept until `keep_in` names another. One of the cache's when None.
 
         Raises:
-          InputError: the model does not judge options about pictures, or an option is not one of its choices.
+          InputError: the model does not judge options about images, or an option is not one of its choices.
         """
         if "picture_options" not in responder.kinds:
             raise InputError(
@@ -113,7 +113,7 @@ class HostedVQAScore:
         Args:
           source: ``openai:MODEL`` or ``anthropic:MODEL`` (`winobench.responders.hosted`).
           dtype: of no meaning here.
-          api: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
+          api: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
           **others: options of `HostedVQAScore`; ``variant``, ``revision``, ``allow_pickle`` and ``batch_size`` are for
             files of weights, and must be None or False.
 
@@ -165,7 +165,7 @@ class HostedVQAScore:
         """The scores of chosen pairs, some at a time.
 
         Args:
-          images: anything that `winobench.data.images.open_image` takes; what is no file is written as PNG.
+          images: anything that `winobench.data.images.open_image` takes. What is no file is written as PNG.
           texts: strings.
           pairs: int [n, 2], rows (number of the image, number of the text).
 
@@ -173,8 +173,8 @@ class HostedVQAScore:
           An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once.
 
         Raises:
-          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
-            that cannot be read; in the end where calls have failed: all other scores are handed on before.
+          InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
+            that cannot be read. In the end where calls have failed: all other scores are handed on before.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = common.checked_pairs(pairs, len(images), len(texts))

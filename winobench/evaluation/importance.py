@@ -2,7 +2,7 @@
 
 Differences of two candidates' errors vary with the timestep, by an order of magnitude for some models, so that a few
 samples decide a mean over uniform timesteps. Drawing timesteps with a density p and weighting each difference by 1 / p
-leaves the mean what it is; its variance is least where p is proportional to the root of the mean squared difference at
+leaves the mean what it is. Its variance is least where p is proportional to the root of the mean squared difference at
 a timestep (Kahn and Marshall, "Methods of Reducing Sample Size in Monte Carlo Computations", 1953).
 
 That density is learned from a pilot: a few of the benchmark's own questions, without their answers, on a few samples.
@@ -37,7 +37,7 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 
     Args:
       scores: of each question [candidates, n] floats, the candidates' scores on n samples.
-      positions: [n] in [0, 1), each sample's place in the range of timesteps; some in every tenth of it.
+      positions: [n] in [0, 1), each sample's place in the range of timesteps. Some in every tenth of it.
 
     Returns:
       [10] float64, constant in each tenth of the range, with the mean 1, rounded so that errors which differ by
@@ -71,7 +71,7 @@ def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed
       seed: of the samples.
 
     Returns:
-      Timesteps and float64 weights [num_samples]; a weight is the uniform probability of a timestep over that of the
+      Timesteps and float64 weights [num_samples]. A weight is the uniform probability of a timestep over that of the
       density.
     """
     density = density / density.mean()

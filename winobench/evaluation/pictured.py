@@ -26,7 +26,7 @@ SIZE = 128
 def with_pictures(
     task: TextTask, questions: Sequence[TextQuestion], pictures: Mapping[str, Sequence[Picture]]
 ) -> list[TextQuestion]:
-    """The questions with the pictures of their texts.
+    """The questions with the images of their texts.
 
     Raises:
       InputError: a text has none.
@@ -85,12 +85,12 @@ class Captions:
         answers: asking.Answers,
         **how: Any,
     ) -> None:
-        """Has the captions written that neither the store nor the runs beside it have. Incomplete ones fail.
+        """Has the captions written that neither the store nor the runs next to it have. Incomplete ones fail.
 
         Args:
-          questions: with their pictures.
+          questions: with their images.
           store: of the run's responses, open.
-          answers: as of `winobench.runs.asking.ask`, which takes ``how``.
+          answers: see `winobench.runs.asking.ask`, which takes ``how``.
         """
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))
@@ -107,10 +107,10 @@ class Captions:
 
 
 def picture_table(questions: Sequence[TextQuestion]) -> pa.Table:
-    """Small pictures of some of the questions, for reports: rows (``image``: SHA-256 of its file, ``jpeg``).
+    """Small images of some of the questions, for reports: rows (``image``: SHA-256 of its file, ``jpeg``).
 
     Raises:
-      InputError: a picture cannot be read.
+      InputError: an image cannot be read.
     """
     # By their ids alone, so that runs that asked other models show the same ones.
     chosen = sorted(questions, key=lambda question: files.digest(question.id))[:SHOWN_QUESTIONS]

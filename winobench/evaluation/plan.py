@@ -22,14 +22,14 @@ Question = Example[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Every image, text and pair once, whatever number of tasks and examples needs it.
+    """Every image, text and pair once, any number of tasks and examples needs it.
 
     Attributes:
       images: unique images, in the order in which the tasks name them.
       image_hashes: SHA-256 of each image's content and size.
       texts: unique texts.
       text_hashes: SHA-256 of each text.
-      pairs: [num_pairs, 2] int32, (image, text), in the order of scoring; each is scored on every sample.
+      pairs: [num_pairs, 2] int32, (image, text), in the order of scoring. Each is scored on every sample.
       questions: task name -> its examples.
       terms: task name -> what its scores are made of.
     """
@@ -66,7 +66,7 @@ def make_plan(
       limit: scenes or items a task; None means all.
       normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
         here.
-      failed: a task whose data are wrong is left out of the plan, and the error is noted here under its name; without
+      failed: a task whose data are wrong is left out of the plan, and the error is noted here under its name. Without
         it, the first such task is an error.
 
     Raises:
@@ -125,7 +125,7 @@ class _Needs:
         self.images: list[ImageSource] = []
         self.image_numbers: dict[str, int] = {}  # by content hash
         self.text_numbers: dict[str, int] = {}
-        self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image; an ordered set
+        self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image. An ordered set
 
     def add(self, examples: Sequence[tuple[Example, list[str]]], terms: Sequence[normalization.Term]) -> list[Question]:
         """Takes in a task's examples, each with its images' content hashes, and what its scores are made of."""
@@ -166,7 +166,7 @@ def _read(
     """A task's examples, checked, each with the content hashes of its images."""
 
     def content_hash(source: ImageSource) -> str:
-        # An array or a picture may be changed in place, a path is taken to hold still while it is planned.
+        # An array or an image may be changed in place, a path is taken to hold still while it is planned.
         key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
         if key is None:
             return image_files.image_hash(source)

@@ -18,7 +18,7 @@ class Has(NamedTuple):
     """What there is besides the questions' texts.
 
     Attributes:
-      pictures: of these texts; then only protocols about pictures are meant where none is named.
+      images: of these texts. Then only protocols about images are meant where none is named.
       captions: somebody who writes them.
     """
 

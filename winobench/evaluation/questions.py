@@ -84,32 +84,32 @@ def evaluate_questions(
     """Evaluates a language model on text tasks and returns their numbers.
 
     Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
-    the same arguments continues where an earlier one was stopped, and asks again only what has failed, or brought an
-    incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
+    the same arguments continues where an earlier one was interrupted, and asks again only what has failed, or brought
+    an incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
     same model are not asked for again.
 
     No choice is read out of an incomplete answer (`winobench.runs.requests.ENDINGS`): it counts as one that
     cannot be read. A task without any finished answer has no numbers.
 
     Args:
-      responder: answers; see `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
+      responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
         or None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
         (id, requests) of all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       protocol: how the questions are put, a name in each task's ``protocols``; None for the first of each task that the
-        responder can answer, of those about pictures where there are pictures.
-      pictures: text of a question (`TextTask.pictured`) -> pictures of it; None asks about none.
-      captioner: writes the captions of the pictures, for protocols that need them; each picture's caption is recorded
+        responder can answer, of those about images where there are images.
+      images: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
+      captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
       data_dir: where the tasks find their data.
       limit: items a task, as the task counts them; None means all.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
-      reuse: look for answers in the folders beside ``workdir``.
+      reuse: look for answers in the folders next to ``workdir``.
       progress: show requests, requests a second and the time left.
       name: begins the default folder's name.
       model: what reports call the responder.
-      config: recorded in the results as it is, in place of these arguments.
+      config: recorded in the results as it is, instead of these arguments.
 
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
@@ -340,7 +340,7 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
 
 
 def failure_line(results: Mapping[str, Any]) -> str | None:
-    """One line on calls that failed, and how to go on; None where none did.
+    """One line on calls that failed, and how to continue; None where none did.
 
     Args:
       results: what `evaluate_questions` returns.
@@ -364,7 +364,7 @@ def _prepare(
     pictures: Mapping[str, Sequence[Picture]] | None,
     captions: pictured.Captions | None,
 ) -> _Asked:
-    """Makes a task's requests; of captions that are not yet written, the keys stand for them.
+    """Makes a task's requests. Of captions that are not yet written, the keys stand for them.
 
     Raises:
       InputError: there are no questions, or one cannot be asked.
@@ -464,8 +464,8 @@ def example_table(
 
     Returns:
       Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts,
-      incomplete ones too; null where there is none) and correct (null where a call has failed); where pictures were
-      asked about also pictures (the SHA-256 of each) and captions.
+      incomplete ones too; null where there is none) and correct (null where a call has failed). Where images were
+      asked about also images (the SHA-256 of each) and captions.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
     shown = {}

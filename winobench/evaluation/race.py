@@ -3,7 +3,7 @@
 Many questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
 samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
 the difference of two candidates much less noisy than either of them. Samples are met in random order, whatever rule
-has chosen their timesteps; docs/race.md says what is sure then, and why.
+has chosen their timesteps. Docs/race.md says what is sure then, and why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ under which assumption."""
 
 
 def check(tasks: Iterable[Task]) -> None:
-    """Makes sure that a race can decide some tasks; reads no data.
+    """Makes sure that a race can decide some tasks. Reads no data.
 
     Tasks of bias and of people's ratings have nothing to decide: they take all of their samples.
 
@@ -167,17 +167,17 @@ class Race:
           tasks: none of them a bias task; `check` and `check_questions` have nothing against them.
           budget: samples a pair, at most.
           alpha: between 0 and 0.5.
-          process, num_processes: which of how many shares with equally many pairs; neighbouring questions, which share
+          process, num_processes: which of how many shares with equally many pairs. Neighbouring questions, which share
             images, stay together.
           rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
             would be encoded again for every look.
-          weights: float [budget], of each sample; equal ones when None.
+          weights: float [budget], of each sample. Equal ones when None.
           share: in (0, 1].
-          order: int [budget], in which samples are met (`winobench.scorers.samples.visiting_order`); as they are
+          order: int [budget], in which samples are met (`winobench.scorers.samples.visiting_order`). As they are
             numbered when None, for samples that are in random order already.
 
         Raises:
-          InputError: as of `check_questions`.
+          InputError: see `check_questions`.
         """
         self.budget, self.alpha, self.share = budget, alpha, share
         self.order = np.arange(budget) if order is None else np.asarray(order)

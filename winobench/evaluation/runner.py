@@ -62,11 +62,11 @@ class Runner:
 
         Args:
           scorer: judges the pairs.
-          groups: what it is to judge; their errors are filled in.
+          groups: what it is to judge. Their errors are filled in.
           folder: the run's, opened by the first process.
           versions: recorded with each part.
           fingerprint: the scorer's, in this process, when the evaluation began.
-          reuse: look for errors in the folders beside the run's.
+          reuse: look for errors in the folders next to the run's.
           progress: have the first process show passes, passes per second and the time left.
         """
         self.scorer = scorer
@@ -99,7 +99,7 @@ class Runner:
     def learn_timesteps(self, group: SampleGroup) -> None:
         """Has the first process learn where candidates differ, and gives a group of a race its timesteps and weights.
 
-        The pilot's errors are recorded like others: a run that goes on learns the same.
+        The pilot's errors are recorded like others: a run that continues learns the same.
         """
 
         def pilot() -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Runner:
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
-        """Scores and records what is missing; returns the names of the parts that the processes have written.
+        """Scores and records what is missing. Returns the names of the parts that the processes have written.
 
         Raises:
           InputError: a process failed or was lost, or a race is asked of a scorer whose mesh spans processes.
@@ -331,7 +331,7 @@ def _score(
       group: whose errors they are.
       missing: their flat indices in the group's errors.
       among: the flat indices that there were to score if nothing had been recorded. What they are decides how errors
-        are computed, so that a run that was stopped gives the same bits as one that was not.
+        are computed, so that a run that was interrupted gives the same bits as one that was not.
       iter_errors: scores triples of the plan.
       writer: takes what is finished; None in a process that records nothing.
       advance: is told how many errors are finished.

@@ -21,7 +21,7 @@ from winobench.tasks.base import Task
 # In the table of errors, and in the list of those that are missing.
 _BYTES_OF_AN_ERROR = 4 + 8
 
-# What a fingerprint says that does not change the error of a given sample: the timestep is recorded beside the error,
+# What a fingerprint says that does not change the error of a given sample: the timestep is recorded next to the error,
 # and kinds of error are turned into each other.
 _NOT_OF_A_SAMPLE = ("error", "timestep_range")
 
@@ -106,14 +106,14 @@ def make_groups(
     failed: dict[str, InputError],
     **planned: Any,
 ) -> list[SampleGroup]:
-    """Groups the tasks by their samples and plans each group; tasks whose data cannot be used end up in ``failed``.
+    """Groups the tasks by their samples and plans each group. Tasks whose data cannot be used end up in ``failed``.
 
     Args:
       scorer: chooses the timesteps.
       fingerprint: the scorer's.
       tasks: all tasks.
       sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
-        says of the mean over samples; of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
+        says of the mean over samples. Of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
         which have no right answer to decide on, take no part in it.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
@@ -122,7 +122,7 @@ def make_groups(
     alpha, share = sampling.get("alpha"), sampling.get("rare_share")
     weighting = timestep_weights.parse(sampling.get("timestep_weights"))
     rounding = {"dtype": sampling["reduce_dtype"]} if "reduce_dtype" in sampling else {}
-    if rule == importance.RULE:  # to be learned; tasks that take no part in a race keep this
+    if rule == importance.RULE:  # to be learned. Tasks that take no part in a race keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
     digest = records.digest({"scorer": of_a_sample, "seed": seed})

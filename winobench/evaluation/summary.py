@@ -52,7 +52,7 @@ def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
       task: a task of the plan.
 
     Returns:
-      For each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign); the score matrix is the sum of
+      For each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign). The score matrix is the sum of
       each sign times the errors of its rows.
     """
     rows = plan.pair_index()
@@ -78,20 +78,20 @@ def task_results(
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
-    A bias task has the rows of `winobench.metrics.association_results` instead, and one whose pictures people have
+    A bias task has the rows of `winobench.metrics.association_results` instead, and one whose images people have
     rated those of `winobench.metrics.rating_results`.
 
     Args:
       task: names the metric and the chance levels.
       questions: its examples.
       scores: [images, texts] an example, higher = better.
-      texts: the plan's; bias tasks need them.
+      texts: the plan's. Bias tasks need them.
       seed: of permutations and resamples.
 
     Intervals are about another draw of examples, judged on the same samples of noise (docs/intervals.md).
 
     Returns:
-      metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
+      metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}. All but the counts
       in [0, 1]. Rows of all examples have "constant" besides where `constant_over` finds it.
     """
     results = _metric_results(task, questions, scores, texts, seed)
@@ -188,7 +188,7 @@ def _association_results(
         [question.groups[0] for question in questions],
         task.association,
         seed=seed,
-        # With a limit, or part of the data, a pair may lack images; the others are as good as ever.
+        # With a limit, or part of the data, a pair may lack images. The others are as good as ever.
         partial=True,
     )
 
@@ -207,7 +207,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 
     Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
     ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
-    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric; where
+    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric. Where
     that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
     (`winobench.metrics.normalization.TERMS`). Of bias and of people's ratings nothing is right or wrong: ``target``,
     ``prediction``, ``correct`` and ``tie`` are null. ``ratings``, people's of each image, is there for the latter.

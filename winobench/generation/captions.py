@@ -1,10 +1,10 @@
-"""Captions of pictures, or answers to a question about them, written by a model that sees.
+"""Captions of images, or answers to a question about them, written by a vision-language model.
 
-    captions.jsonl   a line a picture: file, sha256, model, question, text, and of pictures that were drawn their prompt
+    captions.jsonl   a line an image: file, sha256, model, question, text, and of images that were drawn their prompt
     captions.csv     the same, once all are there
-    responses/       what came in (`winobench.runs.responses`), by which a call that was stopped goes on
+    responses/       what came in (`winobench.runs.responses`), by which a call that was interrupted continues
 
-A line is there as soon as its text is; in the end the lines are in the pictures' order.
+A line is there as soon as its text is. In the end the lines are in the images' order.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from winobench.runs.requests import FINISHED, Picture, PictureText, Request, Res
 CAPTIONS = "captions"
 """The name of the files."""
 
-# What files of pictures are called in folders.
+# What files of images are called in folders.
 _ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".ppm", ".pgm")
 _SECONDS_BETWEEN_SYNCS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """A picture that a text is wanted about.
+    """An image that a text is wanted about.
 
     Attributes:
-      picture: its file.
+      image: its file.
       known: what is known of it, for its line: ``prompt``, ``drawn_by`` and ``seed`` of one that was drawn.
     """
 
@@ -52,14 +52,14 @@ class Shown:
 
 
 def find(places: Sequence[str]) -> list[Shown]:
-    """The pictures that are meant, each once, in the order of the places and, within one, of the names.
+    """The images that are meant, each once, in the order of the places and, within one, of the names.
 
     Args:
-      places: folders, of which the pictures right in them are taken; runs of ``launch.generate --config=pictures``;
-        patterns such as ``photos/**/*.jpg``; files.
+      places: folders, of which the images right in them are taken. Runs of ``launch.generate --config=pictures``.
+        Patterns such as ``photos/**/*.jpg``. Files.
 
     Raises:
-      InputError: nothing is named, there is no such file or folder, it has no pictures, or a name is not UTF-8, so that
+      InputError: nothing is named, there is no such file or folder, it has no images, or a name is not UTF-8, so that
         no line could hold it.
     """
     if not places:
@@ -78,25 +78,25 @@ def write(
     max_tokens: int = 30,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Writes a text about each picture.
+    """Writes a text about each image.
 
     Args:
       responder: answers `PictureText`.
-      shown: the pictures; those of the same content are asked about once.
-      folder: where everything goes; a call with the same arguments continues where an earlier one was stopped, and
-        further pictures may be added.
+      shown: the images. Those of the same content are asked about once.
+      folder: where everything goes. A call with the same arguments continues where an earlier one was interrupted, and
+        further images may be added.
       model: what lines call it.
-      question: what is asked; a caption is asked for when empty.
+      question: what is asked. A caption is asked for when empty.
       max_tokens: of the longest text.
-      progress: show pictures, pictures a second and the time left.
+      progress: show images, images a second and the time left.
 
     Returns:
-      "texts": one a picture, None where there is none; "asked": calls made; "failed": {file: why}, incomplete answers
+      "texts": one an image, None where there is none; "asked": calls made; "failed": {file: why}, incomplete answers
       among them; "tokens" (read, written) and "cost" in dollars of all answers, None where not known; "path" of the
       JSONL file.
 
     Raises:
-      InputError: the model writes no texts about pictures, every call would fail, or the folder cannot be written, or
+      InputError: the model writes no texts about images, every call would fail, or the folder cannot be written, or
         holds something else.
     """
     if PictureText.kind not in responder.kinds:

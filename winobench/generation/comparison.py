@@ -1,12 +1,12 @@
-"""Blind comparison of the pictures of two models by people (Krojer et al. 2023, Appendix B).
+"""Blind comparison of the images of two models by people (Krojer et al. 2023, Appendix B).
 
     comparison.json              the two sides, and a secret seed that decides what stands left and in which order
     labels/<name>.jsonl          a person's clicks (`winobench.judging`): a pair's code, and left, right or equal
     results.json                 `finish`
     judges/<name>.jsonl          what automatic judges say, apart from people (`winobench.generation.judges`)
 
-A pair is the two pictures of one prompt and one seed. What a person's page is given, are the prompt, codes of pairs and
-the pictures' pixels: codes, order and sides depend on the secret seed and the person's name, and tell nothing.
+A pair is the two images of one prompt and one seed. What a person's page is given, are the prompt, codes of pairs and
+the images' pixels: codes, order and sides depend on the secret seed and the person's name, and tell nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CHOICES = (
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """The pictures of one model in one run.
+    """The images of one model in one run.
 
     Attributes:
       run: the run's folder.
@@ -65,7 +65,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two pictures of one prompt and seed.
+    """Two images of one prompt and seed.
 
     Attributes:
       records: of the first and of the second side.
@@ -111,7 +111,7 @@ def make_pairs(first: Side, second: Side) -> list[Pair]:
     """The pairs of two sides, in the order of prompts and seeds.
 
     Raises:
-      InputError: the sides have no prompt and seed in common, or a picture is lost.
+      InputError: the sides have no prompt and seed in common, or an image is lost.
     """
     found = [_records(side) for side in (first, second)]
     pairs = [
@@ -140,12 +140,12 @@ class Comparison:
 
     Attributes:
       folder: where labels and results are.
-      first, second: the sides; the second one is what is hoped to be better, such as a fine-tuned model.
+      first, second: the sides. The second one is what is hoped to be better, such as a fine-tuned model.
       pairs: in the order of prompts and seeds.
     """
 
     def __init__(self, folder: str | os.PathLike, first: Side, second: Side):
-        """Begins a comparison, or goes on with the one that is there.
+        """Begins a comparison, or continues with the one that is there.
 
         Raises:
           InputError: the folder holds another comparison, or cannot be written.

@@ -22,22 +22,22 @@ _TEXT, _FILE = "premise", "file"
 def find_pictures(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
 ) -> dict[str, tuple[Picture, ...]]:
-    """The pictures of some texts; each file is read once, so that it is known to be the one that was drawn.
+    """The images of some texts. Each file is read once, so that it is known to be the one that was drawn.
 
     Args:
-      source: the folder of a run of pictures (`generation.generate`), of which a text's pictures are those with it
-        as their prompt, in the order of the seeds; or a ``.csv`` or ``.jsonl`` file with the columns or keys
+      source: the folder of a run of images (`generation.generate`), of which a text's images are those with it
+        as their prompt, in the order of the seeds. Or a ``.csv`` or ``.jsonl`` file with the columns or keys
         ``premise`` and ``file``, in which a premise may stand several times, and files are relative to its folder.
-      texts: whose pictures are wanted.
-      most: pictures of each text; a run must have as many, a table at least one.
-      model: which model's pictures, by its name or label, where a run has those of several.
-      how: the command that draws what is missing; ends the message.
+      texts: whose images are wanted.
+      most: images of each text. A run must have as many, a table at least one.
+      model: which model's images, by its name or label, where a run has those of several.
+      how: the command that draws what is missing. Ends the message.
 
     Returns:
-      Text -> its pictures.
+      Text -> its images.
 
     Raises:
-      InputError: there is no such source, a text has no or too few pictures, or a file is missing or has changed; names
+      InputError: there is no such source, a text has no or too few images, or a file is missing or has changed. Names
         the text, or the file.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))

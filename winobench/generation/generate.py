@@ -1,7 +1,7 @@
-"""Draws a set of prompts with one or several models, picture by picture on disk, and goes on where it was stopped.
+"""Draws a set of prompts with one or several models, image by image on disk, and continues where it was interrupted.
 
-Of several processes each draws a part of what is missing; what one of them leaves undone the next call draws, with any
-number of processes. The noise of a picture depends on its seed and number alone, so it is the same picture, up to
+Of several processes each draws a part of what is missing. What one of them leaves undone the next call draws, with any
+number of processes. The noise of an image depends on its seed and number alone, so it is the same image, up to
 rounding, whoever draws it.
 """
 
@@ -39,7 +39,7 @@ _MOST_LABELS = 3  # of a default folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How pictures are drawn; arguments as of `Pipeline.generate`.
+    """How images are drawn. Arguments as of `Pipeline.generate`.
 
     Attributes:
       num_steps: number of steps.
@@ -59,9 +59,9 @@ class Drawer:
     """A model that is to draw.
 
     Attributes:
-      label: tells it from the other models of the run; a folder's name.
+      label: tells it from the other models of the run. A folder's name.
       name: what people call it.
-      load: makes its pipeline, with its LoRA; called once, when the models before it are done.
+      load: makes its pipeline, with its LoRA. Called once, when the models before it are done.
       dtype: that it computes in.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       more: what else tells it from another model of this name, such as ``revision``, as JSON values.
@@ -93,20 +93,20 @@ def draw_pictures(
     name: str = "pictures",
     config: Mapping[str, Any] | None = None,
 ) -> image_runs.Pictures:
-    """Draws what is missing of a run: a picture for each model, seed and prompt.
+    """Draws what is missing of a run: an image for each model, seed and prompt.
 
-    A call with the same arguments goes on where an earlier one was stopped. Pictures that are lost or damaged are drawn
-    again, which is said.
+    A call with the same arguments continues where an earlier one was interrupted. Images that are lost or damaged are
+    drawn again, which is said.
 
     Args:
-      drawers: the models; loaded one after the other.
-      prompts: picture number n is of ``prompts[n]``.
+      drawers: the models. Loaded one after the other.
+      prompts: image number n is of ``prompts[n]``.
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
-      seeds: of the noise; a picture each.
+      seeds: of the noise. An image each.
       settings: how they are drawn.
-      batch_size: pictures that each device draws at once.
+      batch_size: images that each device draws at once.
       overwrite: delete another run in ``workdir`` instead of refusing the folder.
-      progress: show pictures, pictures a second and the time left.
+      progress: show images, images a second and the time left.
       name: begins the default folder's name.
       config: recorded as it is.
 
@@ -115,7 +115,7 @@ def draw_pictures(
 
     Raises:
       InputError: an argument is not as described, a model does not fit its settings, or is not the one that has drawn
-        before; the folder is another run's or cannot be written; another process failed or was lost.
+        before. The folder is another run's or cannot be written. Another process failed or was lost.
     """
     drawers, prompts = checked_list("drawers", drawers), checked_list("prompts", prompts)
     seeds = options.items(options.SEED, 1).check("seeds", seeds)

@@ -1,7 +1,7 @@
-"""Automatic judges of a comparison: which of two pictures a scorer finds nearer to the prompt.
+"""Automatic judges of a comparison: which of two images a scorer finds nearer to the prompt.
 
-They stand beside people and are never mixed with them. A scorer is any that evaluates tasks: CLIP, BLIP, another
-diffusion model, a plug-in. What it says is recorded as an evaluation is, in ``judges/<name>`` of the comparison's
+They stand next to people and are never mixed with them. A scorer is any that evaluates tasks: CLIP, BLIP, another
+diffusion model, a plug-in. What it states is recorded as an evaluation is, in ``judges/<name>`` of the comparison's
 folder.
 """
 
@@ -24,7 +24,7 @@ FOLDER = "judges"
 
 
 def task(comparison: Comparison) -> Task:
-    """The comparison as a task: of the two pictures of a pair, which fits the prompt? The second one stands for right.
+    """The comparison as a task: of the two images of a pair, which fits the prompt? The second one stands for right.
 
     The first side is the first candidate. Nothing is right or wrong here: accuracy is the share of the second side.
     """
@@ -51,7 +51,7 @@ def task(comparison: Comparison) -> Task:
 
 
 def judge(comparison: Comparison, scorer: Scorer | SampledScorer, name: str, **sampling: Any) -> dict[str, Any]:
-    """Has a scorer judge all pairs; a call that was stopped goes on when it is made again.
+    """Has a scorer judge all pairs. A call that was interrupted continues when it is made again.
 
     Args:
       comparison: the pairs.
@@ -63,7 +63,7 @@ def judge(comparison: Comparison, scorer: Scorer | SampledScorer, name: str, **s
       "all" and "categories", as of `Comparison.finish`.
 
     Raises:
-      InputError: a picture cannot be read, or the folder holds the judgement of another scorer.
+      InputError: an image cannot be read, or the folder holds the judgement of another scorer.
     """
     folder = comparison.folder / FOLDER / name
     evaluate.evaluate(scorer, [task(comparison)], folder, model=name, **sampling)

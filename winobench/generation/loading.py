@@ -35,15 +35,15 @@ def make_drawers(
 
     Args:
       models: names in `winobench.base.registry.MODELS`, folders, or hub ids.
-      loras: as of `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
+      loras: see `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
         of them, or several for one model.
-      settings: that the models must be able to draw with; the usual ones when None.
-      dtype: of the denoiser; texts are encoded and pictures decoded in float32 in either case, as in scoring.
-      variant, revision, allow_pickle: as of `Pipeline.from_pretrained`.
+      settings: that the models must be able to draw with. The usual ones when None.
+      dtype: of the denoiser. Texts are encoded and images decoded in float32 in either case, as in scoring.
+      variant, revision, allow_pickle: see `Pipeline.from_pretrained`.
       lora_scale: what the adapters' effect is multiplied by.
       pipeline_options: options that only the models' family has.
       encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
-        there for each batch of pictures. Pictures are the same.
+        there for each batch of images. Images are the same.
 
     Raises:
       InputError: there is no such model or LoRA, a model does not draw, an option is not for it, the numbers of models
@@ -99,10 +99,10 @@ def load_pipeline(
       dtype: of the denoiser.
       adapters: the LoRA's.
       lora_scale: what their effect is multiplied by.
-      **keywords: as of `Pipeline.from_pretrained`.
+      **keywords: see `Pipeline.from_pretrained`.
 
     Raises:
-      InputError: as of `Pipeline.from_pretrained`; or the LoRA is of another model.
+      InputError: see `Pipeline.from_pretrained`. Or the LoRA is of another model.
     """
     from winobench.checkpoints import load_lora
     from winobench.diffusion import families
@@ -119,7 +119,7 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
     """Which model draws with which LoRA.
 
     Args:
-      models: as of `make_drawers`.
+      models: see `make_drawers`.
       loras: as there.
 
     Raises:

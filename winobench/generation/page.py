@@ -30,13 +30,13 @@ _THREADS = 8
 
 
 def write_page(run: Pictures) -> pathlib.Path:
-    """Writes ``pictures.html`` into the run's folder, and thumbnails of pictures of more than `LARGE` pixels.
+    """Writes ``pictures.html`` into the run's folder, and thumbnails of images of more than `LARGE` pixels.
 
     Returns:
       The page's path.
 
     Raises:
-      InputError: a picture cannot be read, or the folder cannot be written.
+      InputError: an image cannot be read, or the folder cannot be written.
     """
     path = run.folder / PAGE
     with files.writing(run.folder):
@@ -48,8 +48,8 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
     """The page.
 
     Args:
-      run: any, whether or not it has all of its pictures.
-      thumbnails: file of a picture -> that of its thumbnail, relative to the run's folder; the picture itself for those
+      run: any, whether or not it has all of its images.
+      thumbnails: file of an image -> that of its thumbnail, relative to the run's folder. The image itself for those
         without one.
     """
     counts = collections.Counter(prompt.category for prompt in run.prompts)
@@ -108,7 +108,7 @@ def _write_thumbnails(run: Pictures) -> dict[str, str]:
     """Makes those that are not there, and takes away those of other pictures."""
     folder = run.folder / THUMBNAILS
     sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
-    # The name is the content's: a picture that was drawn again gets another one.
+    # The name is the content's: an image that was drawn again gets another one.
     wanted = {
         record.file: (record, f"{record.sha256[:32]}.jpg") for record in run.records if sizes[record.model] > LARGE
     }

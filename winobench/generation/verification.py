@@ -1,7 +1,7 @@
-"""What drawn pictures of CLEVR scenes show, by the verifier, and how often that is what they should.
+"""What drawn images of CLEVR scenes show, by the verifier, and how often that is what they should.
 
 The verifier (`winobench.models.clevr_verifier`) is a detector and no diffusion model: it lists the objects of a
-picture, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
+image, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def can_verify(run: Pictures) -> bool:
 
 
 def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
-    """Looks at all pictures of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
+    """Looks at all images of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
 
     Args:
       run: of prompts in our grammar.
       verifier: the shipped one when None.
 
     Returns:
-      A picture's path within the run -> its verdict.
+      An image's path within the run -> its verdict.
 
     Raises:
-      InputError: prompts do not say what must be shown, or a picture is lost.
+      InputError: prompts do not say what must be shown, or an image is lost.
     """
     if not can_verify(run):
         raise InputError(

@@ -35,7 +35,7 @@ class Labels:
         """Names the file.
 
         Args:
-          folder: of all people's files; made when the first one opens.
+          folder: of all people's files. Made when the first one opens.
           name: the person's.
           choices: what a label may be.
 
@@ -86,7 +86,7 @@ class Labels:
             self._file = None
 
     def add(self, item: str, label: str | None) -> None:
-        """Stores a click; it is on disk when this returns.
+        """Stores a click. It is on disk when this returns.
 
         Args:
           item: its id.
@@ -114,7 +114,7 @@ class Labels:
 
 
 def read_labels(folder: str | os.PathLike, choices: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Person -> item -> label, of all files in a folder; empty where there is none.
+    """Person -> item -> label, of all files in a folder. Empty where there is none.
 
     Raises:
       InputError: a file is damaged.

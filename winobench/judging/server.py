@@ -1,6 +1,6 @@
 """A page on this computer for one person: the server that shows it and stores its clicks, and keeps others out.
 
-It listens on this computer's own address alone. The page's address has a token in it, which is drawn at every start; a
+It listens on this computer's own address alone. The page's address has a token in it, which is drawn at every start. A
 request without it, or one that another site makes, is refused, also under a name that it has given this address.
 """
 
@@ -25,7 +25,7 @@ from winobench.judging.labels import Labels
 
 PORT = 8765
 
-# What a browser on this computer sends; nothing else, such as a user's name before the address, is a host.
+# What a browser on this computer sends. Nothing else, such as a user's name before the address, is a host.
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _LARGEST_BODY = 10_000
 _LONGEST_LENGTH = 6  # digits
@@ -56,7 +56,7 @@ class Page:
         in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
-      picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None where there is no such picture.
+      image: name -> a PNG file's content, for ``pictures/<name>?token=...``; None where there is no such image.
     """
 
     html: str
@@ -66,7 +66,7 @@ class Page:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one page; made by `serve`.
+    """Serves one page. Made by `serve`.
 
     Attributes:
       token: what every request must have.
@@ -95,7 +95,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serve(page: Page, port: int = PORT) -> Iterator[Server]:
-    """A server for a page, on this computer's own address alone; it is running within the block.
+    """A server for a page, on this computer's own address alone. It is running within the block.
 
     Args:
       page: what is judged.

@@ -1,6 +1,6 @@
 """How far several people agree, and how often each of them is right: Fleiss' kappa and a table of raters.
 
-A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement; several files may
+A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement. Several files may
 share the raters or the items.
 """
 
@@ -175,7 +175,7 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
 
     Args:
       ratings: judgements.
-      labels: the labels there are; those that occur, sorted, by default.
+      labels: the labels there are. Those that occur, sorted, by default.
 
     Returns:
       Counts [num_items, num_labels] int64, in the order of the items' first appearance, and the items.
@@ -239,8 +239,8 @@ def rater_accuracy(
 
     Returns:
       rater, and ``"average"`` at the end -> group, in the order of appearance in ``groups``, and ``"total"`` at the end
-      -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}; without the groups of
-      which the rater has judged nothing. The average weighs raters alike; its interval takes judgements of the same
+      -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}. Without the groups of
+      which the rater has judged nothing. The average weighs raters alike. Its interval takes judgements of the same
       item as dependent.
 
     Raises:

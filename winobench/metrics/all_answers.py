@@ -21,7 +21,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     ``tie``: some image's two answers to a question score the same.
 
     Args:
-      scores: [n, images, texts, ...] float64, higher = better match; one or two images, an even number of texts.
+      scores: [n, images, texts, ...] float64, higher = better match. One or two images, an even number of texts.
       targets: None, as the places say what is right.
 
     Raises:

@@ -85,7 +85,7 @@ def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
     Raises:
       ValueError: another shape, no text, or a needed score that is not finite.
 
-    Source: Krojer et al. 2023, Eq. 8, with the mean in place of the printed maximum.
+    Source: Krojer et al. 2023, Eq. 8, with the mean instead of the printed maximum.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or not len(a) or not len(b):
@@ -177,7 +177,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 
 
 def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0) -> Interval:
-    """Effect size with a bootstrap interval; images are drawn again within X and within Y.
+    """Effect size with a bootstrap interval. Images are drawn again within X and within Y.
 
     The interval is the bias-corrected and accelerated one. The effect size is bounded and its spread shrinks towards
     the bounds, so its distribution is skewed: the accelerated interval follows that, where the plain percentiles cover
@@ -223,7 +223,7 @@ def average_interval(
     """``average_absolute_effect_size`` with a bootstrap interval.
 
     Pairs that share a group share its images, so images are drawn again once a group and a resample, for all of its
-    pairs; psi of one group may differ from pair to pair where their texts do. For the kind of interval see
+    pairs. Psi of one group may differ from pair to pair where their texts do. For the kind of interval see
     ``bootstrap_interval``.
 
     What is drawn again is the mean of the effect sizes times their observed signs. Magnitudes would not do: those of
@@ -245,7 +245,7 @@ def average_interval(
 def unbiased_average(pairs: Sequence[PairAssociations]) -> float:
     """What the average absolute effect size is expected to be where no pair has any bias, from the groups' sizes alone.
 
-    Under random arrangements d has the variance N^2 / ((N - 1) n_x n_y), with N = n_x + n_y; the mean magnitude of a
+    Under random arrangements d has the variance N^2 / ((N - 1) n_x n_y), with N = n_x + n_y. The mean magnitude of a
     normal variable is sqrt(2 / pi) of its standard deviation. Two groups of 250 images give 0.07, of 6 images 0.48.
     """
     sizes = np.array([(len(pair.psi_x), len(pair.psi_y)) for pair in pairs], np.float64)
@@ -268,11 +268,11 @@ def association_results(
 
     Args:
       scores: [num_images, num_texts] floats, higher = better match. Only the scores of a group's images with the texts
-        of its pairs are needed; others may be NaN.
+        of its pairs are needed. Others may be NaN.
       texts: the columns of ``scores``.
       groups: the group of each image.
       association: the target pairs.
-      seed: of permutations and resamples; the same seed gives the same numbers.
+      seed: of permutations and resamples. The same seed gives the same numbers.
       num_permutations: at most so many arrangements a pair are judged.
       num_resamples: of the bootstrap.
       partial: leave out pairs one of whose groups has fewer than two images, instead of refusing them.
@@ -280,7 +280,7 @@ def association_results(
     Returns:
       Rows {"value", "low", "high" (95% interval), "chance" (None), "n" (images), "ties" (0)}:
       ``average_absolute_effect_size``, with "pairs" (how many it averages), "without_bias" (``unbiased_average``) and
-      "left_out" (name of a pair that has no row -> why); a row a pair, under its name, with the effect size d and
+      "left_out" (name of a pair that has no row -> why). A row a pair, under its name, with the effect size d and
       "p_one_sided" (towards X), "p_two_sided", "permutations"; ``<group>/association``, the mean psi of a group's
       images with the interval of `Design.means`. A group whose pairs ask for different texts has a row a set of texts,
       those after the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi
@@ -412,7 +412,7 @@ def _studentized(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
     """Effect sizes of [..., n_x] and [..., n_y]; 0 where the standard deviation is at most ``tiny``.
 
-    Only a resample can come to that, one that draws the same image again and again; it shows no difference.
+    Only a resample can come to that, one that draws the same image again and again. It shows no difference.
     """
     spread = _spread(x, y)
     defined = spread > tiny

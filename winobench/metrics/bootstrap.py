@@ -34,7 +34,7 @@ def interval(
     too narrow.
 
     Args:
-      sizes: of each set; what is drawn are numbers of its members.
+      sizes: of each set. What is drawn are numbers of its members.
       statistic: (int [..., size] of each set, the members that were drawn) -> [...].
       level: of the interval.
       num_resamples: of the bootstrap.

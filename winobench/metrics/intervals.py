@@ -1,7 +1,7 @@
 """Confidence intervals for proportions and their differences, also where examples share an image.
 
 How much wider dependence makes an interval is estimated from all pairs of outcomes that share something, and turned
-into an effective number of independent outcomes; that number is given to an interval for independent outcomes, Wilson's
+into an effective number of independent outcomes. That number is given to an interval for independent outcomes, Wilson's
 for a proportion and Tango's for the difference of two. docs/intervals.md says how often the intervals hold the truth.
 
 Sources: P. M. Aronow, C. Samii and V. A. Assenova, "Cluster-robust variance estimation for dyadic data", Political
@@ -26,7 +26,7 @@ import scipy.special
 from winobench.metrics.dependence import Dependence
 
 # Outcomes of the rarer kind (right or wrong) that weigh as much as the prior belief that outcomes are as alike as what
-# they share. Any positive value keeps an all-right or all-wrong sample from claiming independence; one is the smallest
+# they share. Any positive value keeps an all-right or all-wrong sample from claiming independence. One is the smallest
 # whole number, and with it the intervals keep their coverage in benchmarks/intervals.py.
 _PRIOR_OUTCOMES = 1.0
 # Of each kind and stratum, in variances that are taken where a stratum may have all outcomes alike (Jeffreys).
@@ -54,7 +54,7 @@ class PairedDifference(NamedTuple):
     Attributes:
       value: difference of the proportions, in [-1, 1].
       low, high: ends of its two-sided confidence interval.
-      p_value: two-sided, of no difference; below 1 - level exactly where the interval excludes 0.
+      p_value: two-sided, of no difference. Below 1 - level exactly where the interval excludes 0.
       num_apart: at least so many of the examples on which the two differ are independent of each other.
     """
 
@@ -169,12 +169,12 @@ class Design:
     """Which outcomes depend on each other, and how much each of them weighs.
 
     The variance of a weighted mean is the sum of the products of the weighted residuals of *all pairs that share
-    something*. Where sharing is transitive that is the usual cluster-robust variance; where it is not, as with
+    something*. Where sharing is transitive that is the usual cluster-robust variance. Where it is not, as with
     candidates that are drawn from one pool, it is the dyadic one, which needs no partition into clusters.
 
     Small samples, where the plain estimate misleads:
 
-    * It is too small by what estimating the mean took away; it is divided by what that leaves on average where
+    * It is too small by what estimating the mean took away. It is divided by what that leaves on average where
       outcomes are independent (Bell and McCaffrey), and taken as a design effect: as a multiple of what the same
       residuals give if each depends on itself alone.
     * It is 0 where all outcomes agree, and unreliable where few disagree. So it is averaged with the largest variance
@@ -490,7 +490,7 @@ def _proportion_ends(value: np.ndarray, total: np.ndarray, level: float) -> tupl
 def _tango_ends(gain: np.ndarray, loss: np.ndarray, total: np.ndarray, z: float) -> tuple[np.ndarray, np.ndarray]:
     """Tango's interval for ``gain - loss``, the shares of examples that the second only and the first only has right.
 
-    The score statistic falls with the difference that is tested; its two quantiles are found by halving.
+    The score statistic falls with the difference that is tested. Its two quantiles are found by halving.
     """
     difference = gain - loss
 

@@ -1,6 +1,6 @@
 """Right or wrong, from scores: accuracy, recall at k, and Winoground's text, image and group score.
 
-A score says how well an image and a text match; higher is better. A tie is never resolved in the model's favour: the
+A score says how well an image and a text match. Higher is better. A tie is never resolved in the model's favour: the
 right answer counts only if it would count in every order of equal scores. (The published code takes NumPy's first
 maximum, which is the right answer wherever that is listed first.)
 """
@@ -20,7 +20,7 @@ def recall(scores, targets, k: int = 1) -> Outcome:
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
 
     Args:
-      scores: [num_examples, num_candidates, ...] floats, higher = better; trailing axes are judged each by itself.
+      scores: [num_examples, num_candidates, ...] floats, higher = better. Trailing axes are judged each by itself.
       targets: [num_examples] int, index of the right candidate.
       k: at least 1.
 
@@ -55,7 +55,7 @@ def winoground(scores) -> dict[str, Outcome]:
     scores higher. ``group``: both. A tie is an equality in any comparison that the score needs.
 
     Args:
-      scores: [num_examples, n images, n texts, ...] floats, higher = better; n is 2 in Winoground. Trailing axes are
+      scores: [num_examples, n images, n texts, ...] floats, higher = better. N is 2 in Winoground. Trailing axes are
         judged each by itself.
 
     Raises:

@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       correct: [num_examples] bool.
-      tie: [num_examples] bool, the answer hung on equal scores; such an example may still be wrong or right whatever
+      tie: [num_examples] bool, the answer hung on equal scores. Such an example may still be wrong or right whatever
         their order.
 
     Both have more axes where many sets of scores are judged at once.
@@ -64,11 +64,11 @@ class Metric:
     Attributes:
       name: what a task calls it, and what ``config.json`` records.
       judge: ``judge(scores, targets) -> name -> Outcome``, one or more outcomes of examples that have one shape.
-        ``scores`` is [n, images, texts, ...] float64, higher = better match; trailing axes are sets of scores that are
+        ``scores`` is [n, images, texts, ...] float64, higher = better match. Trailing axes are sets of scores that are
         judged at once, and outcomes are [n, ...]. ``targets`` is [n] int64, an index along the longer axis, or None
         where the right answer is the diagonal. Raises ValueError for questions that it is not for.
       headline: the outcome by which an example counts as right or wrong where there is room for one.
-      shown: the outcomes that charts and summaries show; the others follow from the same answers. The headline alone by
+      shown: the outcomes that charts and summaries show. The others follow from the same answers. The headline alone by
         default.
       chance: ``chance((images, texts)) -> outcome -> level in [0, 1]`` of guessing, for tasks that state none.
       decision: which comparisons decide a question. A race needs it; None if nothing shorter than all of them does.
@@ -76,7 +76,7 @@ class Metric:
         examples where groups differ in size.
       higher_is_better: False for metrics whose proportions count failures.
       pairs: ``pairs((images, texts)) -> [images, texts] bool``, which belong together in an example without a target,
-        for pages that mark them; the diagonal by default.
+        for pages that mark them. The diagonal by default.
     """
 
     name: str

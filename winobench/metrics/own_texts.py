@@ -13,7 +13,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     ``tie``: some image's own text equals another one.
 
     Args:
-      scores: [n, images, texts, ...] float64, higher = better match; at least as many texts as images. Texts beyond
+      scores: [n, images, texts, ...] float64, higher = better match. At least as many texts as images. Texts beyond
         the images are wrong for all of them.
       targets: None, as the right answer is the diagonal.
 

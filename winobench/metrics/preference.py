@@ -37,7 +37,7 @@ def summarize(outcomes: Sequence[int], clusters: Iterable[Hashable], *, level: f
 
     The share has Wilson's interval, for the effective number of pairs where pairs of a cluster depend on each other
     (`winobench.metrics.intervals.clustered`): two seeds of one prompt are not two prompts. The sign test counts each
-    cluster once, for the side that most of its decided pairs prefer; clusters that are level are left out, as ties are.
+    cluster once, for the side that most of its decided pairs prefer. Clusters that are level are left out, as ties are.
 
     Args:
       outcomes: `FIRST`, `SECOND` or `EQUAL`.

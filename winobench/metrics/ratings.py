@@ -1,14 +1,14 @@
-"""Does a score rank pictures as people do? Agreement of scores with people's ratings, and its intervals.
+"""Does a score rank images as people do? Agreement of scores with people's ratings, and its intervals.
 
-Each picture has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are
-from a bootstrap over prompts: the pictures of a prompt are easy or hard together, and are drawn together. All measures
-here are ratios of sums over pictures, or over pairs of pictures, so that a resample is how often each prompt was drawn
-(`Measure`). A picture is never compared with a copy of itself.
+Each image has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are
+from a bootstrap over prompts: the images of a prompt are easy or hard together, and are drawn together. All measures
+here are ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was drawn
+(`Measure`). An image is never compared with a copy of itself.
 
 Sources: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945), tau-b; A. Stuart, "The
 estimation and comparison of strengths of association in contingency tables", Biometrika 40 (1953), tau-c; D. Deutsch,
 G. Foster and M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which
-Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for pictures.
+Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BATCH = 256
 
 @dataclasses.dataclass(frozen=True)
 class Rated:
-    """Pictures with what a scorer and what people think of them.
+    """Images with what a scorer and what people think of them.
 
     Attributes:
-      scores: [n] float64, how well a picture matches its prompt.
+      scores: [n] float64, how well an image matches its prompt.
       ratings: [n] float64, of people, higher = better.
       prompts: [n] int64, from 0 to the number of prompts - 1, each of which occurs.
     """
@@ -71,11 +71,11 @@ class Rated:
 
 
 class Measure(NamedTuple):
-    """A number over rated pictures, of any sample of their prompts.
+    """A number over rated images, of any sample of their prompts.
 
     Attributes:
       of: ``of(counts) -> values``: [b, prompts] float64, how often each prompt was drawn -> [b] float64; NaN where the
-        number is undefined, as a correlation of pictures that all have one rating.
+        number is undefined, as a correlation of images that all have one rating.
       chance: its value without any agreement.
       about: what else ``results.json`` says of it.
     """
@@ -100,7 +100,7 @@ class _Pairs:
     def __init__(self, rated: Rated, *, within: bool):
         """
         Args:
-          rated: the pictures.
+          rated: the images.
           within: only pairs of one prompt.
         """
         if within:
@@ -124,7 +124,7 @@ class _Pairs:
         """The sum of [pairs] weights as a function of how often prompts were drawn.
 
         A pair of two prompts counts as often as both were drawn together. Of a prompt that was drawn m times, m copies
-        are compared with each other, and two pictures of it meet m * m times.
+        are compared with each other, and two images of it meet m * m times.
         """
         size = self.num_prompts
         cells = np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
@@ -141,7 +141,7 @@ class _Pairs:
           weights: [pairs], by which the sum of right pairs is the greatest with the best threshold.
 
         Returns:
-          The smallest difference of scores such that, where no larger one makes a tie, most pairs are right; and
+          The smallest difference of scores such that, where no larger one makes a tie, most pairs are right. And
           [k] ascending thresholds, it among them.
 
         Source: Deutsch et al. 2023, section 6.
@@ -153,7 +153,7 @@ class _Pairs:
         gaps, gains = gaps[last], gains[last]
         if gaps[0] > 0:
             gaps, gains = np.append(0.0, gaps), np.append(0.0, gains)
-        # Sums in another order differ by rounding; of equally good thresholds the smallest is meant.
+        # Sums in another order differ by rounding. Of equally good thresholds the smallest is meant.
         best = int(np.flatnonzero(gains >= gains.max() - 1e-9 * max(1.0, np.abs(gains).max()))[0])
         grid = np.quantile(gaps, np.linspace(0, 1, _THRESHOLDS), method="nearest")
         return float(gaps[best]), np.unique(np.append(grid, gaps[best]))
@@ -199,10 +199,10 @@ def pearson(rated: Rated) -> Measure:
 
 
 def pairwise_accuracy(pairs: _Pairs) -> Measure:
-    """Share of pairs of pictures in whose order, or tie, scores and ratings agree, with ties calibrated.
+    """Share of pairs of images in whose order, or tie, scores and ratings agree, with ties calibrated.
 
     Scores that differ by no more than a threshold are a tie. The threshold is the one by which most pairs are right,
-    of these very pictures, as published; it is called ``threshold``. Resamples calibrate again.
+    of these very images, as published. It is called ``threshold``. Resamples calibrate again.
     """
     ones = np.ones(len(pairs))
     best, grid = pairs.thresholds(ones)
@@ -223,7 +223,7 @@ def pairwise_accuracy(pairs: _Pairs) -> Measure:
 def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
     """The mean over prompts of their tau-b, and of their pairwise accuracy with one threshold for all.
 
-    Prompts whose pictures people find all alike, or the scorer, have no tau-b and are left out of its mean.
+    Prompts whose images people find all alike, or the scorer, have no tau-b and are left out of its mean.
     """
     number = pairs.by_prompt(np.ones(len(pairs)))
     untied = [pairs.by_prompt(~tie * 1.0) for tie in (pairs.score_tie, pairs.rating_tie)]
@@ -253,7 +253,7 @@ def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
 
 
 def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
-    """Of pairs of one prompt's pictures of which people prefer one, the share in which its score is higher.
+    """Of pairs of one prompt's images of which people prefer one, the share in which its score is higher.
 
     A tie of scores is wrong, and pairs that people rank alike do not count. ``preference_accuracy`` is over all pairs,
     ``mean_preference_accuracy`` the mean over prompts of their shares.
@@ -274,7 +274,7 @@ def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
 
 
 def auroc(rated: Rated) -> Measure:
-    """Area under the ROC curve: how often a picture to which people say yes scores higher than one to which they do
+    """Area under the ROC curve: how often an image to which people say yes scores higher than one to which they do
     not, a tie counting half."""
     yes, no = (np.flatnonzero((rated.ratings > YES_ABOVE) == is_yes) for is_yes in (True, False))
     margins = np.subtract.outer(rated.scores[yes], rated.scores[no])
@@ -292,10 +292,10 @@ def auroc(rated: Rated) -> Measure:
 
 
 def best_accuracy(rated: Rated) -> Measure:
-    """Share of pictures on which people and the score agree, yes or no, with the threshold by which most do.
+    """Share of images on which people and the score agree, yes or no, with the threshold by which most do.
 
-    The score says yes from ``threshold`` on, above all scores where it had better never say so; the threshold is of
-    these very pictures, and resamples choose again. Chance is the more frequent answer of people.
+    The score says yes from ``threshold`` on, above all scores where it had better never say so. The threshold is of
+    these very images, and resamples choose again. Chance is the more frequent answer of people.
     """
     yes = rated.ratings > YES_ABOVE
     levels = np.append(np.unique(rated.scores), np.inf)
@@ -343,7 +343,7 @@ class RatingMetric:
       name: what a task calls it, and what ``config.json`` records.
       measures: ``measures(rated) -> name -> Measure``, the first of which is the headline.
       headline: the measure where there is room for one.
-      shown: those that charts and summaries show; the headline alone.
+      shown: those that charts and summaries show. The headline alone.
     """
 
     name: str
@@ -381,11 +381,11 @@ def rating_results(
     seed: int = 0,
     num_resamples: int = NUM_RESAMPLES,
 ) -> dict[str, dict[str, Any]]:
-    """All numbers of a task whose pictures people have rated: of all pictures first, then of each group.
+    """All numbers of a task whose images people have rated: of all images first, then of each group.
 
     Args:
       metric: the task's.
-      scores: an example: floats of its pictures, higher = better match.
+      scores: an example: floats of its images, higher = better match.
       ratings: the same of people.
       prompts: the prompt of each example, by its published id. Several may share one.
       groups: an example's sub-tasks.
@@ -393,12 +393,12 @@ def rating_results(
       num_resamples: of the bootstrap.
 
     Returns:
-      Row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (pictures), "ties" (pictures whose score
-      another one has too), "prompts", and what else the measure says of itself}; groups as ``<group>/<measure>``.
+      Row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (images), "ties" (images whose score
+      another one has too), "prompts", and what else the measure says of itself}. Groups as ``<group>/<measure>``.
       Measures that are undefined, and those of groups with one prompt, have no row.
 
     Raises:
-      InputError: the headline of all pictures is undefined, or there is one prompt.
+      InputError: the headline of all images is undefined, or there is one prompt.
     """
 
     def rated(indices: Sequence[int]) -> Rated:

@@ -36,9 +36,9 @@ def looks(budget: int, level: float, share: float = SHARE) -> list[int]:
     """Numbers of samples after which a race looks at its differences.
 
     Args:
-      budget: N, the samples that an undecided comparison ends with; at least 1.
+      budget: N, the samples that an undecided comparison ends with. At least 1.
       level: of the comparison that is decided most easily.
-      share: as of `will_stay_positive`.
+      share: see `will_stay_positive`.
 
     Returns:
       In increasing order: the first number that can decide anything, then each larger by a twelfth, and the budget.
@@ -69,7 +69,7 @@ def will_stay_positive(
 ) -> np.ndarray:
     """Is it sure that the mean over the whole budget is positive?
 
-    Where it is not, the probability that this is ever True, at whatever numbers of samples it is asked, is at most
+    Where it is not, the probability that this is ever True, at any numbers of samples it is asked, is at most
     ``level``, if the differences are met in random order and no sample holds more than 1 / (share * N) of the sum of
     their negative parts.
 
@@ -77,11 +77,11 @@ def will_stay_positive(
       differences: [..., n] floats, of the samples known so far, in the order in which they were met.
       budget: N >= n.
       level: one-sided, in (0, 1).
-      share: in (0, 1]; the smaller, the weaker the assumption, and the more samples it takes.
+      share: in (0, 1]. The smaller, the weaker the assumption, and the more samples it takes.
       start: differences ahead of this have been used for choosing the comparison, and are no evidence.
 
     Returns:
-      [...] bool; with n = N, whether the mean is positive.
+      [...] bool. With n = N, whether the mean is positive.
     """
     differences = np.asarray(differences, np.float64)
     mean = differences.mean(axis=-1)
@@ -105,7 +105,7 @@ def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: i
     """What a capital of 1 has grown to at its best, bet against "the mean over the whole budget is not positive".
 
     Args:
-      differences: [comparisons, n] floats, n < budget; the rest as of `will_stay_positive`.
+      differences: [comparisons, n] floats, n < budget. The rest as of `will_stay_positive`.
 
     Returns:
       [comparisons] float64, the least over all values that the mean of the negative parts may have.
@@ -137,7 +137,7 @@ def _capital(
       lower, upper: [comparisons, bounds] floats >= 0; ``upper`` may be infinite.
 
     Returns:
-      [comparisons, bounds] float64; infinite where the differences known so far rule all of these means out.
+      [comparisons, bounds] float64. Infinite where the differences known so far rule all of these means out.
     """
     n = differences.shape[1]
     left = (budget - np.arange(n)).astype(np.float64)

@@ -46,7 +46,7 @@ class Curve:
     """Learned weights: a step function of the timestep, or of the noise level.
 
     Attributes:
-      edges: [k - 1] ascending; a step reaches from one, included, to the next.
+      edges: [k - 1] ascending. A step reaches from one, included, to the next.
       weights: [k], not negative.
     """
 

@@ -13,8 +13,8 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     ``tie``: the lowest of them equals the last one.
 
     Args:
-      scores: [n, 1, texts, ...] float64, higher = better match; the last text is the false one.
-      targets: [n]; the first caption, which stands for all true ones.
+      scores: [n, 1, texts, ...] float64, higher = better match. The last text is the false one.
+      targets: [n]. The first caption, which stands for all true ones.
 
     Raises:
       ValueError: another shape, a score that is not finite, or a target that is no true caption.

@@ -14,7 +14,7 @@ from winobench.models import fused_attention, plain_attention
 from winobench.models.base import linear
 
 # Attention on CPUs, in bytes of float32 scores: matrices of one head from the first size on are worth taking apart, if
-# all heads together have more than the second, above which memory is given back to the system after each use; a part
+# all heads together have more than the second, above which memory is given back to the system after each use. A part
 # has at most the third, which stays in the caches.
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
@@ -120,7 +120,7 @@ class Attention(nnx.Module):
     """Multi-head attention of an image's positions to themselves or to a text.
 
     Scores accumulate in float32 in every compute dtype, which is what the published option ``upcast_attention`` asks
-    for; it therefore changes nothing here.
+    for. It therefore changes nothing here.
 
     Args:
       channels: width of the queries' input and of the output.

@@ -15,7 +15,7 @@ from winobench.models.base import Network
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D, Upsample2D
 
-# Epsilon of every group norm in the published autoencoders; it is in no config.
+# Epsilon of every group norm in the published autoencoders. It is in no config.
 _EPSILON = 1e-6
 # Bounds of the log variance, as in the published model.
 _LOGVAR_RANGE = (-30.0, 20.0)
@@ -30,7 +30,7 @@ class AutoencoderKLConfig(NetworkConfig):
       out_channels: channels of the decoded images.
       down_block_types: ``DownEncoderBlock2D`` for every level.
       up_block_types: ``UpDecoderBlock2D`` for every level.
-      block_out_channels: channels of each level, from fine to coarse; each level after the first halves the image.
+      block_out_channels: channels of each level, from fine to coarse. Each level after the first halves the image.
       layers_per_block: residual blocks a level in the encoder (one more in the decoder).
       act_fn: "silu" (or its other name "swish").
       latent_channels: channels of the latents.
@@ -38,8 +38,8 @@ class AutoencoderKLConfig(NetworkConfig):
       sample_size: height and width of the images that the model was trained on.
       scaling_factor: latents are multiplied by it before diffusion. ``encode`` and ``decode`` leave it to the caller.
       shift_factor: subtracted from the latents before that; None for nothing.
-      force_upcast: kept for the file's sake: it says that the published weights overflow in float16. Nothing is upcast
-        here; build the autoencoder with ``dtype`` float32 or bfloat16 where it is true.
+      force_upcast: kept for the file's sake: it states that the published weights overflow in float16. Nothing is
+        upcast here. Build the autoencoder with ``dtype`` float32 or bfloat16 where it is true.
       use_quant_conv: a 1 x 1 convolution ends the encoder.
       use_post_quant_conv: a 1 x 1 convolution begins the decoder.
       mid_block_add_attention: attention at the coarsest level.

@@ -25,9 +25,9 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     """Shape of the autoencoder, with the names and defaults of the published ``config.json``.
 
     Attributes:
-      scaling_factor: 1; the batch norm stands for it, and the file has none.
+      scaling_factor: 1. The batch norm stands for it, and the file has none.
       batch_norm_eps: epsilon of the statistics' variance.
-      others: as of `AutoencoderKLConfig`.
+      others: see `AutoencoderKLConfig`.
     """
 
     down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",) * _LEVELS
@@ -69,7 +69,7 @@ class _Statistics(nnx.Module):
 
 
 class AutoencoderKLFlux2(AutoencoderKL):
-    """Encodes images to latents and decodes them; what diffusion works on is `normalize` of the latents.
+    """Encodes images to latents and decodes them. What diffusion works on is `normalize` of the latents.
 
     Args:
       config: the network's shape.

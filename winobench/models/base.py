@@ -29,7 +29,7 @@ class Network(nnx.Module):
       weights_name: stem of the weight file in a published folder.
       shares_rows: whether a denoiser computes what lies ahead of the texts once for several texts about one sample: it
         then takes ``sample_rows``, int32 [N], the row of its other inputs that each of N texts belongs to.
-      lora_targets: name of a kind of adapted layers -> pattern of their dotted names; empty where LoRA is not for it.
+      lora_targets: name of a kind of adapted layers -> pattern of their dotted names. Empty where LoRA is not for it.
       config: what the network was built from.
       dtype: compute dtype.
     """

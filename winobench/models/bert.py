@@ -135,7 +135,7 @@ class BertConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         Labels are those of ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
 
@@ -185,7 +185,7 @@ class BertOutput(NamedTuple):
     """What the encoder returns.
 
     Attributes:
-      last_hidden_state: [B, L, hidden_size]; rows of padding hold anything finite.
+      last_hidden_state: [B, L, hidden_size]. Rows of padding hold anything finite.
       pooled: [B, hidden_size], the first state after a dense layer and tanh; None for a network without a pooler.
     """
 
@@ -333,7 +333,7 @@ class BertModel(Network):
 
     Args:
       config: the network's shape.
-      pooler: whether there is a pooler; checkpoints of sentence encoders may lack it.
+      pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
       dtype: compute dtype, that of the results too.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
@@ -370,7 +370,7 @@ class BertModel(Network):
 
         Args:
           input_ids: [B, L] int32, L up to ``max_position_embeddings``.
-          lengths: [B] int32, at least 1: tokens of each text; those behind them are padding and not attended to.
+          lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
           token_type_ids: [B, L] int32, the segment of each token; 0 throughout when None.
           key: for dropout, in training; None for none.
 
@@ -396,7 +396,7 @@ class BertForSequenceClassification(Network):
     """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
 
     Args:
-      config: the network's shape; the head has an output for each of its labels.
+      config: the network's shape. The head has an output for each of its labels.
       dtype: compute dtype of the encoder.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
@@ -426,10 +426,10 @@ class BertForSequenceClassification(Network):
         """Classifies texts or pairs of texts.
 
         Args:
-          input_ids: as of `BertModel`.
-          lengths: as of `BertModel`.
-          token_type_ids: as of `BertModel`.
-          key: as of `BertModel`.
+          input_ids: see `BertModel`.
+          lengths: see `BertModel`.
+          token_type_ids: see `BertModel`.
+          key: see `BertModel`.
 
         Returns:
           float32 [B, number of labels], the logits.

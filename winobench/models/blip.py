@@ -317,11 +317,11 @@ class BlipForImageTextRetrieval(Network):
 
         Args:
           input_ids: [B, L] int32, L up to ``max_position_embeddings``.
-          lengths: [B] int32, at least 1: tokens of each text; those behind them are padding and not attended to.
+          lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
           image: results of `image_keys_values` for each text's image; None encodes the texts alone.
 
         Returns:
-          [B, L, hidden_size of texts]; rows of padding hold anything finite.
+          [B, L, hidden_size of texts]. Rows of padding hold anything finite.
 
         Raises:
           ValueError: if L is longer than there are positions.
@@ -335,7 +335,7 @@ class BlipForImageTextRetrieval(Network):
         return self.text_encoder(input_ids, lengths, image)
 
     def match_logits(self, input_ids: jax.Array, lengths: jax.Array, image: tuple[KeysValues, ...]) -> jax.Array:
-        """Decides whether texts match images (ITM); arguments as for `text_states`.
+        """Decides whether texts match images (ITM). Arguments as for `text_states`.
 
         Returns:
           float32 [B, 2]: the logits of mismatch and of match.

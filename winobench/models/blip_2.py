@@ -150,7 +150,7 @@ class QFormer(nnx.Module):
 
 
 FORM = PromptForm(
-    # What InstructBLIP is asked in the published evaluation. Of BLIP-2 none is published; it is asked the same.
+    # What InstructBLIP is asked in the published evaluation. Of BLIP-2 none is published. It is asked the same.
     question='Question: Does this figure show "{}"? Please answer yes or no.',
     answer="yes",
     opposite="no",
@@ -161,8 +161,8 @@ FORM = PromptForm(
 """How both are spoken to."""
 
 OPT_FORM = PromptForm(
-    # Our own: no VQAScore is published of an OPT, which was trained to go on with texts and not to follow instructions.
-    # It is asked in the form that BLIP-2 with OPT was published with for questions.
+    # Our own: no VQAScore is published of an OPT, which was trained to continue with texts and not to follow
+    # instructions. It is asked in the form that BLIP-2 with OPT was published with for questions.
     question='Question: Does this figure show "{}"? Answer:',
     answer="yes",
     opposite="no",
@@ -179,7 +179,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     Args:
       config: the network's shape.
       int8: the dense kernels of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
 
@@ -251,7 +251,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         Args:
           image: results of `image_keys_values`.
           input_ids: [B, L] int32, the question about each image in tokens of the Q-Former; None where it reads none.
-          lengths: [B] int32, at least 1: tokens of each question; those behind them are padding.
+          lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
 
         Returns:
           [B, num_query_tokens, hidden_size of the Q-Former].
@@ -281,7 +281,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
           prefix: results of `prefix`.
           input_ids: [B, S] int32, the question in tokens of the language model, without those that hold the place of
             the image, which comes before all of them.
-          lengths: [B] int32: tokens of each question; those behind them are padding.
+          lengths: [B] int32: tokens of each question. Those behind them are padding.
 
         Returns:
           The encoder's states, [B, num_query_tokens + S, d_model], and which of them are no padding, a bool array.
@@ -292,14 +292,14 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     def continue_from(
         self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions; arguments as of `encode`.
+        """Has a decoder read images and questions. Arguments as of `encode`.
 
         Args:
-          prefix, input_ids, lengths: as of `encode`.
+          prefix, input_ids, lengths: see `encode`.
           more: how many tokens are to follow.
 
         Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache. And
           that token's position, int32 [B].
         """
         model = self.language_model

@@ -170,9 +170,10 @@ class Blip2Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
-        The width of the image states that the Q-Former attends to is that of the image encoder, whatever the file says.
+        The width of the image states that the Q-Former attends to is that of the image encoder, whatever the file
+        states.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network, such as one

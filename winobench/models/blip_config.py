@@ -52,7 +52,7 @@ class BlipVisionConfig(NetworkConfig):
       num_attention_heads: number of heads.
       image_size: height and width of an image in pixels.
       patch_size: height and width of a patch in pixels.
-      layer_norm_eps: epsilon of the layer norms. The original code has 1e-6; the published configs rely on 1e-5.
+      layer_norm_eps: epsilon of the layer norms. The original code has 1e-6. The published configs rely on 1e-5.
     """
 
     hidden_size: int = 768
@@ -100,7 +100,7 @@ class BlipTextConfig(NetworkConfig):
       intermediate_size: width within the feed-forward layers.
       num_hidden_layers: number of layers.
       num_attention_heads: number of heads. The default, 8, is that of transformers, on which configs written by it
-        rely; every published BLIP has 12 and says so, except in revisions of the hub repositories before April 2023,
+        rely. Every published BLIP has 12 and says so, except in revisions of the hub repositories before April 2023,
         whose 8 was a mistake.
       max_position_embeddings: longest text in tokens.
       layer_norm_eps: epsilon of the layer norms.
@@ -169,7 +169,7 @@ class BlipConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         The width of the image states that the text encoder attends to is that of the image encoder, whatever the file
         says: early files leave it out.

@@ -1,8 +1,8 @@
-"""A small detector that lists the objects of a CLEVR-style picture; it has nothing to do with diffusion.
+"""A small detector that lists the objects of a CLEVR-style image. It has nothing to do with diffusion.
 
 One number for each place says whether an object's centre is there, and others what it is (objects as points, Zhou et
 al. 2019, "Objects as Points", section 3). The network is a short U-Net of residual blocks. Every block adds a function
-of the mean over all places, since what is large and what is small depends on how crowded the picture is.
+of the mean over all places, since what is large and what is small depends on how crowded the image is.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ClevrVerifierConfig(NetworkConfig):
     """Shape of the verifier.
 
     Attributes:
-      sample_size: height and width of the pictures.
-      widths: channels at a quarter and at an eighth of the picture's height.
+      sample_size: height and width of the images.
+      widths: channels at a quarter and at an eighth of the image's height.
       num_blocks: residual blocks on the way down, at the bottom and on the way up.
       num_values: number of values of each attribute, in the order of `winobench.clevr.objects.ATTRIBUTES`.
     """
@@ -77,7 +77,7 @@ class Maps(NamedTuple):
     Attributes:
       heat: [B, rows, columns], logit of "an object's centre is in this cell".
       measures: [B, rows, columns, 4]: where in the cell the centre is, to the right and down, in cells from its upper
-        left corner; logarithm of the radius in widths of the picture; a quarter of the depth in world units.
+        left corner. Logarithm of the radius in widths of the image. A quarter of the depth in world units.
       attributes: for each attribute, logits [B, rows, columns, values].
     """
 
@@ -87,11 +87,11 @@ class Maps(NamedTuple):
 
 
 class Detections(NamedTuple):
-    """Objects found in one picture, the surest first.
+    """Objects found in one image, the surest first.
 
     Attributes:
       confidence: float64 [n], from 0 to 1.
-      measures: float64 [n, 4]: right, down and radius in widths of the picture, depth in world units.
+      measures: float64 [n, 4]: right, down and radius in widths of the image, depth in world units.
       attributes: int64 [n, attributes], the number of each attribute's value.
     """
 
@@ -119,7 +119,7 @@ class _Block(nnx.Module):
 
 
 class ClevrVerifier(Network):
-    """Pictures -> maps -> objects.
+    """Images -> maps -> objects.
 
     Args:
       config: the network's shape.
@@ -172,14 +172,14 @@ class ClevrVerifier(Network):
     def objects(
         self, images: np.ndarray | Sequence[np.ndarray], *, threshold: float = THRESHOLD
     ) -> list[list[SceneObject]]:
-        """Lists what is in pictures.
+        """Lists what is in images.
 
         Args:
-          images: uint8 [n, sample_size, sample_size, 3], or a sequence of such pictures.
+          images: uint8 [n, sample_size, sample_size, 3], or a sequence of such images.
           threshold: least confidence of an object that is listed.
 
         Returns:
-          the objects of each picture, from left to right.
+          the objects of each image, from left to right.
 
         Raises:
           InputError: an image has another size or dtype, or the network gives NaN or infinite numbers.
@@ -236,7 +236,7 @@ def decode(maps: Maps, *, threshold: float = THRESHOLD) -> list[Detections]:
       threshold: least confidence.
 
     Returns:
-      the objects of each picture, at most `MAX_OBJECTS`.
+      the objects of each image, at most `MAX_OBJECTS`.
     """
     heat = 1.0 / (1.0 + np.exp(-np.asarray(maps.heat, np.float64)))
     _, rows, columns = heat.shape
@@ -269,16 +269,16 @@ def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array
     """What the maps of true objects look like. Pure.
 
     The heat of an object falls off from its centre's cell as a Gaussian, whose deviation is a quarter of the radius
-    and at least 0.7 cells; of several objects the greatest counts.
+    and at least 0.7 cells. Of several objects the greatest counts.
 
     Args:
       places: [B, objects, 4], right, down, radius and depth as of `Detections`.
-      present: bool [B, objects]; the others are padding.
+      present: bool [B, objects]. The others are padding.
       side: cells a side.
 
     Returns:
-      heat [B, side, side], 1 at the cells of centres; cells int32 [B, objects, 2], row and column of each centre;
-      measures [B, objects, 4], as of `Maps`.
+      heat [B, side, side], 1 at the cells of centres. Cells int32 [B, objects, 2], row and column of each centre.
+      Measures [B, objects, 4], as of `Maps`.
     """
     at = places[..., 1::-1] * side
     cells = jnp.clip(jnp.floor(at), 0, side - 1)
@@ -301,12 +301,12 @@ def loss(
 
     Args:
       maps: of a batch.
-      places: as of `targets`.
+      places: see `targets`.
       attributes: int32 [B, objects, attributes], the true values.
-      present: as of `targets`.
+      present: see `targets`.
 
     Returns:
-      the sum, and its parts; the parts of attributes and measures are means over objects.
+      the sum, and its parts. The parts of attributes and measures are means over objects.
     """
     heat, cells, measures = targets(places, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)

@@ -122,7 +122,7 @@ class CLIPTextConfig(NetworkConfig):
       eos_token_id: id whose first position is pooled; 2 stands for the largest id of a text, whatever that is.
       bos_token_id: of the tokenizer, kept for the file's sake.
       pad_token_id: of the tokenizer, kept for the file's sake.
-      projection_dim: width of the joint space of text and images, which this network has no projection to; kept for the
+      projection_dim: width of the joint space of text and images, which this network has no projection to. Kept for the
         file's sake.
     """
 
@@ -363,8 +363,8 @@ class CLIPTextModel(Network):
         """Encodes texts.
 
         Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``. Padding is not masked, as in Stable Diffusion;
-            attention is causal, so only states after the end of a text depend on it.
+          input_ids: [B, L] int32, L up to ``max_position_embeddings``. Padding is not masked, as in Stable Diffusion.
+            Attention is causal, so only states after the end of a text depend on it.
 
         Returns:
           CLIPTextOutput, in the compute dtype.
@@ -412,7 +412,7 @@ class CLIPTextProjectionOutput(NamedTuple):
 
     Attributes:
       text_embeds: [B, projection_dim], the pooled state in the joint space.
-      penultimate: as of `CLIPTextOutput`.
+      penultimate: see `CLIPTextOutput`.
     """
 
     text_embeds: jax.Array

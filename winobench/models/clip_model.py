@@ -47,9 +47,9 @@ class CLIPConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as of ``NetworkConfig``.
+        """Builds the config from the contents of a published ``config.json``. See ``NetworkConfig``.
 
-        Each tower's part may be missing, or leave out what its defaults say. Old files hold it twice; then
+        Each tower's part may be missing, or leave out what its defaults say. Old files hold it twice. Then
         ``text_config_dict`` and ``vision_config_dict`` count, with the defaults for what they leave out, as in
         transformers.
         """

@@ -1,7 +1,7 @@
 """The modified ResNet of CLIP (Radford et al., 2021, section 2.4): RN50, RN101, RN50x4, RN50x16 and RN50x64.
 
-Three convolutions and an average pool stand where ResNet has one convolution and a maximum; where ResNet's
-convolutions stride, an average pool comes before one that does not; and attention pools the last feature map.
+Three convolutions and an average pool stand where ResNet has one convolution and a maximum. Where ResNet's
+convolutions stride, an average pool comes before one that does not. And attention pools the last feature map.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def _average_pool(x: jax.Array, size: int) -> jax.Array:
 
 
 class Bottleneck(nnx.Module):
-    """Three convolutions around a residual; of stride 2, both branches are averaged before they are widened.
+    """Three convolutions around a residual. Of stride 2, both branches are averaged before they are widened.
 
     Args:
       inputs: channels of the input.
-      channels: channels within the block; four times as many leave it.
+      channels: channels within the block. Four times as many leave it.
       stride: 1 or 2.
     """
 

@@ -23,7 +23,7 @@ class CLIPVisionConfig(NetworkConfig):
     Attributes:
       hidden_size: width of the states.
       intermediate_size: width within the feed-forward layers.
-      projection_dim: width of the joint space of texts and images, as far as this tower alone is concerned; kept for
+      projection_dim: width of the joint space of texts and images, as far as this tower alone is concerned. Kept for
         the file's sake.
       num_hidden_layers: number of layers.
       num_attention_heads: number of heads.
@@ -108,7 +108,7 @@ class CLIPVisionTransformer(nnx.Module):
         return self.post_layernorm(states[:, 0])
 
     def states_after(self, counts: Sequence[int], pixels: jax.Array) -> list[jax.Array]:
-        """States of images after some of the layers, before any norm; those behind are not computed.
+        """States of images after some of the layers, before any norm. Those behind are not computed.
 
         Args:
           counts: after how many layers; 0 for what enters the first one.

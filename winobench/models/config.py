@@ -12,7 +12,7 @@ from winobench.base.errors import InputError
 # The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
 # as mistaken and overwrite the size, so a small model must name a later one.
 _DIFFUSERS_VERSION = "0.42.0"
-# Published networks have 1e-3 at most; below the smallest, single precision has no normal numbers.
+# Published networks have 1e-3 at most. Below the smallest, single precision has no normal numbers.
 _SMALLEST_EPSILON = 1e-37
 _LARGEST_EPSILON = 0.1
 
@@ -22,7 +22,7 @@ class NetworkConfig:
     """Base of the network configs: frozen, hashable, with the option names of the published ``config.json``.
 
     A subclass declares one field for each option that it implements. Options that exist in the published format but
-    are implemented only at one value stand in ``_only``; options without influence on the network in ``_no_effect``.
+    are implemented only at one value stand in ``_only``. Options without influence on the network in ``_no_effect``.
 
     Raises:
       InputError: on construction and in ``from_dict``, for an option that is unknown or has an unsupported value.
@@ -138,7 +138,7 @@ def _thaw(value: Any) -> Any:
 
 def _check_only(cls: type[NetworkConfig], key: str, value: Any) -> None:
     accepted = cls._only[key]
-    # One value a level says the same as a single value; bool and int are kept apart (0 is not False).
+    # One value a level says the same as a single value. Bool and int are kept apart (0 is not False).
     items = value if isinstance(value, tuple) and value else (value,)
     if not all(any(item == choice and type(item) is type(choice) for choice in accepted) for item in items):
         choices = " or ".join(repr(choice) for choice in accepted)

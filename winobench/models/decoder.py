@@ -134,7 +134,7 @@ class Places:
     Attributes:
       cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations; None where nothing is rotated.
       allowed: bool [B, s, slots], which slots each token attends to.
-      slots: int32 [B, s], where keys and values go; a number beyond the last slot for padding.
+      slots: int32 [B, s], where keys and values go. A number beyond the last slot for padding.
       prefix: bool [1 or B, slots of the prefix], which of them hold a token; None without a prefix.
     """
 
@@ -170,7 +170,7 @@ def _attend(
     """Grouped-query attention, scores and softmax in float32.
 
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
-    fused kernels take as an array of biases only; and on CPUs these products are faster than
+    fused kernels take as an array of biases only. And on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.attention``). Keys and values are not repeated for the
     heads that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
 
@@ -304,7 +304,7 @@ class Decoder(nnx.Module):
 
     Args:
       config: the network's shape.
-      int8: the layers' projections hold 8-bit numbers; embedding, output, norms and biases keep ``param_dtype``.
+      int8: the layers' projections hold 8-bit numbers. Embedding, output, norms and biases keep ``param_dtype``.
       dtype: compute dtype, float32 or bfloat16.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
@@ -354,16 +354,16 @@ class Decoder(nnx.Module):
 
         Args:
           input_ids: [B, s] int32, within the vocabulary.
-          positions: [B, s] int32, each token's position in its text, which is its slot in the cache as well; no two of
+          positions: [B, s] int32, each token's position in its text, which is its slot in the cache as well. No two of
             a row are the same, unless there is no cache and ``mask`` keeps them apart. Negative for padding, which may
             be anywhere: it is written nowhere, nobody attends to it, and its own states mean nothing. Positions beyond
             the cache's last slot are written nowhere, without notice.
           cache: what came before. Tokens attend to its prefix, whose positions are before all of ``positions``, and to
-            the slots up to their own position that are written, these tokens included; slots that are written already
+            the slots up to their own position that are written, these tokens included. Slots that are written already
             are overwritten. Without a cache, tokens attend to those of ``input_ids`` at their own position or before.
-          mask: bool [B, s, slots of the cache, or s without one]; where False, a token does not attend although it
+          mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although it
             otherwise would. The prefix has none.
-          prefix: [B, P, hidden_size], what stands before the embeddings of the tokens, such as an image; positions,
+          prefix: [B, P, hidden_size], what stands before the embeddings of the tokens, such as an image. Positions,
             mask, rotations, additions and result are then those of P + s.
           rotations: int32 [B, s, head_dim / 2], the positions that the pairs of each token's heads are turned by; None
             for those of ``positions``, and what the cache has them ahead.
@@ -401,10 +401,10 @@ class Decoder(nnx.Module):
     def states_after(
         self, counts: Sequence[int], input_ids: jax.Array, positions: jax.Array, mask: jax.Array | None = None
     ) -> list[jax.Array]:
-        """States of texts after some of the layers; those behind are not computed.
+        """States of texts after some of the layers. Those behind are not computed.
 
         Args:
-          counts: after how many layers. 0 are the embeddings; after all layers comes the last norm.
+          counts: after how many layers. 0 are the embeddings. After all layers comes the last norm.
           input_ids, positions, mask: as of a call without a cache.
 
         Returns:
@@ -478,11 +478,11 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     """Where each parameter of a decoder lives: see `winobench.models.tensor_parallel`.
 
     A layer adds up partial results twice, the embedding once, and the choice of a token compares one number for each
-    row and device twice; nothing else travels.
+    row and device twice. Nothing else travels.
 
     Args:
       state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
+      mesh: the mesh. One without devices will do.
 
     Returns:
       The same pytree with a `NamedSharding` at each leaf.

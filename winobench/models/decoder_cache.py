@@ -16,7 +16,7 @@ from winobench.models.decoder_config import DecoderConfig
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """Keys and values of the tokens so far; a pytree.
+    """Keys and values of the tokens so far. A pytree.
 
     Each layer's are arrays of their own, which are written in place, in the layouts that the products with queries and
     with weights read: on CPUs, XLA would turn any other around at every step.
@@ -75,7 +75,7 @@ def make_cache(
         of the prefix.
       dtype: of keys and values, the network's compute dtype.
       prefix: what the texts begin with, a cache of one row or of as many, without a prefix of its own. Rotations are
-        as far ahead of positions as it says.
+        as far ahead of positions as it states.
 
     Raises:
       ValueError: if the model cannot compute texts of this length.

@@ -69,7 +69,7 @@ class DecoderConfig(NetworkConfig):
 
     Attributes:
       model_type: one of ``MODEL_TYPES``.
-      vocab_size: number of rows of the embedding; it may exceed the tokenizer's number of tokens, since many models pad
+      vocab_size: number of rows of the embedding. It may exceed the tokenizer's number of tokens, since many models pad
         it to a round number. The logits of such rows are computed like all others.
       hidden_size: width of the states.
       intermediate_size: width within the feed-forward.
@@ -87,7 +87,7 @@ class DecoderConfig(NetworkConfig):
       mlp_bias: biases on the three projections of the feed-forward.
       bos_token_id: first token of a text; None where texts have none.
       eos_token_id: token, or tokens, that end a text.
-      pad_token_id: kept for the file's sake; padding is told by negative positions.
+      pad_token_id: kept for the file's sake. Padding is told by negative positions.
     """
 
     model_type: str = _LLAMA
@@ -228,9 +228,9 @@ def _language_side(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``rope_theta`` and ``rope_scaling`` from either way to write them; the result holds the key of the newer one.
+    """``rope_theta`` and ``rope_scaling`` from either way to write them. The result holds the key of the newer one.
 
-    transformers 5 writes ``rope_parameters`` with all; earlier versions ``rope_theta`` and, where there is scaling,
+    transformers 5 writes ``rope_parameters`` with all. Earlier versions ``rope_theta`` and, where there is scaling,
     ``rope_scaling``, whose type was first called ``type``.
     """
     found: dict[str, Any] = {"rope_theta": values["rope_theta"]} if values.get("rope_theta") is not None else {}

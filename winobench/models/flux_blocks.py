@@ -48,7 +48,7 @@ def rotations(positions: np.ndarray, sizes: Sequence[int], theta: float) -> Rota
 
     Args:
       positions: whole numbers [tokens, axes], from 0 on.
-      sizes: features of each axis; their sum is the width of a head.
+      sizes: features of each axis. Their sum is the width of a head.
       theta: base of the wavelengths.
     """
     table = [[], []]

@@ -12,7 +12,7 @@ from flax import nnx
 
 
 class Structure:
-    """Everything of a network but its arrays; hashable, and equal to the structures of networks that are built alike.
+    """Everything of a network but its arrays. Hashable, and equal to the structures of networks that are built alike.
 
     The hash of a large network takes milliseconds, and so does taking its nested parameters apart, both at every call
     of a jitted function. Here the one is computed once, and the other is a flat list.

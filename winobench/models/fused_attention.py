@@ -13,7 +13,7 @@ _AMPERE, _HOPPER = (8, 0), (9, 0)
 # Numbers of positions that the gradient of cuDNN's attention takes are multiples of it.
 _EVEN = 2
 
-# A TPU's registers are this wide; positions come in as many.
+# A TPU's registers are this wide. Positions come in as many.
 _LANES = 128
 # Bytes of a head's numbers, up to which the memory on the chip holds these blocks -> queries and keys of one step of
 # the kernel, at most, and keys that are multiplied at once. The largest blocks need the fewest cycles of those that
@@ -22,7 +22,7 @@ _LANES = 128
 _BLOCKS = {256: (1024, 2048, 1024), 1024: (512, 1024, 512), 2048: (256, 1024, 512)}
 # Backward, more arrays share the memory on the chip.
 _BACKWARD_BLOCK = 512
-# What a step of the kernel costs beside its scores, as so many queries or keys more: by the same schedules, a step of
+# What a step of the kernel costs next to its scores, as so many queries or keys more: by the same schedules, a step of
 # b keys takes 4.1e-3 (b + 490) cycles a query on a v5e. The positions of an image and a text together, 4,429 in Stable
 # Diffusion 3, are therefore padded to 4,608 and taken in blocks of 768 and 1,536 (115,000 cycles a head), where blocks
 # that divide 4,480 leave 896 (123,000), and those of 4,352 positions 256 (214,000).
@@ -100,7 +100,7 @@ def flash(
 ) -> jax.Array:
     """As `winobench.models.attention.dot_product_attention`, by JAX's Pallas kernel for TPUs, forward and backward.
 
-    Positions are padded to whole registers, and so are heads of more than one; keys that are padding are no query's.
+    Positions are padded to whole registers, and so are heads of more than one. Keys that are padding are no query's.
     """
     from jax.experimental.pallas.ops.tpu import flash_attention
 

@@ -56,7 +56,7 @@ def plain(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def fused(x: jax.Array, kernel: jax.Array, bias: jax.Array, interpret: bool = False) -> jax.Array:
-    """As `plain`, of what `takes` says, forward as one kernel; the sums, GELU and the gating are float32.
+    """As `plain`, of what `takes` says, forward as one kernel. The sums, GELU and the gating are float32.
 
     Args:
       x: [..., inputs].

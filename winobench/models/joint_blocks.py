@@ -1,7 +1,7 @@
 """Blocks of transformers in which an image and a text attend to each other (Esser et al., 2024).
 
 Image and text are two streams with layers of their own, which meet in one softmax; FLUX has blocks with one stream,
-too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights; norms, rotations and
+too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights. Norms, rotations and
 scores are float32 whatever the compute dtype.
 """
 
@@ -34,7 +34,7 @@ def rotated(x: jax.Array, turns: Rotations) -> jax.Array:
 
 
 def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: float) -> jax.Array:
-    """Layer norm over the last axis, times 1 + scale, plus shift; float32 within, rounded once to the dtype of x.
+    """Layer norm over the last axis, times 1 + scale, plus shift. Float32 within, rounded once to the dtype of x.
 
     Args:
       x: [n, tokens, width].
@@ -148,10 +148,10 @@ class SelfAttention(nnx.Module):
 
     Args:
       heads: number of heads.
-      head_dim: width of a head; that of the stream is ``heads * head_dim``.
+      head_dim: width of a head. That of the stream is ``heads * head_dim``.
       bias: biases on all projections.
       epsilon: of the norms of queries and keys; None for no norms.
-      with_output: an output projection, which FLUX has behind what it computes beside.
+      with_output: an output projection, which FLUX has behind what it computes next to.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class JointAttention(SelfAttention):
 
     Args:
       text_ends: nothing is wanted of the text any more, so that it has no output projection.
-      others: as of `SelfAttention`.
+      others: see `SelfAttention`.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class JointAttention(SelfAttention):
     def __call__(
         self, image: jax.Array, text: jax.Array, turns: Rotations | None = None
     ) -> tuple[jax.Array, jax.Array | None]:
-        """image [n, patches, width], text [n, tokens, width]; rotations of the text's tokens first -> both shapes.
+        """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes.
 
         None for a text of which nothing is wanted.
         """

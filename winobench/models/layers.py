@@ -57,7 +57,7 @@ class Conv2d(nnx.Module):
     def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
         """y [B, h, w, outputs] + the 1 x 1 convolution of parts [B, h, w, ...] that follow each other along the inputs.
 
-        One product for each part, none of all as one array; equal to it but for rounding.
+        One product for each part, none of all as one array. Equal to it but for rounding.
         """
         kernel = jnp.asarray(self.kernel[...], self.dtype).reshape(-1, y.shape[-1])
         ends = np.cumsum([part.shape[-1] for part in parts])
@@ -124,7 +124,7 @@ def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: 
 
     Args:
       timesteps: [B], whole or fractional.
-      features: width of the embedding; the last feature is zero where it is odd.
+      features: width of the embedding. The last feature is zero where it is odd.
       flip_sin_to_cos: cosines first.
       freq_shift: subtracted from the number of frequencies in the exponent's denominator.
 

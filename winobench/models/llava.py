@@ -1,6 +1,6 @@
 """LLaVA 1.5 (Liu et al., 2023, arXiv:2310.03744) in the layout of transformers.
 
-CLIP's vision transformer encodes the image; two dense layers make its patches what a LLaMA (Vicuna) reads in the place
+CLIP's vision transformer encodes the image. Two dense layers make its patches what a LLaMA (Vicuna) reads in the place
 of ``<image>`` in a text. That place is behind the text's beginning, which is the same for all questions. So the decoder
 reads beginning and image once, and what questions share of an image are its keys and values.
 """
@@ -66,7 +66,7 @@ class LlavaConfig(NetworkConfig):
       projector_hidden_act: activation between the projector's layers, "gelu" or "quick_gelu".
       vision_feature_select_strategy: "default" for the states of patches, "full" for that of the whole image as well.
       vision_feature_layer: after how many of the tower's layers states are taken, counted from the end if negative (-1
-        for all layers); of several, side by side.
+        for all layers). Of several, side by side.
       multimodal_projector_bias: whether the projector's layers have biases.
     """
 
@@ -132,7 +132,7 @@ class LlavaConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network, such as a LLaVA
@@ -198,8 +198,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
     image_axes: ClassVar[int] = 2  # images and heads
-    # Question, answer and squares are those of LLaVA 1.5's published VQAScore; the template is that of its checkpoints
-    # for transformers; what asks for a caption is in the manner of the brief descriptions that it was trained on.
+    # Question, answer and squares are those of LLaVA 1.5's published VQAScore. The template is that of its checkpoints
+    # for transformers. What asks for a caption is in the manner of the brief descriptions that it was trained on.
     form: ClassVar[PromptForm] = PromptForm(
         question=f'{_SYSTEM} USER: <image>\nDoes this figure show "{{}}"? Please answer yes or no. ASSISTANT:',
         answer="Yes",

@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA; Hu et al., 2021, Eq. 3) on the dense layers and the convolutions of a network.
 
 An adapted dense layer computes ``base(x) + scale * (x @ down) @ up``. Of a convolution ``x @ down`` is one, too, of the
-same kernel size, stride and padding. The adapted layer stands in the place of the layer that it adapts and
+same kernel size, stride and padding. The adapted layer stands instead of the layer that it adapts and
 holds that layer's parameters under their own names, with the adapter in one more branch, ``lora``: every path and value
 of the base stays as it was, and what is trained is told from what is frozen by its type, `LoRAParam`.
 """
@@ -213,8 +213,8 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
       dropout: see `LoRAConfig`.
 
     Raises:
-      InputError: the network has adapters already, has no such layer, or an adapter's shapes are not the layer's;
-        the network is then as it was.
+      InputError: the network has adapters already, has no such layer, or an adapter's shapes are not the layer's.
+        The network is then as it was.
     """
     check_fit(network, factors)
     there = adaptable_layers(network)
@@ -292,7 +292,7 @@ def set_dropout_key(network: nnx.Module, key: jax.Array | None) -> None:
     parameters nor the network that is kept hold any random state.
 
     Args:
-      network: a network with adapters; nothing happens to those without dropout.
+      network: a network with adapters. Nothing happens to those without dropout.
       key: from which each layer gets its own, by its place in the order of names; None for no dropout.
     """
     for index, lora in enumerate(adapters(network).values()):

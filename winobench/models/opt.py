@@ -1,7 +1,7 @@
 """OPT (Zhang et al., 2022), the language model of the first BLIP-2, in the layout of transformers.
 
-A `winobench.models.decoder.Decoder` with learned positions in place of rotations, layer norms, and a feed-forward with
-one ReLU; all dense layers have biases. What stands before the layers of an OPT of 350 million parameters, and its norms
+A `winobench.models.decoder.Decoder` with learned positions instead of rotations, layer norms, and a feed-forward with
+one ReLU. All dense layers have biases. What stands before the layers of an OPT of 350 million parameters, and its norms
 behind attention and feed-forward, are not implemented.
 """
 
@@ -19,7 +19,7 @@ from winobench.models.base import layer_norm
 from winobench.models.decoder import Decoder, DecoderAttention, Places, Projection, Stored
 from winobench.models.opt_config import OPTConfig
 
-# Rows of the table of positions before that of the first token; none of them is ever read.
+# Rows of the table of positions before that of the first token. None of them is ever read.
 _OFFSET = 2
 
 
@@ -86,7 +86,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
 
     Args:
       state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
+      mesh: the mesh. One without devices will do.
 
     Returns:
       The same pytree with a `NamedSharding` at each leaf.

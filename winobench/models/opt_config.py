@@ -28,8 +28,8 @@ class OPTConfig(NetworkConfig):
       word_embed_proj_dim: width of the embeddings, that of the states; None for the same.
       tie_word_embeddings: the output uses the embedding's rows.
       bos_token_id: first token of a text.
-      eos_token_id: token that ends a text; that of a new line in BLIP-2.
-      pad_token_id: kept for the file's sake; padding is told by negative positions.
+      eos_token_id: token that ends a text. That of a new line in BLIP-2.
+      pad_token_id: kept for the file's sake. Padding is told by negative positions.
     """
 
     vocab_size: int = 50272
@@ -63,7 +63,7 @@ class OPTConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network.

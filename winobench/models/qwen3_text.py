@@ -22,7 +22,7 @@ class Qwen3TextConfig(DecoderConfig):
     Attributes:
       out_layers: after how many layers the states are taken; 0 are the embeddings. Published files do not say: it is
         an argument of diffusers' pipelines, ``text_encoder_out_layers``.
-      others: as of `DecoderConfig`.
+      others: see `DecoderConfig`.
     """
 
     model_type: str = "qwen3"
@@ -50,7 +50,7 @@ class Qwen3TextEncoder(Network):
 
     Args:
       config: the network's shape.
-      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """
@@ -64,13 +64,13 @@ class Qwen3TextEncoder(Network):
         self.config = config
         self.dtype = jnp.dtype(dtype)
         kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
-        # In the files, the output matrix is beside the rest.
+        # In the files, the output matrix is next to the rest.
         self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
         tied = config.tie_word_embeddings
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Encodes texts; padding attends to a text's own tokens, and nothing attends to padding.
+        """Encodes texts. Padding attends to a text's own tokens, and nothing attends to padding.
 
         Args:
           input_ids: int32 [n, s], padded at the end.

@@ -1,6 +1,6 @@
 """Qwen3-VL (Bai et al., 2025, arXiv:2511.21631), the dense sizes, in the layout of transformers.
 
-A vision transformer encodes an image at a size of its own; squares of 2 x 2 patches are what a Qwen3 reads in the place
+A vision transformer encodes an image at a size of its own. Squares of 2 x 2 patches are what a Qwen3 reads in the place
 of ``<|image_pad|>`` in a text. States of some of the tower's layers are added to those of the decoder's first layers at
 the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
 its time, rows and columns (interleaved M-RoPE).
@@ -50,7 +50,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     config_class: ClassVar = Qwen3VLConfig
     image_processor: ClassVar[str] = "qwen2_vl"
     # Question and answer are those of t2v_metrics, the published VQAScore, for Qwen3-VL. It scores the first token that
-    # the model writes, which "Yes" is to these tokenizers; an answer of several tokens is scored by their mean here.
+    # the model writes, which "Yes" is to these tokenizers. An answer of several tokens is scored by their mean here.
     form: ClassVar[PromptForm] = PromptForm(
         question=f'{_BEFORE}Does this figure show "{{}}"? Please answer Yes or No.{_BEHIND}',
         answer="Yes",
@@ -115,7 +115,7 @@ def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
       before: number of tokens before the images.
 
     Returns:
-      int32 [B, before + room, 3]; those of padding are anywhere.
+      int32 [B, before + room, 3]. Those of padding are anywhere.
     """
     rows, columns = qwen3_vl_vision.places(squares, room, 1)
     of_images = jnp.stack([jnp.zeros_like(rows), rows, columns], axis=-1) + before

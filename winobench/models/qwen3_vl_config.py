@@ -104,7 +104,7 @@ class Qwen3VLTextConfig(DecoderConfig):
 
     Attributes:
       mrope_section: of the pairs of a head, how many turn by time, by rows and by columns.
-      others: as of `DecoderConfig`.
+      others: see `DecoderConfig`.
     """
 
     model_type: str = _QWEN3
@@ -194,7 +194,7 @@ class Qwen3VLConfig(NetworkConfig):
     architecture: ClassVar[str] = "Qwen3VLForConditionalGeneration"
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "qwen3_vl"
-    # What the files say of the head is not relied on; the other tokens are those of texts and of videos.
+    # What the files say of the head is not relied on. The other tokens are those of texts and of videos.
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {
         "bos_token_id",
         "eos_token_id",
@@ -230,7 +230,7 @@ class Qwen3VLConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network.

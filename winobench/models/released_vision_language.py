@@ -33,7 +33,7 @@ def _flan_t5_xl() -> T5Config:
 
 
 def _blip2_opt(width: int) -> Blip2Config:
-    # A new line ends an answer; behind OPT's own tokens is the image's.
+    # A new line ends an answer. Behind OPT's own tokens is the image's.
     text = OPTConfig(
         vocab_size=50304,
         hidden_size=width,

@@ -1,7 +1,7 @@
 """SigLIP (Zhai et al., 2023) and SigLIP 2 of fixed resolution (Tschannen et al., 2025): two towers, a sigmoid loss.
 
-The two have one network; they differ in weights, tokenizer and image processor. The layers are CLIP's
-(`winobench.models.clip`), without a causal mask. A text's vector is that of its last position, padding or not; an
+The two have one network. They differ in weights, tokenizer and image processor. The layers are CLIP's
+(`winobench.models.clip`), without a causal mask. A text's vector is that of its last position, padding or not. An
 image's is what a learned query finds among its patches.
 """
 
@@ -24,7 +24,7 @@ from winobench.models.config import NetworkConfig
 # Where training starts: ln 10 and -10 (Zhai et al., Section 3.2).
 _LOGIT_SCALE = 2.302585
 _LOGIT_BIAS = -10.0
-# The ids of words are no matter of a network; transformers writes CLIP's.
+# The ids of words are no matter of a network. Transformers writes CLIP's.
 _IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 
 
@@ -95,7 +95,7 @@ class SiglipVisionConfig(_TowerConfig):
 
     Attributes:
       image_size: height and width of the images in pixels.
-      patch_size: height and width of the patches in pixels; what is left over at the right and below is not seen.
+      patch_size: height and width of the patches in pixels. What is left over at the right and below is not seen.
     """
 
     image_size: int = 224
@@ -134,7 +134,7 @@ class SiglipConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as of ``NetworkConfig``.
+        """Builds the config from the contents of a published ``config.json``. See ``NetworkConfig``.
 
         Each tower's part may be missing, or leave out what its defaults say.
         """
@@ -292,7 +292,7 @@ class SiglipModel(Network):
         """Texts as vectors, not normalised.
 
         Args:
-          input_ids: [B, L] int32. Trained with all texts padded to ``max_position_embeddings``; padding is attended to.
+          input_ids: [B, L] int32. Trained with all texts padded to ``max_position_embeddings``. Padding is attended to.
 
         Returns:
           [B, width] in the compute dtype.

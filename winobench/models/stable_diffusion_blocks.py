@@ -21,7 +21,7 @@ class ResnetBlock2D(nnx.Module):
 
     Args:
       inputs: channels of the input.
-      outputs: channels of the output; a 1 x 1 shortcut is added where they differ.
+      outputs: channels of the output. A 1 x 1 shortcut is added where they differ.
       time_channels: width of the time embedding, None for a block without one.
       groups: groups of the norms.
       epsilon: of the norms (1e-5 in UNets as published, 1e-6 in autoencoders).
@@ -115,7 +115,7 @@ class GEGLU(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., inputs] -> [..., outputs], as one kernel where there is one (`winobench.models.fused_geglu`)."""
-        # An adapted layer has a product of its own beside this one.
+        # An adapted layer has a product of its own next to this one.
         if _runs_on_gpu() and parallel.runs_on_one_device() and type(self.proj) is nnx.Linear:
             capability = parallel.compute_capability(parallel.traced_device().kind)
             arrays = tuple(jnp.asarray(a, self.proj.dtype) for a in (x, self.proj.kernel[...], self.proj.bias[...]))
@@ -175,7 +175,7 @@ class Transformer2DModel(nnx.Module):
       layers: number of blocks.
       context_channels: width of the text states.
       groups: groups of the entry norm, whose epsilon is 1e-6 in every published model.
-      linear_projection: the entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x); the
+      linear_projection: the entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x). The
         arithmetic is the same, the parameters' shapes differ.
     """
 

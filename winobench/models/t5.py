@@ -1,7 +1,7 @@
 """T5 (Raffel et al., 2020), T5 1.1 and FLAN-T5, as published: an encoder and a decoder with relative positions.
 
 Compared with other transformers: attention scores are not scaled, but have a learned bias for each head and distance,
-which all layers of a stack share; norms divide by the root mean square; neither they nor dense layers have a bias. T5
+which all layers of a stack share. Norms divide by the root mean square. Neither they nor dense layers have a bias. T5
 1.0 reads the logits off the input embeddings, scaled by ``d_model ** -0.5``; 1.1 and FLAN-T5 have a head of their own.
 """
 
@@ -33,7 +33,7 @@ class T5Cache(NamedTuple):
       cross_keys: of each layer's attention to the encoder's states, [B, S, heads, d_kv].
       cross_values: the same.
       mask: bool [B, S], which of the encoder's states are text.
-      used: int32 scalar, number of tokens so far; those of all rows are equally many.
+      used: int32 scalar, number of tokens so far. Those of all rows are equally many.
     """
 
     keys: tuple[jax.Array, ...]
@@ -230,8 +230,8 @@ class T5ForConditionalGeneration(Network):
 
     Args:
       config: the network's shape.
-      int8: the layers' dense kernels hold 8-bit numbers; embeddings, head, norms and biases keep ``param_dtype``.
-      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      int8: the layers' dense kernels hold 8-bit numbers. Embeddings, head, norms and biases keep ``param_dtype``.
+      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """
@@ -269,7 +269,7 @@ class T5ForConditionalGeneration(Network):
           prefix: [B, P, d_model], what stands before the embeddings of the tokens, such as an image; None for nothing.
 
         Returns:
-          [B, P + S, d_model] in the compute dtype; rows of padding hold anything finite.
+          [B, P + S, d_model] in the compute dtype. Rows of padding hold anything finite.
         """
         x = self.shared(input_ids)
         if prefix is not None:
@@ -306,15 +306,15 @@ class T5ForConditionalGeneration(Network):
         """The logits of what comes after each token.
 
         Args:
-          decoder_ids: [B, T] int32; of a whole output, or with a cache, those that come after what is in it. An output
+          decoder_ids: [B, T] int32. Of a whole output, or with a cache, those that come after what is in it. An output
             begins with ``config.decoder_start_token_id``.
-          states: [B, S, d_model], results of `encode`; not looked at with a cache.
-          mask: bool [B, S], as of `encode`; not looked at with a cache.
+          states: [B, S, d_model], results of `encode`. Not looked at with a cache.
+          mask: bool [B, S], as of `encode`. Not looked at with a cache.
           cache: from `make_cache`, or as the last call returned it. Its length is not checked: tokens beyond it
             would overwrite the last ones.
 
         Returns:
-          float32 [B, T, vocab_size]; with a cache, also the new cache.
+          float32 [B, T, vocab_size]. With a cache, also the new cache.
         """
         is_cached = cache is not None
         if cache is None:
@@ -364,7 +364,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
 
     Args:
       state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
+      mesh: the mesh. One without devices will do.
 
     Returns:
       The same pytree with a `NamedSharding` at each leaf.

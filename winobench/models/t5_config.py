@@ -40,7 +40,7 @@ class T5Config(NetworkConfig):
       d_kv: width of a head.
       d_ff: width within the feed-forward layers.
       num_layers: layers of the encoder.
-      num_decoder_layers: layers of the decoder; as many as the encoder's when None.
+      num_decoder_layers: layers of the decoder. As many as the encoder's when None.
       num_heads: number of heads.
       relative_attention_num_buckets: distances that are told apart.
       relative_attention_max_distance: the distance from which on all are alike.
@@ -49,7 +49,7 @@ class T5Config(NetworkConfig):
       dense_act_fn: a name in `winobench.models.bert.ACTIVATIONS`, where it is not the usual one: ReLU, or the tanh
         formula of GELU in gated layers. The FLAN-T5 in BLIP-2 and InstructBLIP has the exact GELU.
       tie_word_embeddings: the head is the input embeddings.
-      scale_decoder_outputs: states are multiplied by ``d_model ** -0.5`` before the head; when None, where the head is
+      scale_decoder_outputs: states are multiplied by ``d_model ** -0.5`` before the head. When None, where the head is
         the input embeddings.
       pad_token_id: of the tokenizer.
       eos_token_id: of the tokenizer.
@@ -117,7 +117,7 @@ class T5Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
+        """Builds the config from the contents of a published ``config.json``. As the base class says.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network.

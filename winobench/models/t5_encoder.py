@@ -48,7 +48,7 @@ class T5EncoderModel(Network):
 
     Args:
       config: the network's shape.
-      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

@@ -24,18 +24,18 @@ def parameter_shardings(
 
     As `winobench.parallel.parameter_shardings`, but what leads back to the states is split along its inputs, which are
     the outputs of what comes before it, and the embedding along its tokens. Attention and feed-forward then add up
-    partial results once each (Shoeybi et al., 2019); so does the embedding, of whose rows each device has some; and
+    partial results once each (Shoeybi et al., 2019). So does the embedding, of whose rows each device has some. And
     nothing else of a layer travels. Logits are split along the vocabulary, so that of them the largest ones travel
     alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three
     times as many collectives, as every norm would add up its squares and every projection gather what it reads.
 
-    All this holds where the number of devices divides the number of heads, also of those of keys and values; where it
+    All this holds where the number of devices divides the number of heads, also of those of keys and values. Where it
     does not, results are the same, but more travels. Norms, biases and scales behind ``back``, and an embedding and a
     head of a number of tokens that the devices do not divide, are whole on every device.
 
     Args:
       state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
+      mesh: the mesh. One without devices will do.
       back: names of the dense layers whose results are added to the states.
       embedding: name of the table of tokens.
       head: name of the dense layer that gives the logits.

@@ -23,7 +23,7 @@ class Flux2TransformerConfig(PackedTransformerConfig):
       joint_attention_dim: width of the text states.
       timestep_guidance_channels: features of the sinusoidal embedding of the time, and of guidance.
       mlp_ratio: width within the feed-forward layers, over that of the streams.
-      axes_dims_rope: features of a head that the picture's number, the row, the column and the place in the text turn.
+      axes_dims_rope: features of a head that the image's number, the row, the column and the place in the text turn.
       rope_theta: base of their wavelengths.
       eps: epsilon of every norm.
       guidance_embeds: the network is told the strength of guidance that it was distilled from.

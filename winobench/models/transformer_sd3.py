@@ -41,11 +41,11 @@ class SD3TransformerConfig(NetworkConfig):
       in_channels: channels of the latents.
       num_layers: joint blocks.
       attention_head_dim: size of each head.
-      num_attention_heads: number of heads; the transformer is as wide as all of them.
+      num_attention_heads: number of heads. The transformer is as wide as all of them.
       joint_attention_dim: width of the text states.
       caption_projection_dim: width that they are brought to, that of the transformer.
       pooled_projection_dim: width of the pooled text.
-      out_channels: channels of the prediction; those of the latents when None.
+      out_channels: channels of the prediction. Those of the latents when None.
       pos_embed_max_size: positions along one side of the table of positions, from whose middle they are taken.
       dual_attention_layers: blocks in which the image also attends to itself alone (3.5-medium).
       qk_norm: ``rms_norm`` (3.5), or None.
@@ -194,7 +194,7 @@ class JointBlock(nnx.Module):
 
     Args:
       config: the transformer's.
-      index: of the block; the last one ends the text.
+      index: of the block. The last one ends the text.
     """
 
     def __init__(self, config: SD3TransformerConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
@@ -261,7 +261,7 @@ class SD3Transformer2DModel(Network):
     """
 
     config_class: ClassVar = SD3TransformerConfig
-    # The projections that image and text attend to each other by; and those of the image to itself alone.
+    # The projections that image and text attend to each other by. And those of the image to itself alone.
     lora_targets: ClassVar = {
         "cross": re.compile(r"transformer_blocks\.\d+\.attn\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
         "all": re.compile(r"transformer_blocks\.\d+\.attn2?\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
@@ -293,7 +293,7 @@ class SD3Transformer2DModel(Network):
         """Predicts the velocity of noisy latents.
 
         Args:
-          sample: noisy latents [B, h, w, in_channels]; h and w are multiples of ``patch_size``, with at most
+          sample: noisy latents [B, h, w, in_channels]. H and w are multiples of ``patch_size``, with at most
             ``pos_embed_max_size`` positions along either side.
           timesteps: float [B], 1,000 times the noise level.
           conditions: of the texts.

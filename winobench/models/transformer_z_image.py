@@ -1,7 +1,7 @@
 """The transformer of Z-Image (Z-Image Team, arXiv 2511.22699), in the layout of diffusers' published weights.
 
 One stream: a few blocks refine the image's tokens, others the text's, and the rest take both, image first. Every part
-of a block is between two root-mean-square norms; the time scales what goes in and gates what comes out, except in the
+of a block is between two root-mean-square norms. The time scales what goes in and gates what comes out, except in the
 text's own blocks. Places are on three axes: a text's tokens are one behind the other on the first one, and the whole
 image, whose rows and columns are the other two, is at the place behind its text. Both are filled up to a multiple of 32
 tokens by learned ones, which all tokens attend to.
@@ -25,7 +25,7 @@ from winobench.models.transformer_z_image_config import MULTIPLE, PATCH, ZImageT
 # In no config: epsilons of the norms of queries and keys and of the last one, and the widths of the time's layers.
 _HEAD_EPSILON, _LAST_EPSILON = 1e-5, 1e-6
 _TIME_FEATURES, _TIME_WIDTH = 256, 1024
-# The name of the layers for patches of 2 x 2 in one picture.
+# The name of the layers for patches of 2 x 2 in one image.
 _PATCHES = f"{PATCH}-1"
 
 
@@ -34,7 +34,7 @@ class ZImageConditions(NamedTuple):
 
     Attributes:
       states: [n, tokens, cap_feat_dim].
-      lengths: int32 [n], how many of the tokens are each text's own; those behind them do not matter.
+      lengths: int32 [n], how many of the tokens are each text's own. Those behind them do not matter.
     """
 
     states: jax.Array
@@ -132,8 +132,8 @@ class _FinalLayer(nnx.Module):
 class ZImageTransformer2DModel(Network):
     """Predicts the way from noise to clean latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Pictures to edit,
-    which the omni models put beside the noisy one, are not implemented.
+    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
+    which the omni models put next to the noisy one, are not implemented.
 
     Args:
       config: the network's shape.
@@ -191,7 +191,7 @@ class ZImageTransformer2DModel(Network):
           times: float32 [n], from 0 for noise to 1 for clean latents, one less the noise level.
           conditions: text states, and how many of each are the text's own.
           remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
-            memory for about a third more computation; the result is the same.
+            memory for about a third more computation. The result is the same.
 
         Returns:
           [n, h, w, in_channels] in the compute dtype.
@@ -225,7 +225,7 @@ class ZImageTransformer2DModel(Network):
         text = _filled(dense(norm(conditions.states.astype(self.dtype))), filler)
         is_own = jnp.arange(text.shape[1]) < conditions.lengths[:, None]
         text = jnp.where(is_own[..., None], text, filler.astype(self.dtype))
-        # Where rows are made up, a text may have no token; nobody reads what becomes of it.
+        # Where rows are made up, a text may have no token. Nobody reads what becomes of it.
         lengths = jnp.maximum(_multiple(conditions.lengths), MULTIPLE)
         return text, lengths.astype(jnp.int32)
 

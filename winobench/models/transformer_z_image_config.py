@@ -20,7 +20,7 @@ class ZImageTransformerConfig(NetworkConfig):
 
     Attributes:
       all_patch_size: (2,), the kinds of patches that there are layers for, by their height and width.
-      all_f_patch_size: (1,), by their number of pictures.
+      all_f_patch_size: (1,), by their number of images.
       in_channels: channels of the latents.
       dim: width of the stream.
       n_layers: blocks that image and text go through together.
@@ -33,7 +33,7 @@ class ZImageTransformerConfig(NetworkConfig):
       rope_theta: base of the rotations' wavelengths.
       t_scale: the time, from 0 to 1, is multiplied by it.
       axes_dims: features of a head that the place in the text, the row and the column turn.
-      axes_lens: how many places, rows and columns there are at most. The picture takes the place behind its text.
+      axes_lens: how many places, rows and columns there are at most. The image takes the place behind its text.
     """
 
     all_patch_size: tuple[int, ...] = (PATCH,)
@@ -53,7 +53,7 @@ class ZImageTransformerConfig(NetworkConfig):
     axes_lens: tuple[int, ...] = (1024, 512, 512)
 
     _class_value: ClassVar = "ZImageTransformer2DModel"
-    # States of pictures beside those of texts, which the models for editing take.
+    # States of images next to those of texts, which the models for editing take.
     _only: ClassVar = {"siglip_feat_dim": (None,)}
     sample_size: ClassVar = None
     """The config does not tell how large pictures are; the autoencoder's does."""

@@ -116,7 +116,7 @@ class DownBlock(_Level):
     ) -> tuple[jax.Array, list[jax.Array]]:
         """x [B, h, w, inputs] -> (its successor, every intermediate result for the way up).
 
-        With rows, int32 [N], context is [N, ...] and meets those rows of x; from there on, all have N rows.
+        With rows, int32 [N], context is [N, ...] and meets those rows of x. From there on, all have N rows.
         """
         call = _call_and_forget if remat else _call
         skips = []
@@ -288,7 +288,7 @@ class UNet2DConditionModel(Network):
         """Predicts the training target of noisy latents.
 
         Args:
-          sample: noisy latents [B, h, w, in_channels], scaled as the model was trained. Any size will do; multiples of
+          sample: noisy latents [B, h, w, in_channels], scaled as the model was trained. Any size will do. Multiples of
             2 ** (levels - 1) need no cropping on the way up.
           timesteps: [B], whole or fractional.
           encoder_hidden_states: text states [B, L, cross_attention_dim]; [N, L, cross_attention_dim] with sample_rows.
@@ -298,7 +298,7 @@ class UNet2DConditionModel(Network):
           text_embeds: pooled texts [B, pooled_text_dim] ([N, ...] with sample_rows), for added conditioning.
           time_ids: the six sizes [B, 6] ([N, 6]) of added conditioning.
           remat: rematerialise: keep only the inputs of each residual block and each transformer for the gradient, which
-            then computes their insides again. Less memory for about a third more computation; the result is the same.
+            then computes their insides again. Less memory for about a third more computation. The result is the same.
 
         Returns:
           [B, h, w, out_channels] in the compute dtype; [N, h, w, out_channels] with sample_rows.

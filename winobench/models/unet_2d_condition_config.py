@@ -36,13 +36,13 @@ class UNet2DConditionConfig(NetworkConfig):
       mid_block_scale_factor: divides the sums in the residual blocks of the middle.
       act_fn: "silu" (or its other name "swish").
       norm_num_groups: groups of every group norm.
-      norm_eps: epsilon of the group norms in residual blocks and before the output; the transformers' is always 1e-6.
+      norm_eps: epsilon of the group norms in residual blocks and before the output. The transformers' is always 1e-6.
       cross_attention_dim: width of the text states, for all levels or one number a level.
       transformer_layers_per_block: transformer blocks in each attention layer, for all levels or one number a level.
       attention_head_dim: the *number* of heads, for all levels or one number a level. The published name is a mistake
         of the first release that every published file has kept.
       use_linear_projection: see ``stable_diffusion_blocks.Transformer2DModel``.
-      upcast_attention: kept for the file's sake, which may say null; scores are float32 here in any case.
+      upcast_attention: kept for the file's sake, which may say null. Scores are float32 here in any case.
       time_embedding_dim: width of the time embedding, or None for four times the first level's channels.
       conv_in_kernel: odd size of the first convolution.
       conv_out_kernel: odd size of the last convolution.

@@ -1,4 +1,4 @@
-"""What language models that see have in common: how an image and a text go in, and what is asked of them.
+"""What vision-language models have in common: how an image and a text go in, and what is asked of them.
 
 Whoever scores or writes knows these methods alone: `see` computes of an image what all questions about it share, `ask`
 what one question makes of it, and `continue_from` (or, of an encoder-decoder, `encode`) reads the question behind it.
@@ -31,10 +31,10 @@ class PromptForm:
       question: what VQAScore asks; ``{}`` stands for the text.
       answer: the answer whose probability counts.
       opposite: what log-odds are against.
-      text_tokens: longest question of VQAScore in tokens; longer ones lose their beginning.
+      text_tokens: longest question of VQAScore in tokens. Longer ones lose their beginning.
       template: what a prompt for a text stands in; ``{}`` stands for the prompt.
       caption: what the empty prompt asks for.
-      names_image: whether these texts have ``image_token`` where the image is read; otherwise it comes before all of
+      names_image: whether these texts have ``image_token`` where the image is read. Otherwise it comes before all of
         them.
       on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
       on_crop: whether VQAScore is published with the middle square of images, not with squashed ones.
@@ -73,7 +73,7 @@ class PromptForm:
 
 
 class VisionLanguageNetwork(Network):
-    """Base of the language models that see.
+    """Base of the vision-language models.
 
     Attributes:
       image_processor: family of its image processor, as of `winobench.data.processors.ImageProcessor.from_config`.
@@ -100,7 +100,7 @@ class VisionLanguageNetwork(Network):
         """What all questions about images share.
 
         Args:
-          pixels: as the image processor normalises them: [B, height, width, 3], RGB; or, of a network that takes images
+          pixels: as the image processor normalises them: [B, height, width, 3], RGB. Or, of a network that takes images
             of any shape, the `winobench.data.patches.Patches` of B of them.
           before: tokens of the language model that are read before the image.
 
@@ -117,12 +117,12 @@ class VisionLanguageNetwork(Network):
         return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
-        """What a language model reads of images; with ``reads_text`` this depends on the question.
+        """What a language model reads of images. With ``reads_text`` this depends on the question.
 
         Args:
           image: results of `see`.
           input_ids: [B, L] int32, the question about each image in tokens of the second tokenizer; None without one.
-          lengths: [B] int32, at least 1: tokens of each question; those behind them are padding.
+          lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
 
         Returns:
           A pytree of arrays [B, ...].
@@ -142,11 +142,11 @@ class VisionLanguageNetwork(Network):
         Args:
           prefix: results of `ask`.
           input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
-          lengths: [B] int32: tokens of each question; those behind them are padding.
+          lengths: [B] int32: tokens of each question. Those behind them are padding.
           more: how many tokens are to follow.
 
         Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache. And
           that token's position, int32 [B].
         """
 
@@ -156,7 +156,7 @@ class VisionLanguageNetwork(Network):
         """Log-probabilities of the tokens of answers to questions about images.
 
         Args:
-          prefix, input_ids, lengths: as of `continue_from`.
+          prefix, input_ids, lengths: see `continue_from`.
           answers: the tokens of each answer, with the one that ends it where that is to count.
 
         Returns:
@@ -192,9 +192,9 @@ def continue_reading(
 
     Args:
       model: the language model.
-      read: what it has read, a cache of B rows without a prefix of its own; all of its slots count for what a model
+      read: what it has read, a cache of B rows without a prefix of its own. All of its slots count for what a model
         with a longest text can compute.
-      input_ids, lengths, more: as of `VisionLanguageNetwork.continue_from`; a question has a token at least.
+      input_ids, lengths, more: see `VisionLanguageNetwork.continue_from`. A question has a token at least.
     """
     rows, width = input_ids.shape
     decoder_cache.check_length(model.config, read.length + width)
@@ -222,7 +222,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
 
     Args:
       state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
+      mesh: the mesh. One without devices will do.
 
     Returns:
       The same pytree with a `NamedSharding` at each leaf.

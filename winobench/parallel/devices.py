@@ -21,7 +21,7 @@ class Device(NamedTuple):
 
     Attributes:
       platform: ``cpu``, ``gpu`` or ``tpu``.
-      kind: as the platform calls it, such as ``NVIDIA H100 80GB HBM3`` or ``TPU v5 lite``; empty where unknown.
+      kind: as the platform calls it, such as ``NVIDIA H100 80GB HBM3`` or ``TPU v5 lite``. Empty where unknown.
     """
 
     platform: str
@@ -53,7 +53,7 @@ def runs_on_one_device() -> bool:
 
 
 def traced_on(mesh: Mesh | None) -> Any:
-    """A context in which what is traced knows that it will run on a mesh; none if there is no mesh.
+    """A context in which what is traced knows that it will run on a mesh. None if there is no mesh.
 
     Inside of `jax.jit`, where `jax.set_mesh` may not be called.
     """
@@ -84,7 +84,7 @@ def compute_capability(kind: str = "") -> tuple[int, int] | None:
     """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if there is no such GPU.
 
     Args:
-      kind: as of `Device`.
+      kind: see `Device`.
     """
     for known in accelerators.ACCELERATORS.values():
         if kind and known.device_kind == kind:

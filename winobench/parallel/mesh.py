@@ -34,11 +34,11 @@ def one_device_per_core(limit: int = 8) -> None:
     """Has JAX see each core of this machine as a CPU device of its own.
 
     XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
-    more work than one device with two cores. Call it before JAX has looked for devices; afterwards, and where
+    more work than one device with two cores. Call it before JAX has looked for devices. Afterwards, and where
     ``XLA_FLAGS`` already names a number of devices, it does nothing. With an accelerator, CPU devices lie idle.
 
     Args:
-      limit: the largest number of devices; each has its own copy of the parameters.
+      limit: the largest number of devices. Each has its own copy of the parameters.
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -56,7 +56,7 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
     """Makes the mesh that scorers and training run on.
 
     Args:
-      devices: the devices to use; all devices of all processes when None, which then have to make the same calls.
+      devices: the devices to use. All devices of all processes when None, which then have to make the same calls.
       model_parallel: number of devices that share one copy of the parameters. 1 gives every device its own copy, which
         is the fastest layout for networks that fit.
 
@@ -84,7 +84,7 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
 
 
 def default_mesh(params: Sequence[jax.Array]) -> Mesh:
-    """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
+    """All devices of this process. Of a CPU's cores only as many as there is memory for copies of the parameters.
 
     In a program of several processes each has its own work, and waits for no other.
     """
@@ -99,7 +99,7 @@ def as_mesh(mesh: Mesh | None) -> Mesh:
     """Returns a mesh that the functions of this module accept.
 
     Args:
-      mesh: None for a mesh of all devices; otherwise any mesh with an axis ``data`` and at most one more, ``model``.
+      mesh: None for a mesh of all devices. Otherwise any mesh with an axis ``data`` and at most one more, ``model``.
         Explicit and manual axes are taken as automatic ones.
 
     Raises:
@@ -150,7 +150,7 @@ def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
     """Where each parameter lives.
 
     Without a ``model`` axis every device holds everything. With one, each array is split along its last axis that the
-    number of devices divides, because the last axis of kernels is the output's; arrays without such an axis, which are
+    number of devices divides, because the last axis of kernels is the output's. Arrays without such an axis, which are
     small, stay whole.
 
     Args:
@@ -182,7 +182,7 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     """Copies an array to the devices of a sharding.
 
     Args:
-      array: a NumPy or JAX array or a key, the same in every process; returned as it is if it is there already.
+      array: a NumPy or JAX array or a key, the same in every process. Returned as it is if it is there already.
       sharding: where it goes.
     """
     if isinstance(array, jax.Array) and _is_at(array, sharding):
@@ -209,7 +209,7 @@ def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
-    """`jax.shard_map` over the data axis alone; a ``model`` axis is left to XLA.
+    """`jax.shard_map` over the data axis alone. A ``model`` axis is left to XLA.
 
     Args:
       function: works on one device's rows, and needs no other rows.
@@ -235,10 +235,10 @@ def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = _WHOLE) -> list[Any
     Args:
       tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
       mesh: the mesh.
-      spec: what of each array a device gets, where several share one copy of the parameters; all of it by default.
+      spec: what of each array a device gets, where several share one copy of the parameters. All of it by default.
 
     Returns:
-      Pytrees of arrays that every device holds; their concatenation is the tree's arrays.
+      Pytrees of arrays that every device holds. Their concatenation is the tree's arrays.
     """
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
@@ -270,7 +270,7 @@ def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> 
     An accelerator runs programs in the order in which they were dispatched: its devices come to the same one sooner or
     later. CPU devices share a pool of threads. They begin a program while another one is under way, and a device that
     waits for others keeps a thread that these may need. Call this on the results of every program that communicates,
-    and none is ever under way beside another one.
+    and none is ever under way next to another one.
 
     Args:
       mesh: the devices.

@@ -28,13 +28,13 @@ from winobench.base.errors import InputError
 
 
 def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
-    """Makes this process one of several that run the same program and share its work; before JAX looks for devices.
+    """Makes this process one of several that run the same program and share its work. Before JAX looks for devices.
 
     Args:
       spec: ``auto`` on a TPU pod, under SLURM or Open MPI, and in a Kubernetes JobSet where the package ``kubernetes``
-        is installed; elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
+        is installed. Elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
         number of processes, and which of them this is, from 0.
-      fault_tolerant: whether the others go on when one is lost, which they see at the next `all_gather_object`; JAX
+      fault_tolerant: whether the others continue when one is lost, which they see at the next `all_gather_object`; JAX
         ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived:
         `check_first_process` tells that it was lost.
 
@@ -67,7 +67,7 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
     if fault_tolerant:
         jax.config.update("jax_enable_recoverability", True)
-        # Only checkpoints need it; it would catch SIGTERM, and who ends a job would have to wait and kill it.
+        # Only checkpoints need it. It would catch SIGTERM, and who ends a job would have to wait and kill it.
         jax.config.update("jax_enable_preemption_service", False)
     try:
         with _first_process_watched() if fault_tolerant else contextlib.nullcontext():
@@ -108,7 +108,7 @@ def _first_process_watched() -> Iterator[None]:
 
     JAX's connection is told of that in a thread of its own, in which it aborts the process, with two stack traces. JAX
     takes no other callback, and JAX 0.10 has one that cannot be called: the call ends in an abort, too, which is caught
-    here. The thread is then held for good; the others go on, and see by `check_first_process` what happened.
+    here. The thread is then held for good. The others continue, and see by `check_first_process` what happened.
     """
     from jax._src import distributed
 
@@ -253,7 +253,7 @@ def _place_on_machine() -> tuple[int, int]:
         ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ):
         if number in os.environ:
-            # SLURM writes a count for each node, such as 4(x2),3; the largest one gives nobody another's devices.
+            # SLURM writes a count for each node, such as 4(x2),3. The largest one gives nobody another's devices.
             counts = re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", os.environ.get(count, ""))
             here = int(os.environ[number])
             return here, max([here + 1, *map(int, counts)])
@@ -299,7 +299,7 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
       What it returned, of each process.
 
     Raises:
-      InputError: it raised an exception in another process, or another process was lost; after all have come here or
+      InputError: it raised an exception in another process, or another process was lost. After all have come here or
         are lost. A process in which it raised an exception raises that one.
     """
     if jax.process_count() == 1:

@@ -54,8 +54,8 @@ def read_description(
       source: a name in `registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
         code, so that these need no file and no network.
       revision: branch, tag or commit of a hub id.
-      settings: options that only the model's family has, in place of what its folder says; networks that they leave out
-        are not in the description.
+      settings: options that only the model's family has, instead of what its folder states. Networks that they leave
+        out are not in the description.
 
     Raises:
       InputError: it is no pipeline, or its family has no such setting.
@@ -69,11 +69,11 @@ def read_description(
 
 
 def make_pipeline(description: Description, dtype: str) -> Pipeline:
-    """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes in place of parameters.
+    """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes instead of parameters.
 
     Args:
       description: from `read_description`.
-      dtype: of the denoiser and of encoders as large; the others are float32, as in scoring.
+      dtype: of the denoiser and of encoders as large. The others are float32, as in scoring.
     """
     family = description.family
     networks = {}

@@ -63,8 +63,8 @@ class Compiled(_Kernels):
     """What a compiler says of a program, for one device.
 
     Attributes:
-      name, noun, items: as of `Program`.
-      temporaries: bytes that the program needs beside what it is given and gives.
+      name, noun, items: see `Program`.
+      temporaries: bytes that the program needs next to what it is given and gives.
       arguments: bytes of what it is given.
       code: bytes of the program itself.
       kernels: sums by kind (`winobench.planning.hlo.KINDS`) of what runs once, or as often as the program itself says.
@@ -72,7 +72,7 @@ class Compiled(_Kernels):
       compile_seconds: on this machine, when it was compiled.
       turn: of the loop that ends when its data say so; None where there is none.
       blocks: those of the whole network, by kind, where all of this is extrapolated from networks of fewer
-        (`winobench.planning.few_blocks`); empty for what a compiler said.
+        (`winobench.planning.few_blocks`). Empty for what a compiler said.
     """
 
     name: str
@@ -96,8 +96,8 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
       target: the devices.
 
     Returns:
-      What the compiler says, or what follows from what it says of shallow networks where the program has such; None if
-      it finds that the program does not fit into a device's memory.
+      What the compiler says, or what follows from what it states of shallow networks where the program has such; None
+      if it finds that the program does not fit into a device's memory.
     """
     found = []
     for counts, one in program.shallow_programs():

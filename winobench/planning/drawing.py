@@ -23,12 +23,12 @@ from winobench.planning.programs import TEXT, Program, placed, rows_like
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """What drawing has on the first device of a process, which has the text encoders beside the rest, and runs.
+    """What drawing has on the first device of a process, which has the text encoders next to the rest, and runs.
 
     Attributes:
       weights: bytes of parameters there, by network.
-      programs: makes the programs for a number of pictures on each device: the sampler's loop, the decoder, and the
-        text encoders, which read the texts of all of the process's devices; those are left out where the loop's network
+      programs: makes the programs for a number of images on each device: the sampler's loop, the decoder, and the
+        text encoders, which read the texts of all of the process's devices. Those are left out where the loop's network
         has few blocks.
       others: the same number -> bytes of what goes in and comes out.
       encodings: runs of the text encoders for a batch: one more for the empty text where guidance needs it.
@@ -74,17 +74,17 @@ def drawing(
     staged: bool = False,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
 ) -> Drawing:
-    """What `Pipeline.generate` compiles of pictures that are drawn from noise alone.
+    """What `Pipeline.generate` compiles of images that are drawn from noise alone.
 
     Args:
       pipeline: from `winobench.planning.abstract.make_pipeline`.
-      mesh: a process's devices, which need not be at hand.
-      num_steps: as of `Pipeline.generate`, like the rest.
+      mesh: a process's devices, which need not be available.
+      num_steps: see `Pipeline.generate`, like the rest.
       guidance_scale: as there.
       sampler: as there.
       image_size: as there.
       staged: whether the pipeline is loaded with ``on_host``.
-      shallow: as of `winobench.planning.programs.scoring`.
+      shallow: see `winobench.planning.programs.scoring`.
 
     Raises:
       InputError: the sampler or the image size does not fit the model.
@@ -146,16 +146,16 @@ def beside(weights: Mapping[str, int], noun: str, *, staged: bool) -> int:
 def fit(
     found: Drawing, batch: int, room: int, compiled: Callable[[Program], Compiled | None]
 ) -> tuple[int, tuple[Compiled, ...]]:
-    """The programs for as many pictures at once as asked for, or for half as many until they fit.
+    """The programs for as many images at once as asked for, or for half as many until they fit.
 
     Args:
       found: the programs.
-      batch: pictures on each device.
+      batch: images on each device.
       room: bytes of a device that programs can use.
       compiled: compiles a program; None if its compiler finds that it does not fit.
 
     Returns:
-      Pictures on each device and what the compilers say, in the order of the programs; 0 and nothing if none fits.
+      Images on each device and what the compilers say, in the order of the programs; 0 and nothing if none fits.
     """
     least = min(beside(found.weights, noun, staged=found.staged) for noun in (TEXT, "picture"))
     while batch and least + found.others(batch) <= room:

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import jax
     import ml_collections
 
-# Of the named sets that are read from a file, which need not be at hand for a plan.
+# Of the named sets that are read from a file, which need not be available for a plan.
 _PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
 
 
 @dataclasses.dataclass(frozen=True)
 class DrawingDuration(InParts):
-    """Seconds of a run of pictures, in parts that do not overlap; but for ``compiling`` none has been measured.
+    """Seconds of a run of images, in parts that do not overlap. But for ``compiling`` none has been measured.
 
     Attributes:
       devices: how many there are.
       texts: encoding prompts, at the estimated rate, like the next two.
       drawing: the samplers' loops.
-      decoding: latents to pictures.
+      decoding: latents to images.
       loading: weights, at the assumed rate of storage.
-      compiling: all programs, as long as it took on this machine; next to nothing where the persistent compilation
+      compiling: all programs, as long as it took on this machine. Next to nothing where the persistent compilation
         cache has them.
     """
 
@@ -56,9 +56,9 @@ class Drawer:
     Attributes:
       model: its name.
       loras: how many LoRAs it draws with, of which none is one, one after the other.
-      weights: bytes on the first device of a process, which has the text encoders beside the rest, by network.
+      weights: bytes on the first device of a process, which has the text encoders next to the rest, by network.
       others: bytes there of what goes in and comes out.
-      batch: pictures on each device at once; 0 if not even one fits.
+      batch: images on each device at once; 0 if not even one fits.
       sharing: devices of a process, whose texts are encoded together.
       encodings: runs of the text encoders for a batch.
       loop, decoder: programs; None if they do not fit.
@@ -125,9 +125,9 @@ class DrawingPlan:
     Attributes:
       target: e.g. ``v5e:2x2``.
       usable: bytes of a device that programs can use.
-      pictures: of each model with each of its LoRAs.
+      images: of each model with each of its LoRAs.
       drawers: the models, which draw one after the other.
-      durations: for each number of devices; none if a model does not fit.
+      durations: for each number of devices. None if a model does not fit.
       price: dollars per device and hour; None if nobody said.
       notes: what the numbers rest on.
     """
@@ -172,12 +172,12 @@ def make_plan(
     few: bool,
     say: Callable[[str], None],
 ) -> DrawingPlan:
-    """Plans a run of pictures for some devices; arguments as of `winobench.planning.plans.make_plan`.
+    """Plans a run of images for some devices. Arguments as of `winobench.planning.plans.make_plan`.
 
-    Where as many pictures at once as the config asks for do not fit, half as many are tried, and so on.
+    Where as many images at once as the config asks for do not fit, half as many are tried, and so on.
 
     Raises:
-      InputError: a model does not draw, or not with these settings; there is no such set of prompts.
+      InputError: a model does not draw, or not with these settings. There is no such set of prompts.
     """
     prompts, source = _count(config)
     pictures = prompts * len(config.seeds)
@@ -214,8 +214,8 @@ def programs(config: ml_collections.ConfigDict, model: str, mesh: jax.sharding.M
     Args:
       config: from ``configs/pictures.py``.
       model: one of its models.
-      mesh: the devices, which need not be at hand.
-      few: as of `winobench.planning.plans.make_plan`.
+      mesh: the devices, which need not be available.
+      few: see `winobench.planning.plans.make_plan`.
 
     Raises:
       InputError: it does not draw, or not with these settings.

@@ -52,14 +52,14 @@ class InParts:
 
 @dataclasses.dataclass(frozen=True)
 class Duration(InParts):
-    """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
+    """Seconds of an evaluation, in parts that do not overlap. But for ``compiling`` none has been measured.
 
     Attributes:
       devices: how many there are.
       scoring: passes, at the estimated rate.
       encoding: images, at the estimated rate.
       loading: weights and images, at the assumed rate of storage.
-      compiling: all programs, as long as it took on this machine; next to nothing where the persistent compilation
+      compiling: all programs, as long as it took on this machine. Next to nothing where the persistent compilation
         cache has them (JAX_COMPILATION_CACHE_DIR).
       tails: steps that are not full, at most.
     """

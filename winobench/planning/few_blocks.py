@@ -2,7 +2,7 @@
 
 XLA's compiler for TPUs takes the longer the more blocks there are, many minutes for the largest networks. A network of
 one block of each kind, and those with one more of a kind, are compiled in a fraction of it. Operations, bytes, kernels,
-times and the program's own size are sums over blocks; memory for temporaries is used again by the next blocks. That is
+times and the program's own size are sums over blocks. Memory for temporaries is used again by the next blocks. That is
 an extrapolation from the compiler's figures, and is called so wherever it is shown.
 """
 
@@ -30,7 +30,7 @@ def block_counts(config: Any) -> tuple[int, ...]:
 
 
 def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The numbers of blocks to compile in place of these: first the smallest, then one more of each kind.
+    """The numbers of blocks to compile instead of these: first the smallest, then one more of each kind.
 
     None where all blocks would be no more than these together.
     """
@@ -41,11 +41,11 @@ def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
-    """What the compiler would say of a program with all blocks, from what it says of shallow ones.
+    """What the compiler would say of a program with all blocks, from what it states of shallow ones.
 
     Args:
       full: blocks of each kind.
-      found: numbers of blocks, as of `shallow_counts`, and what the compiler says; all of one batch and target.
+      found: numbers of blocks, as of `shallow_counts`, and what the compiler says. All of one batch and target.
     """
     (base, first), *others = found
     steps = []

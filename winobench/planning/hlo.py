@@ -1,7 +1,7 @@
 """Compiled programs, read: the kernels of XLA's scheduled HLO text, with operations, bytes and the compiler's cycles.
 
 A *kernel* is an instruction of the program that runs by itself on the device: a fusion, a call of a library, a copy.
-Instructions that only rename memory are none. Loops count as often as they run; of one that ends when its data say so,
+Instructions that only rename memory are none. Loops count as often as they run. Of one that ends when its data say so,
 such as that over the tokens of a text, each kernel counts once and says that it is in such a loop.
 """
 
@@ -36,7 +36,7 @@ _FREE = {
     "async-update",
     "domain",
     "add-dependency",
-    # Prefetches of the TPU, which run beside other kernels and are counted where the data are used.
+    # Prefetches of the TPU, which run next to other kernels and are counted where the data are used.
     "copy-start",
     "slice-start",
 }
@@ -66,7 +66,7 @@ _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
 # A kernel of Pallas' Triton form, and how that of `winobench.models.fused_geglu` is named.
 _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
-# Calls that are given scratch memory beside their result, of a fixed size; nothing says how much of it is used.
+# Calls that are given scratch memory next to their result, of a fixed size. Nothing says how much of it is used.
 _WORKSPACE_CALLS = ("__cublas",)
 _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
@@ -137,10 +137,10 @@ class Kernel:
       dtype: of the factors, in NumPy's words; ``""`` for kernels without products.
       bytes: read and written in the device's memory.
       transcendentals: exponentials and their like of an attention kernel; 0 for others.
-      cycles: by the TPU's compiler; None where it says none.
+      cycles: by the TPU's compiler; None where it states none.
       times: how often it runs.
       source: the JAX operation that it comes from.
-      opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
+      opcode: HLO's word for the instruction. Of one that is started and waited for elsewhere, for what is started.
       sent: bytes that each device sends to others in a collective.
       in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
       keys: positions of the keys of an attention kernel; 0 for others.
@@ -336,7 +336,7 @@ def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str,
     )
     size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0
     width = by_name[each.operands[0]].results[0].dims[-1]
-    # Backward, five products in place of two.
+    # Backward, five products instead of two.
     products = 5 if "Backward" in (each.attribute("custom_call_target") or "") else 2
     return ATTENTION, 2.0 * products * size * width, dtype, float(size)
 
@@ -366,7 +366,7 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
     """Of a convolution: in how many places its kernel looks along each axis of positions, and features it sums over.
 
     XLA's TPU compiler writes matrix products as convolutions. A batch is then an axis of positions whose window is as
-    wide as the batch, over inputs so far apart that each place sees one of them; and heads of a result an axis along
+    wide as the batch, over inputs so far apart that each place sees one of them. And heads of a result an axis along
     which a single input is padded on both sides.
     """
     found = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels") or "")
@@ -471,7 +471,7 @@ def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[str, int]) -> int:
-    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand; those of
+    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand. Those of
     lines that were looked at before, which many ways may lead to, are known."""
     if line.name in known:
         return known[line.name]

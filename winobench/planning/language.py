@@ -29,7 +29,7 @@ Config = DecoderConfig | T5Config
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A language model as `winobench.responders.language_model.LanguageModel` has it, of shapes in place of numbers.
+    """A language model as `winobench.responders.language_model.LanguageModel` has it, of shapes instead of numbers.
 
     Attributes:
       config: the network's.
@@ -103,8 +103,8 @@ def make_model(
 
     Args:
       config: the network's.
-      mesh: of devices that need not be at hand.
-      dtype: as of `LanguageModel.from_pretrained`, like the rest.
+      mesh: of devices that need not be available.
+      dtype: see `LanguageModel.from_pretrained`, like the rest.
       int8: as there.
       batch_size: as there.
     """

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class LanguageDuration(InParts):
-    """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
+    """Seconds of an evaluation, in parts that do not overlap. But for ``compiling`` none has been measured.
 
     Attributes:
       devices: how many there are.
       reading: prompts and options, at the estimated rate.
       writing: tokens behind the first of each text, at the estimated rate.
       loading: weights, at the assumed rate of storage.
-      compiling: all programs, as long as it took on this machine; next to nothing where the persistent compilation
+      compiling: all programs, as long as it took on this machine. Next to nothing where the persistent compilation
         cache has them.
     """
 
@@ -69,8 +69,8 @@ class LanguagePlan:
       weights: bytes on a device.
       usable: bytes of a device that programs can use.
       batches: for each task and protocol.
-      answer_tokens: as of `Assumptions`.
-      durations: for each number of devices; none if something does not fit.
+      answer_tokens: see `Assumptions`.
+      durations: for each number of devices. None if something does not fit.
       price: dollars per device and hour; None if nobody said.
       notes: what the numbers rest on.
     """
@@ -124,7 +124,7 @@ def make_plan(
     assumed: Assumptions,
     say: Callable[[str], None],
 ) -> LanguagePlan:
-    """Plans a config of texts for some devices; arguments as of `winobench.planning.plans.make_plan`.
+    """Plans a config of texts for some devices. Arguments as of `winobench.planning.plans.make_plan`.
 
     Where one device does not hold what ``model_parallel=1`` puts on it, the smallest number of devices is looked for
     that do together, and where none do, a smaller batch.

@@ -51,17 +51,17 @@ def make_plan(
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, for one diffusion model or language model that sees; of fine-tuning,
-        hardneg, for one diffusion model; of texts, such as wscplus, for one language model; or of pictures, for one or
+      config: of images and texts, such as gdbench, for one diffusion model or vision-language model. Of fine-tuning,
+        hardneg, for one diffusion model. Of texts, such as wscplus, for one language model. Or of images, for one or
         several diffusion models.
       target: the devices.
-      devices: numbers of them to estimate the time for; those of the target when empty.
+      devices: numbers of them to estimate the time for. Those of the target when empty.
       price: dollars per device and hour.
-      largest: also look for the largest step; of a language model the largest batch is its usual one, and of pictures
+      largest: also look for the largest step. Of a language model the largest batch is its usual one, and of images
         the config's is not raised.
       assumed: what no compiler knows.
       few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
-        without the encoders, or a language model that sees; a network whose blocks are no more than these is compiled
+        without the encoders, or a vision-language model. A network whose blocks are no more than these is compiled
         as it is.
       say: is told what is compiled next.
 

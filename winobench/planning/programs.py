@@ -66,7 +66,7 @@ class Scoring:
       usual_batch: triples of a step that the scorer chooses by itself.
       step: makes the denoising step of a number of triples on each device.
       encoders: the programs that fill the tables.
-      staged: bytes of text encoders that are there only while texts are encoded, in place of the denoiser; 0 of those
+      staged: bytes of text encoders that are there only while texts are encoded, instead of the denoiser; 0 of those
         that stay.
     """
 
@@ -107,14 +107,14 @@ def scoring(
 
     Args:
       pipeline: from `winobench.planning.abstract.make_pipeline`.
-      mesh: of devices that need not be at hand.
-      image_size: as of `DiffusionITM`, like the rest.
+      mesh: of devices that need not be available.
+      image_size: see `DiffusionITM`, like the rest.
       error: as there.
       target: as there.
       staged: whether the text encoders leave the devices before the scoring begins.
       batch: passes at once on each device; None for those that the scorer chooses by itself.
-      shallow: numbers of blocks and pipelines with such denoisers, which are compiled in place of the pipeline's
-        (`winobench.planning.few_blocks`); encoders are left out then, as deep as they are.
+      shallow: numbers of blocks and pipelines with such denoisers, which are compiled instead of the pipeline's
+        (`winobench.planning.few_blocks`). Encoders are left out then, as deep as they are.
 
     Raises:
       InputError: the image size does not fit the model.

@@ -16,7 +16,7 @@ from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 
 # Cycles of a TPU per score of the Pallas attention kernel, whose cycles the compiler does not estimate: bundles of its
-# final schedule times steps of its grid, at 4,096 positions and heads of 64; and, where keys do not fill blocks of
+# final schedule times steps of its grid, at 4,096 positions and heads of 64. And, where keys do not fill blocks of
 # 2,048, such as an image's and a text's together, at 4,608 positions and heads of 128. A v5p has two cores.
 CYCLES_PER_SCORE = {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}
 _CYCLES_PER_JOINT_SCORE = {"v5e": 5.4e-3, "v5p": 2.75e-3, "v6e": 3.5e-3}

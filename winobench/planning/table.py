@@ -30,7 +30,7 @@ class Plan:
       price: dollars per device and hour; None if nobody said.
       per_second: what a device works off in a second, e.g. ``passes/s``.
       notes: what the numbers rest on.
-      staged: bytes of text encoders that are there only while texts are encoded, in place of the denoiser; 0 of those
+      staged: bytes of text encoders that are there only while texts are encoded, instead of the denoiser; 0 of those
         that stay.
     """
 

@@ -17,13 +17,13 @@ KINDS = frozenset({Options.kind, Generation.kind})
 
 # Questions of the tasks whose data the user brings: the result files' and the rest of the 3,026 rows but 26.
 _PUBLISHED = {"wscplus": 700, "wscplus_test": 2_300}
-# A chat template writes some tokens around each turn; so many stand for them.
+# A chat template writes some tokens around each turn. So many stand for them.
 _TOKENS_A_TURN = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a task asks by a protocol; each request counts as the longest one.
+    """What a task asks by a protocol. Each request counts as the longest one.
 
     Attributes:
       task, protocol: their names.
@@ -31,7 +31,7 @@ class Asked:
       requests: how many these make.
       prompt: tokens of a prompt.
       shared: how many of these all requests begin with, as the protocol declares them.
-      options: tokens of each option; none for texts.
+      options: tokens of each option. None for texts.
       limit: the most tokens of a text.
       source: what the numbers rest on.
     """
@@ -58,9 +58,9 @@ def read(
     """What a config of a text benchmark asks.
 
     Args:
-      tasks: as of the config: names with commas; those that end in a star stand for all that begin so.
+      tasks: as of the config: names with commas. Those that end in a star stand for all that begin so.
       protocols: as of the config: names with commas, ``all``, or None for each task's first.
-      data_dir: the folder with the data; what is not there is taken by its published size.
+      data_dir: the folder with the data. What is not there is taken by its published size.
       limit: as of the config.
       characters: of a prompt for each of its tokens.
 

@@ -1,6 +1,6 @@
-"""Devices that are not at hand, as their compilers describe them: enough to compile a program for them.
+"""Devices that are not available, as their compilers describe them: enough to compile a program for them.
 
-TPUs need the package libtpu, NVIDIA GPUs JAX's CUDA plugin; neither needs a chip. Call `prepare` before JAX has looked
+TPUs need the package libtpu, NVIDIA GPUs JAX's CUDA plugin. Neither needs a chip. Call `prepare` before JAX has looked
 for devices.
 """
 
@@ -76,7 +76,7 @@ def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
     """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis.
 
     Raises:
-      InputError: as of `find`, but for the compiler.
+      InputError: see `find`, but for the compiler.
     """
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
@@ -105,7 +105,7 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
             f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'",
             code="missing-package",
         )
-    # libtpu ends the process over flags of other platforms, such as those of CPUs; its own are in LIBTPU_INIT_ARGS.
+    # libtpu ends the process over flags of other platforms, such as those of CPUs. Its own are in LIBTPU_INIT_ARGS.
     os.environ.pop("XLA_FLAGS", None)
     # Chips come on boards of four: fewer are some of a board's.
     asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape))
@@ -142,7 +142,7 @@ def _gpu_description(gpu: Accelerator) -> str:
     """What XLA is told of a GPU (the text form of its ``GpuTargetConfigProto``)."""
     major, minor = gpu.compute_capability
     shared, shared_of_block = gpu.core_memory
-    # Hopper and later have instructions of their own beside those of the architecture.
+    # Hopper and later have instructions of their own next to those of the architecture.
     extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
     device = {
         "threads_per_block_limit": 1024,

@@ -29,11 +29,11 @@ _ROWS_OF = {"coco_hardneg_train": 566_747}
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDuration:
-    """Seconds of a training; but for ``compiling`` none has been measured.
+    """Seconds of a training. But for ``compiling`` none has been measured.
 
     Attributes:
       devices: how many there are.
-      training: all steps, at the estimated rate; encoding the images and validation are not in it.
+      training: all steps, at the estimated rate. Encoding the images and validation are not in it.
       loading: weights, at the assumed rate of storage.
       compiling: the step, as long as it took on this machine.
     """
@@ -61,7 +61,7 @@ class TrainingPlan:
       usable: bytes of a device that programs can use.
       step: the compiled step; None if not even a row a device fits.
       num_steps: of the training; None where nobody knows how many rows there are.
-      durations: for the devices; none where something is not known or does not fit.
+      durations: for the devices. None where something is not known or does not fit.
       price: dollars per device and hour; None if nobody said.
       notes: what the numbers rest on.
     """
@@ -106,7 +106,7 @@ def make_plan(
     assumed: Assumptions,
     say: Callable[[str], None],
 ) -> TrainingPlan:
-    """Plans a fine-tuning for some devices; arguments as of `winobench.planning.plans.make_plan`.
+    """Plans a fine-tuning for some devices. Arguments as of `winobench.planning.plans.make_plan`.
 
     Where the micro-batches that the config asks for do not fit, smaller ones are tried: more of them, one after the
     other.
@@ -142,7 +142,7 @@ def make_plan(
         )
     durations = ()
     if step is not None and num_steps is not None:
-        # All parts of the networks; moments and the batch, which nobody reads, are small beside them.
+        # All parts of the networks. Moments and the batch, which nobody reads, are small next to them.
         loading = state * mesh.shape.get(parallel.MODEL_AXIS, 1) / assumed.storage_rate
         duration = TrainingDuration(mesh.size, num_steps * step.seconds, loading, step.compile_seconds)
         durations = (duration,)
@@ -159,14 +159,14 @@ def step_program(
     Args:
       description: from `abstract.read_description`.
       config: from ``configs/hardneg.py``.
-      mesh: of devices that need not be at hand.
-      accumulate: micro-batches, in place of the config's.
+      mesh: of devices that need not be available.
+      accumulate: micro-batches, instead of the config's.
     """
     config = config.copy_and_resolve_references()
     config.accumulate = accumulate
     pipeline = abstract.make_pipeline(description, config.dtype)
     adapted = hardneg_step.adapt(pipeline, config)
-    # Rates that fall with the steps are a number that the step reads; how many there are does not change it.
+    # Rates that fall with the steps are a number that the step reads. How many there are does not change it.
     step, optimizer = hardneg_step.make_step(pipeline, adapted, config, config.num_steps or 1_000, mesh)
     state = jax.eval_shape(functools.partial(hardneg_step.first_state, adapted, optimizer, config))
     batch = hardneg_step.batch_shapes(pipeline, config.batch_size, pipeline.check_image_size(config.image_size))

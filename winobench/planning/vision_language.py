@@ -1,7 +1,7 @@
-"""A language model that sees ahead of time: what VQAScore has on some devices, and the two programs that it runs there.
+"""A vision-language model ahead of time: what VQAScore has on some devices, and the two programs that it runs there.
 
-One sees images, into a table of what all questions about an image share; the other scores pairs of a row of that table
-and a question. Both are the scorer's own, of shapes in place of numbers.
+One sees images, into a table of what all questions about an image share. The other scores pairs of a row of that table
+and a question. Both are the scorer's own, of shapes instead of numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DEPTHS: dict[type[NetworkConfig], tuple[str, ...]] = {
     OPTConfig: ("num_hidden_layers",),
     T5Config: ("num_layers", "num_decoder_layers"),
 }
-# Which tokens answer makes no difference; a word and the end are two.
+# Which tokens answer makes no difference. A word and the end are two.
 _ANSWER = (0, 0)
 
 
@@ -200,10 +200,10 @@ def make_viewer(
 
     Args:
       config: the network's.
-      mesh: of devices that need not be at hand.
+      mesh: of devices that need not be available.
       asked: how long the question is.
-      dtype: as of `VQAScore.from_pretrained`.
-      batch_size: as of `VQAScore`.
+      dtype: see `VQAScore.from_pretrained`.
+      batch_size: see `VQAScore`.
       shallow: numbers of blocks and configs that have them, of which the programs are extrapolated.
     """
     batch = batch_size or pairs.PAIRS.on(mesh)

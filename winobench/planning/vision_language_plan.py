@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class VisionLanguageDuration(InParts):
-    """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
+    """Seconds of an evaluation, in parts that do not overlap. But for ``compiling`` none has been measured.
 
     Attributes:
       devices: how many there are.
       seeing: images, at the estimated rate.
       scoring: pairs, at the estimated rate.
       loading: weights and images, at the assumed rate of storage.
-      compiling: both programs, as long as it took on this machine; next to nothing where the persistent compilation
+      compiling: both programs, as long as it took on this machine. Next to nothing where the persistent compilation
         cache has them.
     """
 
@@ -60,7 +60,7 @@ class VisionLanguagePlan:
       usable: bytes of a device that programs can use.
       images: the program that sees; None if not even one image fits.
       pairs: the program that scores; None if not even one pair fits.
-      durations: for each number of devices; none if something does not fit.
+      durations: for each number of devices. None if something does not fit.
       price: dollars per device and hour; None if nobody said.
       notes: what the numbers rest on.
     """
@@ -111,7 +111,7 @@ def make_plan(
     few: bool,
     say: Callable[[str], None],
 ) -> VisionLanguagePlan:
-    """Plans VQAScore for some devices; arguments as of `winobench.planning.plans.make_plan`.
+    """Plans VQAScore for some devices. Arguments as of `winobench.planning.plans.make_plan`.
 
     Where one device does not hold what ``model_parallel=1`` puts on it, the smallest number of devices is looked for
     that do together. As in the scorer, images and pairs at once are halved until they fit.
@@ -149,7 +149,7 @@ def make_plan(
 
 
 def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
-    """The shape of a language model that sees, by its config alone.
+    """The shape of a vision-language model, by its config alone.
 
     Args:
       source: a name in `registry.MODELS`, of which the sizes of some are in the code, a folder, or a hub id.

@@ -17,7 +17,7 @@ class Work:
     Attributes:
       questions: examples.
       images: distinct images.
-      pairs: distinct (image, text) pairs, those with the empty text among them where images compete; each is scored on
+      pairs: distinct (image, text) pairs, those with the empty text among them where images compete. Each is scored on
         every sample.
       source: what the numbers rest on.
       is_bias: whether it takes the samples of bias tasks.
@@ -107,7 +107,7 @@ def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: 
     """The work of some tasks together.
 
     Args:
-      tasks: names; without any, all of ``GDBENCH``.
+      tasks: names. Without any, all of ``GDBENCH``.
       num_samples: per pair.
       num_bias_samples: per pair of the bias tasks.
       limit: questions per task, images and pairs in proportion; None for all.

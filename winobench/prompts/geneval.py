@@ -1,4 +1,4 @@
-"""GenEval's prompts as questions: which of these texts was the picture drawn from?
+"""GenEval's prompts as questions: which of these texts was the image drawn from?
 
 The lists of candidates are those of Self-Bench ("Diffusion Classifiers Understand Compositionality, but Conditions
 Apply", 2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et al. 2023) can make from the

@@ -1,16 +1,16 @@
-"""Prompts in the grammar of our CLEVR scenes, with what each picture must show.
+"""Prompts in the grammar of our CLEVR scenes, with what each image must show.
 
 Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know each of
-its words; categories are the sub-tasks of the benchmark's CLEVR task, so that what a model draws stands beside what it
+its words. Categories are the sub-tasks of the benchmark's CLEVR task, so that what a model draws stands next to what it
 recognises, and ``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
 
 The content of a prompt is a JSON object::
 
     {"objects": [{"color": "red", "shape": "cube", "count": 2}, ...]}
 
-Each entry stands for ``count`` different objects of the picture that have all of its attributes: ``color``, ``shape``,
-``size`` (small or large), ``side`` (left or right: the centre is clearly in that half of the picture, as
-`winobench.clevr.scenes.sides` has it). What an entry does not say may be anything; more objects may be there.
+Each entry stands for ``count`` different objects of the image that have all of its attributes: ``color``, ``shape``,
+``size`` (small or large), ``side`` (left or right: the centre is clearly in that half of the image, as
+`winobench.clevr.scenes.sides` has it). What an entry does not say may be anything. More objects may be there.
 No object can stand for two entries of a prompt, as these differ in an attribute that both state. `is_shown` is the
 meaning of all this.
 """
@@ -102,9 +102,9 @@ CATEGORIES = tuple(_CATEGORIES)
 
 
 def make_prompts(count: int = COUNT) -> list[Prompt]:
-    """Prompts, of each category as many within one; the first ones of many are those of few.
+    """Prompts, of each category as many within one. The first ones of many are those of few.
 
-    A category's texts come in a mixed order, all of them before one comes again. Pictures of equal texts have different
+    A category's texts come in a mixed order, all of them before one comes again. Images of equal texts have different
     numbers, and so different noise.
 
     Args:

@@ -17,8 +17,8 @@ from winobench.prompts import grammar
 from winobench.prompts.prompt_files import NamedSet, Prompt, make_prompt, table_rows, text_lines
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
-"""The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4);
-they have 104 of its 200 prompts."""
+"""The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4).
+They have 104 of its 200 prompts."""
 
 _SPELLINGS = {"colours": "Colors"}
 _COMPBENCH_SUFFIX = "_val"

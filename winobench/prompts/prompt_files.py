@@ -1,4 +1,4 @@
-"""Prompts of which pictures are drawn, and the files that they are read from.
+"""Prompts of which images are drawn, and the files that they are read from.
 
 A source is a ``.txt`` file with a prompt a line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and, if wanted,
 ``category`` and ``id``, or a named set (`NAMED_SETS`) with the file in which it is published behind a colon.
@@ -31,13 +31,13 @@ _TEXT_COLUMNS, _CATEGORY_COLUMNS, _ID_COLUMNS = ("prompt", "prompts"), ("categor
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-    """What a picture shall show.
+    """What an image shall show.
 
     Attributes:
       id: tells it from the others of its set.
       text: what the models are given.
-      category: of its set, such as ``counting``; empty where it has none.
-      content: what the picture must show, or what else its set says of it, as JSON values; None where nothing is known.
+      category: of its set, such as ``counting``. Empty where it has none.
+      content: what the image must show, or what else its set says of it, as JSON values; None where nothing is known.
     """
 
     id: str
@@ -85,10 +85,10 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
     Args:
       source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
       limit: take so many at most, from the beginning; None for all.
-      categories: take those of these categories alone; all if there are none.
+      categories: take those of these categories alone. All if there are none.
 
     Raises:
-      InputError: there is no such source, it holds no prompt, or something in it cannot be one; names file and line.
+      InputError: there is no such source, it holds no prompt, or something in it cannot be one. Names file and line.
     """
     from winobench.prompts.named_sets import NAMED_SETS  # late: they are made of this module's parts
 
@@ -151,10 +151,10 @@ def _unknown(source: str, named: Mapping[str, NamedSet]) -> InputError:
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1 on, without their ends; empty ones are left out.
+    """The lines of a text file with their numbers from 1 on, without their ends. Empty ones are left out.
 
     Raises:
-      InputError: the file cannot be read, or a line is too long or no text in UTF-8; names file and line.
+      InputError: the file cannot be read, or a line is too long or no text in UTF-8. Names file and line.
     """
     try:
         files.check_regular(path)
@@ -180,15 +180,15 @@ def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 def table_rows(
     path: str | os.PathLike, columns: Iterable[Sequence[str]], *, delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table with a header; columns are known by any of their names, in large or small letters.
+    """The rows of a table with a header. Columns are known by any of their names, in large or small letters.
 
     Args:
       path: the file, whose separator is a tab where its name ends with ``.tsv``.
-      columns: the names of each column that must be there; the first one is what it is called in the rows.
+      columns: the names of each column that must be there. The first one is what it is called in the rows.
       delimiter: between cells.
 
     Yields:
-      (number of the line that the row begins in, column in small letters -> cell); rows without any text are left out.
+      (number of the line that the row begins in, column in small letters -> cell). Rows without any text are left out.
 
     Raises:
       InputError: the file cannot be read, a column is missing or there twice, or a row has too few or too many cells.
@@ -222,11 +222,11 @@ def table_rows(
 
 
 def make_prompt(where: str, text: str, *, id: str, category: str = "", content: Any = None) -> Prompt:
-    """A prompt of checked parts, without blanks at the ends; line breaks and tabs inside become blanks.
+    """A prompt of checked parts, without blanks at the ends. Line breaks and tabs inside become blanks.
 
     Args:
       where: file and line, for messages.
-      text, id, category, content: as of `Prompt`.
+      text, id, category, content: see `Prompt`.
 
     Raises:
       InputError: a part is empty, too long, or has control characters.

@@ -1,6 +1,6 @@
 """Reports on finished runs: one self-contained page, and a PNG and a CSV file behind each figure and table.
 
-The tables of the terminal are here, too, and the papers' numbers that stand beside ours.
+The tables of the terminal are here, too, and the papers' numbers that stand next to ours.
 """
 
 from __future__ import annotations

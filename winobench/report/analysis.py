@@ -48,8 +48,8 @@ class Difference:
       name: the row of the results.
       value: difference of the proportions, in [-1, 1].
       low, high: its 95% interval.
-      p_value: two-sided, of no difference; at most 5% where the interval excludes 0.
-      p_adjusted: the same, adjusted for all differences that are shown together; see `adjusted`.
+      p_value: two-sided, of no difference. At most 5% where the interval excludes 0.
+      p_adjusted: the same, adjusted for all differences that are shown together. See `adjusted`.
       num_examples: that both runs have answered.
       only_first, only_second: examples that only the one run has right.
       clusters_apart: independent images on whose examples the runs differ, at least.
@@ -90,7 +90,7 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
       dependence: of the examples.
 
     Returns:
-      One entry a row; adjusted for no others.
+      One entry a row. Adjusted for no others.
     """
     found = []
     for one, other in zip(first, second, strict=True):
@@ -155,7 +155,7 @@ def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """How the right answers of two runs overlap; all shares are of the examples that both have answered.
+    """How the right answers of two runs overlap. All shares are of the examples that both have answered.
 
     Attributes:
       num_examples: how many.
@@ -196,7 +196,7 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
 
 
 def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
-    """Which runs have an example right, and how many examples that is true of; the most frequent first.
+    """Which runs have an example right, and how many examples that is true of. The most frequent first.
 
     Args:
       correct: [num_runs, n] bool.
@@ -250,7 +250,7 @@ class Curve:
     """Accuracy against the number of samples.
 
     Attributes:
-      sizes: [m] int, numbers of samples; the last one is all of them.
+      sizes: [m] int, numbers of samples. The last one is all of them.
       mean, low, high: [m], of the accuracies on random subsets; ``low`` and ``high`` are the percentiles ``BAND``.
     """
 
@@ -280,10 +280,10 @@ def accuracy_by_samples(
       targets: of all examples.
       metric: the task's.
       subsets: how many of each size.
-      seed: of the subsets; the same ones serve all pairs, as the samples themselves do.
+      seed: of the subsets. The same ones serve all pairs, as the samples themselves do.
 
     Returns:
-      Name of a proportion, such as ``recall@1`` -> its curve; the last point is the value of the results.
+      Name of a proportion, such as ``recall@1`` -> its curve. The last point is the value of the results.
     """
     num_samples = batches[0].own.shape[-1]
     sizes = sample_sizes(num_samples)
@@ -380,7 +380,7 @@ def timestep_profile(
 
 
 def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
-    """Parts the samples by timestep into at most a dozen bins of about equal size; equal timesteps share a bin.
+    """Parts the samples by timestep into at most a dozen bins of about equal size. Equal timesteps share a bin.
 
     Returns:
       Indices of each bin's samples, [members] int.

@@ -17,7 +17,7 @@ from winobench.runs.edits import Edit
 from winobench.runs.examples import Examples
 from winobench.runs.run import TaskRun
 
-# Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
+# Longest side in pixels of images in examples with few and with many of them. Candidates in the dozens would
 # otherwise make most of the page's size.
 _SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
 _QUALITY = 80
@@ -31,7 +31,7 @@ class Candidate:
     """A candidate as a card shows it.
 
     Attributes:
-      picture: a ``data:`` address; None for a text, and for an image that the run kept no picture of.
+      image: a ``data:`` address; None for a text, and for an image that the run kept no image of.
       text: the text; None for an image.
       number: its place in the example, from 1.
       score: how it compares, ``best`` or how far below the best.
@@ -55,10 +55,10 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Square:
-    """An example without a query: every image with every text; the right pairs are on the diagonal.
+    """An example without a query: every image with every text. The right pairs are on the diagonal.
 
     Attributes:
-      pictures: of the images.
+      images: of the images.
       texts: the texts.
       cells: [images][texts] of (score relative to the best, whether the pair is right, whether the text is the best of
         its image).
@@ -78,10 +78,10 @@ class Card:
       groups: its sub-tasks.
       is_correct: under the task's headline metric.
       verdict: in words.
-      query_picture, query_text: what the candidates are compared with; both None for a square.
+      query_picture, query_text: what the candidates are compared with. Both None for a square.
       candidates: the best first.
       hidden: number of candidates that are not shown.
-      square: in place of candidates.
+      square: instead of candidates.
     """
 
     id: str
@@ -108,8 +108,8 @@ def make_card(
       record: a task with examples.
       row: the example's place in it.
       by: how far the right answer's score is above the best other one's.
-      pictures: SHA-256 of an image -> JPEG.
-      edits: (SHA-256 of an image, text) -> what an edit towards the text did, and its picture.
+      images: SHA-256 of an image -> JPEG.
+      edits: (SHA-256 of an image, text) -> what an edit towards the text did, and its image.
     """
     examples = record.examples
     images, texts, target, scores = (
@@ -199,7 +199,7 @@ def _edited(found: tuple[Edit, bytes] | None, side: int) -> dict[str, Any]:
 def picture_address(jpeg: bytes, side: int) -> str | None:
     """A picture as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
     try:
-        # Decoded even where it is small enough: a damaged picture fails here and not in the browser.
+        # Decoded even where it is small enough: a damaged image fails here and not in the browser.
         with image_files.opened(io.BytesIO(jpeg)) as image:
             if image.format != "JPEG" or max(image.size) > side:
                 picture = image_files.to_rgb(image)

@@ -1,8 +1,8 @@
-"""Figures in one style: as SVG that takes its colours from the page, and as PNG files beside it.
+"""Figures in one style: as SVG that takes its colours from the page, and as PNG files next to it.
 
 Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
 while the file on disk holds them in one grid. The colours of the runs are those of M. Okabe and K. Ito, "Color
-universal design" (2008), which the common kinds of colour blindness tell apart; markers and dashes say the same again.
+universal design" (2008), which the common kinds of colour blindness tell apart. Markers and dashes say the same again.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def grouped_bars(
     Args:
       axes: where to.
       labels: of the groups.
-      series: looks and [3, groups] (value, low, high) of each; proportions, or counts if not ``percent``; NaN where a
+      series: looks and [3, groups] (value, low, high) of each. Proportions, or counts if not ``percent``; NaN where a
         series lacks a group, and as low and high where there is no interval.
       chance: level of guessing, as the values.
       ylabel: what is drawn.

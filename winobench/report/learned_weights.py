@@ -62,7 +62,7 @@ class Learned:
 
 
 def learn(run: Run) -> Learned:
-    """Learns weights from half of a run's examples and judges them on the others; no network is asked.
+    """Learns weights from half of a run's examples and judges them on the others. No network is asked.
 
     The halves are those of the examples' first images, so that questions about one image are on one side. Every
     question counts alike. Where an example has several right answers (a matrix of images and texts), each row and each

@@ -103,19 +103,19 @@ def write_report(
     command: Sequence[str] = (),
     skip: Callable[[InputError], None] | None = None,
 ) -> pathlib.Path:
-    """Writes a page on runs, and beside it a PNG file and a CSV file behind each figure and table.
+    """Writes a page on runs, and next to it a PNG file and a CSV file behind each figure and table.
 
     Args:
-      paths: folders of finished runs; their order is that of columns and colours.
+      paths: folders of finished runs. Their order is that of columns and colours.
       out: the folder to write to; ``<run>/report`` for one run and ``report`` for several by default.
       resamples: of the bootstrap behind the interval of Fleiss' kappa.
       gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
       seed: of all draws.
-      raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them; items are
+      raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them. Items are
         the questions' ids, labels 0, 1 and 2.
       fit_timesteps: learn weights of timesteps from half of each run's examples, judge them on the other half, and keep
         them as ``timestep_weights.json`` in the run's folder.
-      drawn: folders of runs of pictures by the models that are judged, with verdicts of a verifier.
+      drawn: folders of runs of images by the models that are judged, with verdicts of a verifier.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
       skip: see `winobench.runs.reading.read_runs`.

@@ -28,7 +28,7 @@ def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
     Args:
       panel: what to draw.
       key: begins the ids of the element's parts, which must be unique in a page.
-      drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
+      drawn: what `to_png` has returned for the panel. Without it, the panel is drawn.
     """
     if drawn is None:
         with style():

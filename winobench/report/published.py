@@ -25,7 +25,7 @@ _SAME_CHECKPOINT = {
 GDBENCH = "gdbench"
 """The paper whose tables most numbers are from."""
 
-# Tasks with the published shuffles, which the numbers are of; those with ours have a note beside them.
+# Tasks with the published shuffles, which the numbers are of. Those with ours have a note next to them.
 _PUBLISHED_SHUFFLES = {f"aro_{of}_order_published": f"aro_{of}_order" for of in ("coco", "flickr")}
 _PAPERS_MODEL = "sd21-base"
 # Which negatives our training says that a LoRA had -> the paper's name of it.
@@ -40,7 +40,7 @@ _FINETUNINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class PublishedNumber:
-    """One cell of a table of a paper, and which number of ours it stands beside.
+    """One cell of a table of a paper, and which number of ours it stands next to.
 
     Attributes:
       table: ``"1a"``, or what else the numbers are called where they stand.
@@ -51,14 +51,14 @@ class PublishedNumber:
       unit: ``percent``, ``proportion`` or ``effect size``.
       task: our task.
       metric: its key in our results, ``"recall@1"``, ``"spatial/accuracy"``, ``"Christian-Muslim"``.
-      model: the model's name in our registry; what was fine-tuned, for a fine-tuned one.
+      model: the model's name in our registry. What was fine-tuned, for a fine-tuned one.
       finetuning: which of the paper's fine-tunings the model has had; None for the model as released.
       normalize: ``none`` or ``unconditional`` where that makes a difference (image retrieval), None elsewhere.
       num_samples: noise and timestep samples a pair; None for models that need none.
       significant: whether it bears the star of p < 0.01; None where the table has no stars.
       paper: whose it is, a name that `source` knows.
       note: what else is to be known of it, as the end of a sentence that begins with the number; ``""`` for most.
-      exactly: it stands beside a number of the same model and number of samples alone, and not of near ones.
+      exactly: it stands next to a number of the same model and number of samples alone, and not of near ones.
     """
 
     table: str
@@ -104,7 +104,7 @@ def numbers() -> tuple[PublishedNumber, ...]:
     """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of its
     checkpoints and of Self-Bench.
 
-    Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955; the file
+    Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955. The file
     `winobench/assets/published_numbers.json`.
     """
     found = []
@@ -137,15 +137,15 @@ def reference(
     normalize: str = "auto",
     num_samples: int | None = None,
 ) -> PublishedNumber | None:
-    """The number of the paper to print beside one of ours.
+    """The number of the paper to print next to one of ours.
 
-    - Beside a baseline: that of the same model, or none.
-    - Beside a diffusion model: that of the same model where the paper has it, otherwise that of Stable Diffusion 2.1,
+    - Next to a baseline: that of the same model, or none.
+    - Next to a diffusion model: that of the same model where the paper has it, otherwise that of Stable Diffusion 2.1,
       which shows where the field stands. The caller can tell by the number's ``model``.
     - Of the numbers for image retrieval, that with our normalisation: Diffusion Classifier for ``none``, DiffusionITM
       otherwise.
     - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
-    - Beside a fine-tuned model: that of the paper's fine-tuning with the same negatives; none where they are unknown.
+    - Next to a fine-tuned model: that of the paper's fine-tuning with the same negatives. None where they are unknown.
     - Numbers of the published checkpoints: only with the same model and as many samples.
 
     Args:
@@ -193,13 +193,13 @@ def reference(
 
 
 def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber | TextNumber]:
-    """(task, metric) -> the number to print beside it, for all numbers of a run that have one.
+    """(task, metric) -> the number to print next to it, for all numbers of a run that have one.
 
     Of a run of text tasks these are numbers of `winobench.report.published_texts`.
 
     Args:
-      results: what `winobench.evaluate` returns, or the content of a ``results.json``. The model is ``config.model``;
-        that it is a diffusion model, and its number of samples, is told by the scorer's fingerprint and the config.
+      results: what `winobench.evaluate` returns, or the content of a ``results.json``. The model is ``config.model``.
+        That it is a diffusion model, and its number of samples, is told by the scorer's fingerprint and the config.
     """
     if "protocols" in results:
         from winobench.report import published_texts

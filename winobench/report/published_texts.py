@@ -33,7 +33,7 @@ _WSCPLUS_MODELS = {
 
 @dataclasses.dataclass(frozen=True)
 class TextNumber:
-    """A number that a paper prints, and which number of ours it stands beside.
+    """A number that a paper prints, and which number of ours it stands next to.
 
     Attributes:
       benchmark: of ``BENCHMARKS``.
@@ -112,16 +112,16 @@ def numbers(task: str) -> tuple[TextNumber, ...]:
 
 
 def reference(task: str, metric: str, *, model: str, protocol: str, limit: int | None = None) -> TextNumber | None:
-    """The number of a paper to print beside one of ours: that of the same model by the same prompt.
+    """The number of a paper to print next to one of ours: that of the same model by the same prompt.
 
-    Option scores stand beside the paper's generated answers, and both orders of the options beside its one. Beside
+    Option scores stand next to the paper's generated answers, and both orders of the options next to its one. Next to
     models that the paper of WSC+ does not have stands what people reach.
 
     Args:
       task, metric: ours.
       model: what the user called it.
       protocol: ours.
-      limit: of the run; runs that have one stand beside the paper's numbers on 100 questions, and no others do.
+      limit: of the run. Runs that have one stand next to the paper's numbers on 100 questions, and no others do.
     """
     prompt = protocol.removesuffix("_swapped").removesuffix("_options")
     of_cell = [number for number in numbers(task) if number.metric == metric]
@@ -138,7 +138,7 @@ def reference(task: str, metric: str, *, model: str, protocol: str, limit: int |
 
 
 def references(results: Mapping[str, Any]) -> dict[tuple[str, str], TextNumber]:
-    """(task, metric) -> the number to print beside it, for all numbers of a run that have one.
+    """(task, metric) -> the number to print next to it, for all numbers of a run that have one.
 
     Args:
       results: what `winobench.evaluation.questions.evaluate_questions` returns, or the content of its results.json.

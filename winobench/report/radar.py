@@ -63,7 +63,7 @@ class RadarLabels:
 
     Attributes:
       texts: with their line breaks.
-      places: x of the edge towards the circle, or of the middle of those above and below; y of the middle.
+      places: x of the edge towards the circle, or of the middle of those above and below. Y of the middle.
       sides: ``left``, ``right`` or ``center``, which part of the text is at x.
       radius: of the outer ring.
       size: of the font, in points.
@@ -96,9 +96,9 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
 
     Args:
       axes: where to.
-      labels: of the axes, at least three; the panel has the size that they say, and no margins.
-      series: looks and values [num_axes]; a NaN leaves a gap.
-      floor: value at the centre; lower ones are drawn there.
+      labels: of the axes, at least three. The panel has the size that they say, and no margins.
+      series: looks and values [num_axes]. A NaN leaves a gap.
+      floor: value at the centre. Lower ones are drawn there.
     """
     directions = _directions(len(labels.texts))
 

@@ -33,10 +33,10 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     """Prints what came out, in tables that fit 80 characters, each row of which has its key in ``results.json``.
 
     - A row a metric, in percent: value, 95% interval, chance level, number of examples and of ties. Sub-tasks follow
-      their task; of many, those with most examples. ``/accuracy`` is left out of their names.
+      their task. Of many, those with most examples. ``/accuracy`` is left out of their names.
     - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
-      one- and two-sided, number of images; then a row a group of images.
-    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of pictures and of those
+      one- and two-sided, number of images. Then a row a group of images.
+    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of images and of those
       that are tied.
     - A line a task whose scores are equal over its images or texts.
     - A column ``paper`` where the paper has any of the numbers, and below which of its rows these are.
@@ -46,7 +46,7 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
 
     Args:
       results: what `winobench.evaluate` returns, or the content of a ``results.json``.
-      console: where to; stdout by default.
+      console: where to. Stdout by default.
     """
     console = console or rich.console.Console()
     references = published.references(results)

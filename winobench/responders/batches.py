@@ -32,7 +32,7 @@ class Room:
     """What decides how many rows a batch has.
 
     Attributes:
-      mesh: the devices, which need not be at hand.
+      mesh: the devices, which need not be available.
       parameter_bytes: of the parameters, on each device.
       bytes_a_token: of the keys and values of a token, on each device.
       batch_size: rows of each device, where somebody has said so.
@@ -123,7 +123,7 @@ def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: boo
 
     Args:
       prompt: tokens behind the prefix.
-      options: tokens of each option; none for a text.
+      options: tokens of each option. None for a text.
       limit: the most tokens of a text.
       is_sampled: whether the text is drawn.
       config: the network's.

@@ -50,7 +50,7 @@ def client_class(base: type, *, seconds: float, largest: int) -> type:
 
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             del stream  # nothing is handed on before all of it has been counted
-            # What is packed can unpack to any size; of this kind pieces can be unpacked one by one.
+            # What is packed can unpack to any size. Of this kind pieces can be unpacked one by one.
             request.headers["Accept-Encoding"] = "gzip"
             request.extensions = {**request.extensions, "trace": self._traced}
             self._watch = watch = _Watch(seconds, self._socket)

@@ -28,13 +28,13 @@ from winobench.scorers.samples import check_seed
 # Raised whenever a text that is written here could change by more than rounding does.
 WRITING_VERSION = 1
 
-# Pictures that each device works on at once, on accelerators and on CPUs.
+# Images that each device works on at once, on accelerators and on CPUs.
 _PICTURES = Limit(32, cpu=4)
 _TEMPERATURE = options.number(0, 100)
 
 
 class Captioner(networks.HoldsLoaded):
-    """Writes texts about pictures.
+    """Writes texts about images.
 
     Each call uses the weights that the model has when the call begins.
 
@@ -56,12 +56,12 @@ class Captioner(networks.HoldsLoaded):
         """Makes a model write.
 
         Args:
-          loaded: the model; it computes in the dtype that it was loaded in.
+          loaded: the model. It computes in the dtype that it was loaded in.
           template: what prompts stand in, with ``{}`` once, where a prompt comes, and before it, of a model such as
-            LLaVA, ``<image>``, or of Qwen3-VL ``<|image_pad|>``; when None, that of the model: prompts as they are for
+            LLaVA, ``<image>``, or of Qwen3-VL ``<|image_pad|>``. When None, that of the model: prompts as they are for
             BLIP-2 and InstructBLIP, ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA, a conversation of
             the published chat template for Qwen3-VL.
-          batch_size: pictures that each device works on at once; chosen for the kind of device when None.
+          batch_size: images that each device works on at once. Chosen for the kind of device when None.
           seed: of texts that are drawn.
           mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
 
@@ -107,11 +107,12 @@ class Captioner(networks.HoldsLoaded):
         Args:
           source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/blip2-flan-t5-xl``.
-          dtype, mesh, int8, max_pixels, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
+          dtype, mesh, int8, max_pixels, revision, allow_pickle: see `winobench.VQAScore.from_pretrained`.
           **others: options of `Captioner`.
 
         Raises:
-          InputError: files are missing or damaged, it is no model that sees, or an option is not one of its choices.
+          InputError: files are missing or damaged, it is no vision-language model, or an option is not one of its
+          choices.
         """
         networks.check_options(cls, others)
         resolved = sources.resolve(source, revision=revision)
@@ -149,15 +150,15 @@ class Captioner(networks.HoldsLoaded):
         temperature: float = 0.0,
         sample: int = 0,
     ) -> list[str]:
-        """Writes a text about each picture.
+        """Writes a text about each image.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each picture, in the template: one for all, or one for each. The empty
+          prompts: what the model reads behind each image, in the template: one for all, or one for each. The empty
             one asks for a caption.
           max_tokens: of the longest text.
-          temperature: 0 for the most likely token at each place; otherwise texts are drawn.
-          sample: number of the draw; another one draws other texts.
+          temperature: 0 for the most likely token at each place. Otherwise texts are drawn.
+          sample: number of the draw. Another one draws other texts.
 
         Returns:
           The texts, in order, without special tokens and blanks around them.
@@ -194,17 +195,17 @@ class Captioner(networks.HoldsLoaded):
     def iter_option_scores(
         self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
     ) -> Iterator[tuple[int, list[float]]]:
-        """How likely answers are, batch after batch: yields (number of the picture, log-likelihoods in nats), in order.
+        """How likely answers are, batch after batch: yields (number of the image, log-likelihoods in nats), in order.
 
         Of an encoder-decoder, the token that ends an answer counts, too.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each picture, in the template.
+          prompts: what the model reads behind each image, in the template.
           options: the answers to each, of the same number for all, at least one.
 
         Raises:
-          InputError: as of `write`.
+          InputError: see `write`.
         """
         images, prompts = checked_list("images", images), checked_list("prompts", prompts)
         options = [checked_list("options", some) for some in checked_list("options", options)]
@@ -241,7 +242,7 @@ class Captioner(networks.HoldsLoaded):
                 yield start + row, values
 
     def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """A prompt's tokens behind the picture, and those of its options, which begin where the prompt's end.
+        """A prompt's tokens behind the image, and those of its options, which begin where the prompt's end.
 
         Of a decoder, whose prompt and answer are one text, they begin at the first token that any of them changes.
         """
@@ -270,9 +271,9 @@ class Captioner(networks.HoldsLoaded):
                 yield start + row, self._text(start + row, texts[row, : counts[row]].tolist())
 
     def _loaded_rows(self, images: Sequence[Any]) -> Iterator[tuple[int, int, np.ndarray, list[Any]]]:
-        """Batches of pictures: the first one's number, how many there are, the number of each row's, and the pictures.
+        """Batches of images: the first one's number, how many there are, the number of each row's, and the images.
 
-        What fills a batch up is its first picture once more, about which nothing is wanted.
+        What fills a batch up is its first image once more, about which nothing is wanted.
         """
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
         numbers = range(len(images))

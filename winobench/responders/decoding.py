@@ -41,8 +41,8 @@ class Program:
       dtype: of the computation and of cached keys and values.
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
-      processor: of a model that sees: what normalises the pictures that its prompts begin with.
-      before: of a model that sees: tokens before the pictures.
+      processor: of a vision-language model: what normalises the images that its prompts begin with.
+      before: of a vision-language model: tokens before the images.
     """
 
     structure: functional.Structure
@@ -83,15 +83,15 @@ class Prompts(NamedTuple):
 
 
 class PicturePrompts(NamedTuple):
-    """Prompts of a batch, each behind a picture.
+    """Prompts of a batch, each behind an image.
 
     Attributes:
-      pictures: from the image processor, a pytree of arrays [rows, ...]: uint8 [rows, height, width, 3], or
+      images: from the image processor, a pytree of arrays [rows, ...]: uint8 [rows, height, width, 3], or
         `winobench.data.patches.Patches`.
       ids: int32 [rows, width], the prompt in tokens of the language model, at the left.
       lengths: int32 [rows], how many of them there are.
-      question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number;
-        empty where it reads none.
+      question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number.
+        Empty where it reads none.
     """
 
     pictures: Any
@@ -111,7 +111,7 @@ class Draws(NamedTuple):
     """Randomness of a batch's texts.
 
     Attributes:
-      keys: uint32 [rows, 2]; a row's text depends on its own alone.
+      keys: uint32 [rows, 2]. A row's text depends on its own alone.
       temperatures: float32 [rows]; 0 for the most likely token.
     """
 
@@ -195,7 +195,7 @@ def generate(
     *,
     width: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Texts, token after token; a device is done when all of its rows have ended.
+    """Texts, token after token. A device is done when all of its rows have ended.
 
     Args:
       program: of the model.
@@ -272,7 +272,7 @@ class _Decoder:
           more: how many tokens a row is to be continued by.
 
         Returns:
-          float32 [rows, vocabulary], the logits of what follows; the state; int32 [rows], the position that follows.
+          float32 [rows, vocabulary], the logits of what follows. The state. Int32 [rows], the position that follows.
         """
         config = self._model.config
         prefix, prefix_length, ids, lengths = self._prompts
@@ -381,7 +381,7 @@ def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=random_numbers.GENERATOR), step)
         return random_numbers.gumbel(key, logits.shape[1:])
 
-    # Scaled noise in place of scaled logits: a temperature of 0 needs no case of its own.
+    # Scaled noise instead of scaled logits: a temperature of 0 needs no case of its own.
     return logits + draws.temperatures[:, None] * jax.vmap(noise)(draws.keys)
 
 

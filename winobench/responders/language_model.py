@@ -36,7 +36,7 @@ from winobench.scorers.samples import check_seed
 # Raised whenever an answer that is computed here could change by more than rounding.
 ANSWER_VERSION = 1
 
-# Batches that may be under way before a result is waited for: the device always has the next one at hand.
+# Batches that may be under way before a result is waited for: the device always has the next one available.
 _BATCHES_AHEAD = 2
 
 
@@ -68,7 +68,7 @@ class LanguageModel(networks.HoldsLoaded):
         Args:
           loaded: a decoder or a T5.
           mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
-          batch_size: requests that each device works on at once, at most; chosen by their length when None.
+          batch_size: requests that each device works on at once, at most. Chosen by their length when None.
           chat_template: one of `winobench.responders.prompts.TEMPLATES`.
           seed: of sampled texts.
 
@@ -112,11 +112,11 @@ class LanguageModel(networks.HoldsLoaded):
         Args:
           source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-          mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
+          mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
             the parameters. All of this process when None, or those CPU devices among them that there is memory for
             copies of the parameters for.
           int8: whether most of the weights are rounded to 8 bits.
-          batch_size, chat_template, seed: as of `LanguageModel`.
+          batch_size, chat_template, seed: see `LanguageModel`.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
 
@@ -270,7 +270,7 @@ class LanguageModel(networks.HoldsLoaded):
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
 
     def _filled(self, shapes: Mapping[Shape, list[Job]]) -> Iterator[tuple[Shape, list[Job]]]:
-        """Shapes and their jobs, the narrow ones first; what does not fill a batch waits for a batch twice as wide.
+        """Shapes and their jobs, the narrow ones first. What does not fill a batch waits for a batch twice as wide.
 
         A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
         """

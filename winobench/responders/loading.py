@@ -38,16 +38,16 @@ def load_responder(
       dtype: ``float32`` or ``bfloat16``.
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-      batch_size: requests at once on each device; chosen by their length when None.
+      batch_size: requests at once on each device. Chosen by their length when None.
       int8: whether dense layers have weights of 8 bits.
       model_parallel: devices that share one copy of the parameters.
       chat_template: one of `winobench.responders.prompts.TEMPLATES`.
       seed: of sampled texts.
-      hosted: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
-      about_pictures: whether a model that sees is to answer about pictures, by what it was made for: a CLIP, a BLIP or
-        a diffusion model says which text matches; those of VQAScore also write. One without eyes, and a
+      hosted: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
+      about_pictures: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
+        or a diffusion model states which text matches. Those of VQAScore also write. One without eyes, and a
         hosted one, is loaded as otherwise.
-      sampling: as of `winobench.responders.picture_judges.load`.
+      sampling: see `winobench.responders.picture_judges.load`.
 
     Raises:
       InputError: there is no such model, it answers no questions, or an option is not for its kind.
@@ -115,7 +115,7 @@ def answered_kinds(name: str, *, about_pictures: bool = False, revision: str | N
     """What a model will answer, from small files alone; None where that is known once it is loaded.
 
     Args:
-      name, about_pictures, revision: as of `load_responder`.
+      name, about_pictures, revision: see `load_responder`.
 
     Raises:
       InputError: there is no such model, or its kind is not known.
@@ -139,10 +139,10 @@ def answered_kinds(name: str, *, about_pictures: bool = False, revision: str | N
 
 
 def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
-    """Refuses a name that cannot be of a model that answers questions; loads nothing.
+    """Refuses a name that cannot be of a model that answers questions. Loads nothing.
 
     Args:
-      name: as of `load_responder`.
+      name: see `load_responder`.
       about_pictures: as there.
 
     Raises:

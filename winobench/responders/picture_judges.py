@@ -58,12 +58,12 @@ def load(
     seed: int = 0,
     sampling: Mapping[str, Any] | None = None,
 ) -> Responder | None:
-    """Loads a model and makes it answer about pictures; None for one without eyes, of which nothing is loaded.
+    """Loads a model and makes it answer about images; None for one without eyes, of which nothing is loaded.
 
     Args:
       name, dtype, revision, allow_pickle, batch_size, int8, model_parallel, seed: as of
         `winobench.responders.loading.load_responder`.
-      sampling: ``num_samples`` and ``timesteps`` of a scorer that has samples; the usual ones when None.
+      sampling: ``num_samples`` and ``timesteps`` of a scorer that has samples. The usual ones when None.
 
     Raises:
       InputError: there is no such model, its kind is not known, or an option is not for it.

@@ -24,7 +24,7 @@ _IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 class PictureMatcher:
-    """Answers how well texts match a picture with the scores of a scorer; those of a sampled one are means.
+    """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means.
 
     Attributes:
       kinds: ``picture_match`` alone.
@@ -45,7 +45,7 @@ class PictureMatcher:
 
         Args:
           scorer: such as `winobench.Contrastive` (CLIP, SigLIP), `winobench.VQAScore` or `winobench.DiffusionITM`.
-          num_samples: of noise and timestep, of a scorer that has samples; a picture's texts share them.
+          num_samples: of noise and timestep, of a scorer that has samples. An image's texts share them.
           timesteps: of the samples, as of `winobench.DiffusionITM.score`.
           seed: of the samples.
 
@@ -70,10 +70,10 @@ class PictureMatcher:
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared; each picture and each text is encoded once, if there is room for them.
+        """As declared. Each image and each text is encoded once, if there is room for them.
 
         Raises:
-          InputError: a request is of another kind, or a picture cannot be read.
+          InputError: a request is of another kind, or an image cannot be read.
         """
         return self.held()._ask(requests)
 
@@ -110,11 +110,11 @@ class PictureMatcher:
     def _answers(
         self, numbers: Sequence[int], asked: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
     ) -> Iterator[tuple[int, Raw]]:
-        """The answers to some requests; what two of them ask is computed once.
+        """The answers to some requests. What two of them ask is computed once.
 
         Args:
           numbers: of the requests.
-          asked: of each, the numbers of its picture and of its texts.
+          asked: of each, the numbers of its image and of its texts.
           iter_errors: triples -> (rows of them, their errors), batch after batch.
         """
         pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))

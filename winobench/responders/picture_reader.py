@@ -26,7 +26,7 @@ ANSWER_VERSION = 1
 
 
 class PictureReader:
-    """Answers requests about pictures with a language model that sees, whose weights are there once.
+    """Answers requests about images with a vision-language model, whose weights are there once.
 
     Attributes:
       kinds: texts, likelihoods of options, and, by VQAScore, matches.
@@ -38,8 +38,8 @@ class PictureReader:
         """Makes a model answer.
 
         Args:
-          loaded: the model, on its devices; it computes in the dtype that it was loaded in.
-          batch_size: pictures that each device works on at once; chosen for the kind of device when None.
+          loaded: the model, on its devices. It computes in the dtype that it was loaded in.
+          batch_size: images that each device works on at once. Chosen for the kind of device when None.
           seed: of texts that are drawn.
         """
         self._captioner = Captioner(loaded, batch_size=batch_size, seed=seed)
@@ -63,11 +63,11 @@ class PictureReader:
         Args:
           source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/instructblip-flan-t5-xxl``.
-          dtype, mesh, int8, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
-          batch_size, seed: as of `PictureReader`.
+          dtype, mesh, int8, revision, allow_pickle: see `winobench.VQAScore.from_pretrained`.
+          batch_size, seed: see `PictureReader`.
 
         Raises:
-          InputError: files are missing or damaged, or it is no model that sees.
+          InputError: files are missing or damaged, or it is no vision-language model.
         """
         resolved = sources.resolve(source, revision=revision)
         # Copies for other devices are made when it is known how large they are.
@@ -97,10 +97,10 @@ class PictureReader:
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared; requests of one kind after those of the other, batch after batch.
+        """As declared. Requests of one kind after those of the other, batch after batch.
 
         Raises:
-          InputError: a request is of another kind, or a picture cannot be read.
+          InputError: a request is of another kind, or an image cannot be read.
         """
         return self.held()._ask(requests)
 

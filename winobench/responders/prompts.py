@@ -8,14 +8,14 @@ today's date print a fixed one, so that a run of tomorrow asks the same.
 **Plain format.** A model without a template that stops at a token which ends a turn of a chat (``<|im_end|>``,
 ``<|eot_id|>``, ``<end_of_turn>``) is a chat model that has lost its template: it is refused unless the plain format is
 asked for. Base models may have such tokens, too, but stop at others. They read the texts of all turns, a system's
-first, each followed by a blank line; what comes next is the answer. Few-shot turns thus read as question, blank line,
+first, each followed by a blank line. What comes next is the answer. Few-shot turns thus read as question, blank line,
 answer, blank line, question. Encoder-decoder models always get this format, without the blank line at the end.
 
 **Options.** An option is written behind the prompt, after a space where neither side has white space at the border
 (chat formats that end in a colon or a bracket). Its tokens are those of prompt and option together from the place on
 where they differ from the tokens of the prompt alone, as tokenizers may join the prompt's last characters with the
 first ones of what follows. All options of a request begin at the same place, the first one that any of them needs, so
-that all probabilities are given the same tokens; mostly this is the end of the prompt. The end of the text is not part
+that all probabilities are given the same tokens. Mostly this is the end of the prompt. The end of the text is not part
 of an option. The decoder of an encoder-decoder model reads nothing but the option, tokenized by itself.
 """
 
@@ -36,11 +36,11 @@ from winobench.runs.requests import Turn
 from winobench.scorers import common
 
 TEMPLATES = ("auto", "tokenizer", "plain")
-"""How turns become a text: by the tokenizer's chat template where there is one; by it in any case; by the plain format
+"""How turns become a text: by the tokenizer's chat template where there is one. By it in any case. By the plain format
 in any case."""
 
 _BLANK_LINE = "\n\n"
-# The date that Llama 3's templates print where none is given; those of Llama 3.2 print today's.
+# The date that Llama 3's templates print where none is given. Those of Llama 3.2 print today's.
 _DATE = "26 Jul 2024"
 
 _REMEMBERED = 64
@@ -147,7 +147,7 @@ class Prompts:
         """The tokens that the conversation shares with all others that have the same first turns.
 
         Returns:
-          A part of `encode`'s tokens from the first one on, without the last; it depends on this conversation alone,
+          A part of `encode`'s tokens from the first one on, without the last. It depends on this conversation alone,
           and is empty where nothing is shared or the format cannot render the first turns by themselves.
         """
         if not 0 < prefix_turns < len(turns):

@@ -2,13 +2,13 @@
 
 The file is a CSV in UTF-8 with a header and a row a response. Its columns:
 
-    response           the text of the answer; in the result files that are published with WSC+: predicted_reason
-    prompt             what was asked, in the words of the last user turn; or, as in WSC+'s result files,
+    response           the text of the answer. In the result files that are published with WSC+: predicted_reason
+    prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
     id                 the question, where there is no prompt; ``bind`` says which prompts belong to it
-    sample             optional: number of the draw; rows of the same prompt are otherwise draws 0, 1, ... as they come
+    sample             optional: number of the draw. Rows of the same prompt are otherwise draws 0, 1, ... as they come
 
-A request is answered by the row one of whose prompts is its last user turn; else by the row whose prompt stands at its
+A request is answered by the row one of whose prompts is its last user turn. Else by the row whose prompt stands at its
 end, with at most 100 characters behind it (examples and instructions may come before the question, but a question that
 is not in the file is not answered by one of its examples). White space, quotation marks and wrongly decoded characters
 make no difference. Where all questions are known (``bind``), those that find no row take the most similar one that no
@@ -54,7 +54,7 @@ def is_recorded(name: str) -> bool:
 
 
 class RecordedModel:
-    """A file of responses; a `winobench.runs.requests.Responder` for generation.
+    """A file of responses. A `winobench.runs.requests.Responder` for generation.
 
     Attributes:
       kinds: what it answers.
@@ -149,7 +149,7 @@ class RecordedModel:
                 self._edited[key] = number
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """Yields ``{"response", "row", "notes"}`` of each request in order; rows count from 1, the header left out.
+        """Yields ``{"response", "row", "notes"}`` of each request in order. Rows count from 1, the header left out.
 
         Raises:
           InputError: a request is of another kind than generation.
@@ -183,7 +183,7 @@ class RecordedModel:
             )
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The text, its wrongly decoded characters repaired; numbers of tokens are not known.
+        """The text, its wrongly decoded characters repaired. Numbers of tokens are not known.
 
         Raises:
           ValueError: the raw answer is none of this model's.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
+# The smallest widths of a batch's arrays. Others are powers of two, and from the second one on 1.5 times these.
 _SMALLEST_WIDTH, _FINER_FROM = 16, 64
 
 
@@ -19,7 +19,7 @@ class Job:
       index: of the request.
       prompt: what comes before the answer, the shared prefix included.
       shared: how many of these tokens other requests may begin with.
-      options: the options' tokens; none for a text.
+      options: the options' tokens. None for a text.
       limit: the most tokens of a text.
       temperature: of a text.
       key: of a text's draws, two words.

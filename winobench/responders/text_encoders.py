@@ -1,7 +1,7 @@
 """Text encoders that answer requests: BERT after NLI fine-tuning, and the text tower of CLIP.
 
 WinoViz (Table 3) judges encoders by the probability of entailment that they give a premise and each hypothesis. CLIP's
-cosine between the two is ours; the paper has no number for it.
+cosine between the two is ours. The paper has no number for it.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ class NliEncoder(Holder):
         """Puts a model on the devices.
 
         Args:
-          model: the network; it computes in the dtype that it was loaded in.
+          model: the network. It computes in the dtype that it was loaded in.
           tokenizer: a fast BERT tokenizer of transformers.
-          batch_size: pairs that each device works on at once; chosen by their length when None.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+          batch_size: pairs that each device works on at once. Chosen by their length when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
             among them that there is memory for copies of the parameters for.
 
         Raises:
-          InputError: no label, or more than one, is called entailment; or an option is not one of its choices.
+          InputError: no label, or more than one, is called entailment. Or an option is not one of its choices.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -174,8 +174,8 @@ class NliEncoder(Holder):
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-          batch_size: as of `NliEncoder`.
-          mesh: as of `NliEncoder`.
+          batch_size: see `NliEncoder`.
+          mesh: see `NliEncoder`.
 
         Raises:
           InputError: files are missing or damaged, or as of `NliEncoder`.
@@ -200,7 +200,7 @@ class NliEncoder(Holder):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short pairs come first; a pair that occurs several times is computed once.
+        """As declared. Short pairs come first. A pair that occurs several times is computed once.
 
         Raises:
           InputError: a request is not for entailment, or has no hypothesis.

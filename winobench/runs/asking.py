@@ -40,7 +40,7 @@ def ask(
     progress: bool = True,
     label: str = "asking",
 ) -> None:
-    """Reads what the store has, takes what the runs beside it have, and asks for the rest.
+    """Reads what the store has, takes what the runs next to it have, and asks for the rest.
 
     Stored answers that are incomplete are asked for again.
 
@@ -49,8 +49,8 @@ def ask(
         and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
       store: of its responses, open.
       wanted: key of `winobench.runs.responses.key` -> request.
-      answers: filled in while the answers come in, so that it says what is there after an error as well.
-      reuse: take responses that runs beside the store's have recorded.
+      answers: filled in while the answers come in, so that it states what is there after an error as well.
+      reuse: take responses that runs next to the store's have recorded.
       progress: show requests, requests a second and the time left.
       label: what is done is called there.
 
@@ -162,7 +162,7 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
     """What a responder reads out of a raw answer, as texts that can be written.
 
     Raises:
-      ValueError: the raw answer is malformed; the message is one line that can be written.
+      ValueError: the raw answer is malformed. The message is one line that can be written.
     """
     try:
         response = responder.read(request, raw)

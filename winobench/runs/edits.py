@@ -1,8 +1,8 @@
-"""Edited pictures on disk: ``edits/`` in a run's folder.
+"""Edited images on disk: ``edits/`` in a run's folder.
 
-edits/<image>.png              an image as the model was given it; named by the first half of its content's SHA-256
+edits/<image>.png              an image as the model was given it. Named by the first half of its content's SHA-256
 edits/<image>-<text>.png       the same, edited towards a text
-edits/part-<process>.jsonl     a line an edit (`Edit`), written once its picture is there; the last one counts
+edits/part-<process>.jsonl     a line an edit (`Edit`), written once its image is there. The last one counts
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Edit:
       text: the text.
       distance: Euclidean distance that the latents have moved.
       error_before, error_after: mean denoising errors under the text (squared L2), on the same noise, before and after.
-      before, after: the pictures' paths within the run's folder, with ``/``.
+      before, after: the images' paths within the run's folder, with ``/``.
     """
 
     image: str
@@ -46,7 +46,7 @@ class Edit:
 
 
 def edit_files(image: str, text: str) -> tuple[str, str]:
-    """Paths of the pictures before and after, within the run's folder.
+    """Paths of the images before and after, within the run's folder.
 
     Args:
       image: SHA-256 of the image's content.
@@ -101,7 +101,7 @@ def _ends_a_line(path: pathlib.Path) -> bool:
 
 
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
-    """(image's hash, text) -> edit, of a run; empty where it has none.
+    """(image's hash, text) -> edit, of a run. Empty where it has none.
 
     A line that a kill has cut off is skipped.
 

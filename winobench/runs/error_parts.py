@@ -1,4 +1,4 @@
-"""Errors on disk: Parquet parts that a run writes while it goes on, and reads when it is resumed.
+"""Errors on disk: Parquet parts that a run writes while it continues, and reads when it is resumed.
 
 What the parts of a run are called, and who writes which, is told in `winobench.runs.records`.
 """
@@ -51,13 +51,13 @@ class _DamagedPartError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSet:
-    """Which errors are meant; whatever else two runs differ in, errors of equal sets are the same numbers.
+    """Which errors are meant. Whatever else two runs differ in, errors of equal sets are the same numbers.
 
     Attributes:
       digest: ``digest`` of everything that can change an error besides image, text, sample, timestep and kind: weights,
         precision, image size, seed.
       timesteps: the timestep, or the noise level, of each sample; (-1,) for a scorer that has no samples.
-      kind: ``squared_l2``, ``l2``, or another name; recorded errors of the first two are turned into each other.
+      kind: ``squared_l2``, ``l2``, or another name. Recorded errors of the first two are turned into each other.
     """
 
     digest: str
@@ -72,7 +72,7 @@ def read_own_errors(
     text_hashes: Sequence[str],
     pairs: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Reads what earlier calls of a run have scored; arguments, result and errors as of ``read_errors``.
+    """Reads what earlier calls of a run have scored. Arguments, result and errors as of ``read_errors``.
 
     A part that is damaged is set aside, and a warning names it: what it held is computed again.
     """
@@ -95,13 +95,13 @@ def read_errors(
 
     Args:
       folder: of the parts.
-      scores: which errors; parts of others are left aside.
+      scores: which errors. Parts of others are left aside.
       image_hashes, text_hashes, pairs: the plan's.
-      on_fault: called with each part that cannot be used, and why; if it returns, the other parts are read. Such a part
+      on_fault: called with each part that cannot be used, and why. If it returns, the other parts are read. Such a part
         is an error when None.
 
     Returns:
-      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them; of
+      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them. Of
       processes that worked side by side, those of the one that took longest.
 
     Raises:
@@ -230,7 +230,7 @@ def _refuse(path: pathlib.Path, error: Exception) -> None:
 
 
 def _set_aside(path: pathlib.Path, error: Exception) -> None:
-    """For `read_errors`: renames a damaged part, so that it is not read again; anything else is an error.
+    """For `read_errors`: renames a damaged part, so that it is not read again. Anything else is an error.
 
     Raises:
       InputError: the part is not damaged but another thing, or cannot be renamed.
@@ -256,7 +256,7 @@ class ErrorWriter:
 
     A batch is never split over two parts. What is left to do after a kill is scored to the same bits as it would have
     been: how an error is computed depends on the whole plan, not on what is missing (`winobench.engine.sharing`), and
-    a row of a batch not on the others. Tests show that on CPUs; devices of another kind, another batch size, other
+    a row of a batch not on the others. Tests show that on CPUs. Devices of another kind, another batch size, other
     numbers of processes in a race, and errors that a neighbouring run has recorded may differ in the last bits.
     """
 

@@ -20,7 +20,7 @@ from winobench.runs.examples import Examples
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
-# What a part says about its errors; those that agree in all of it were scored in the same way.
+# What a part says about its errors. Those that agree in all of it were scored in the same way.
 _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
 _ERROR_COLUMNS = columns(image=pa.string(), text=pa.string(), first_sample=pa.int64(), errors=pa.list_(pa.float32()))
 

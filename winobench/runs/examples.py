@@ -49,7 +49,7 @@ _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """A task's examples as one run has answered them; all lists have one entry an example.
+    """A task's examples as one run has answered them. All lists have one entry an example.
 
     Attributes:
       ids: unique within the task.
@@ -60,7 +60,7 @@ class Examples:
       scores: [images, texts] float64, higher = better match.
       correct: [n] bool, under the task's headline metric.
       terms: names of what the scores are made of; None where the run does not say.
-      parts: part of the metric -> [n] bool, where it has several; as recorded.
+      parts: part of the metric -> [n] bool, where it has several. As recorded.
     """
 
     ids: list[str]
@@ -97,7 +97,7 @@ class Questions(Examples):
       choices: index of the chosen option; None where none could be read.
       orders: the choice in each of the protocol's requests.
       responses: the texts that came in; None for a response without one.
-      pictures: SHA-256 of each picture that was asked about; empty where none was.
+      images: SHA-256 of each image that was asked about. Empty where none was.
       captions: what was said of each of them before the question.
       num_failed: questions that are left out.
     """

@@ -1,14 +1,14 @@
-"""The folder of a run that draws pictures.
+"""The folder of a run that draws images.
 
-    config.json                                 what was asked: prompts, models, seeds, settings; and how far it got
-    drawn/prompts.jsonl                         a line a prompt; the line's number less 1 is the picture's number
-    drawn/part-<process>-<number>.jsonl         a line a picture (`PictureRecord`), written once the picture is there
-    pictures/<model>/<seed>/<number>.png        the pictures, RGB
+    config.json                                 what was asked: prompts, models, seeds, settings. And how far it got
+    drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
+    drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
+    pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
-Pictures are written whole or not at all, and their lines after them, in one piece and synced; lines are only appended.
-A run that is killed loses the pictures that it was drawing. A line that was cut off is skipped, and what it was about
-is drawn again. Each call writes a part of its own. Of two lines about a picture the later one counts.
+Images are written whole or not at all, and their lines after them, in one piece and synced. Lines are only appended.
+A run that is killed loses the images that it was drawing. A line that was cut off is skipped, and what it was about
+is drawn again. Each call writes a part of its own. Of two lines about an image the later one counts.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Place = tuple[str, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class PictureRecord:
-    """A picture of a run.
+    """An image of a run.
 
     Attributes:
       prompt: what was to be drawn.
       model: label of the model, which is a folder's name, too.
       seed: of the noise, which depends on (seed, number) alone.
-      number: of the picture: that of its prompt, from 0.
+      number: of the image: that of its prompt, from 0.
       fingerprint: of the pipeline that drew it, with its LoRA: 64 hexadecimal digits.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
@@ -115,7 +115,7 @@ def png_bytes(picture: np.ndarray) -> bytes:
 
 
 class PictureStore:
-    """Writes the pictures of one process and their records; a context manager.
+    """Writes the images of one process and their records. A context manager.
 
     The folder belongs to the program already (`winobench.runs.records.RunFolder.open`).
     """
@@ -149,10 +149,10 @@ class PictureStore:
                 self._path.unlink()
 
     def add(self, pictures: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[PictureRecord]:
-        """Writes pictures, then their records; all are on disk when this returns.
+        """Writes images, then their records. All are on disk when this returns.
 
         Args:
-          pictures: uint8 ``[height, width, 3]`` each.
+          images: uint8 ``[height, width, 3]`` each.
           records: the fields of `PictureRecord` of each, but for ``file``, ``sha256`` and ``size``.
 
         Raises:
@@ -183,7 +183,7 @@ def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
 
 
 def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
-    """The records of a run, of each picture the last one, whether or not the picture is there.
+    """The records of a run, of each image the last one, whether or not the image is there.
 
     Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
 

@@ -35,10 +35,10 @@ class DrawnModel:
 
     Attributes:
       label: short, different from the other models' labels, and the name of its folder.
-      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name; and its LoRA.
+      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name. And its LoRA.
       fingerprint: of the pipeline, with its LoRA; None where it has not drawn anything yet.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: as of `winobench.runs.image_records.PictureRecord`; empty where it has not drawn anything yet.
+      settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not drawn anything yet.
     """
 
     label: str
@@ -50,16 +50,16 @@ class DrawnModel:
 
 @dataclasses.dataclass(frozen=True)
 class Pictures:
-    """A run of pictures.
+    """A run of images.
 
-    Every model has a picture of each prompt and seed, unless the run was read with ``complete=False``.
+    Every model has an image of each prompt and seed, unless the run was read with ``complete=False``.
 
     Attributes:
       folder: the run's.
       models: in the order in which they were named.
-      prompts: in their order; ``prompts[n]`` is that of the pictures of number n.
+      prompts: in their order; ``prompts[n]`` is that of the images of number n.
       seeds: in the order in which they were named.
-      records: of all pictures that are there, by model, seed and number.
+      records: of all images that are there, by model, seed and number.
       config: the content of ``config.json``.
     """
 
@@ -93,7 +93,7 @@ class Pictures:
         raise InputError(f"{self.folder} has no pictures of a model {label!r}: it has those of {known}")
 
     def record(self, model: str, seed: int, number: int) -> PictureRecord:
-        """The record of a picture.
+        """The record of an image.
 
         Args:
           model: label.
@@ -101,7 +101,7 @@ class Pictures:
           number: of the prompt.
 
         Raises:
-          InputError: there is no such picture.
+          InputError: there is no such image.
         """
         found = self.by_place.get((model, seed, number))
         if found is None:
@@ -113,7 +113,7 @@ class Pictures:
         return self.folder / record.file
 
     def image(self, record: PictureRecord) -> np.ndarray:
-        """A picture, uint8 ``[height, width, 3]``.
+        """An image, uint8 ``[height, width, 3]``.
 
         Raises:
           InputError: its file is not as it was written.
@@ -126,14 +126,14 @@ class Pictures:
 
 
 def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictures:
-    """Reads a run of pictures; the pictures themselves are read when they are asked for (`Pictures.image`).
+    """Reads a run of images. The images themselves are read when they are asked for (`Pictures.image`).
 
     Args:
       folder: the run's, as ``launch.generate --config=pictures`` has made it.
-      complete: whether every picture must be there; otherwise those that are there make the run.
+      complete: whether every image must be there. Otherwise those that are there make the run.
 
     Raises:
-      InputError: there is no such run, it has not finished or has lost pictures (of which the size is looked at), or a
+      InputError: there is no such run, it has not finished or has lost images (of which the size is looked at), or a
         file of it cannot be read.
     """
     folder = pathlib.Path(files.user_path(folder))

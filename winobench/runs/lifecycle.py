@@ -78,7 +78,7 @@ def recording(
 
     Args:
       folder: opened by the caller, who closes it.
-      description: of the run; what it holds at the end is written.
+      description: of the run. What it holds at the end is written.
       has_records: whether anything was recorded.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1

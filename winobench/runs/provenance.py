@@ -48,7 +48,7 @@ def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
     repository's address carries the commit with it.
 
     Args:
-      package: the package's folder; winobench's own by default.
+      package: the package's folder. Winobench's own by default.
 
     Returns:
       ``commit`` (or None) and ``dirty``: whether files of the package, launchers or configs differ from the commit,

@@ -43,7 +43,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
         are named: the others are read. None to refuse them all.
 
     Raises:
-      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses; with
+      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses. With
         ``skip``, if no run is left.
     """
     if not paths:
@@ -81,7 +81,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
 
 
 def read_run(path: str | os.PathLike) -> Run:
-    """Reads a run's folder; its errors are read when they are asked for.
+    """Reads a run's folder. Its errors are read when they are asked for.
 
     Raises:
       InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a

@@ -1,18 +1,18 @@
 """A run's folder: its identity, the errors of every scored pair, the examples and the results.
 
     config.json                              what was asked, what the scores depend on, and how far it got
-    errors/part-<process>-<number>.parquet   per-sample errors, written while the run goes on
+    errors/part-<process>-<number>.parquet   per-sample errors, written while the run continues
     examples/<task>.parquet                  one row an example
-    gallery/<task>.parquet                   small pictures of some examples
+    gallery/<task>.parquet                   small images of some examples
     results.json                             the numbers
 
-The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors, and pictures only where
-it asked about some; see `winobench.runs.responses`. A run that draws pictures has none of all this but
-``config.json``; see `winobench.runs.image_records`.
+The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` instead of errors, and images only where
+it asked about some. See `winobench.runs.responses`. A run that draws images has none of all this but
+``config.json``. See `winobench.runs.image_records`.
 
 In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
-reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
-else is written by the first process, which takes the folder for its program.
+reader it is all one: the next call of the run, with more processes or fewer, continues from whatever is there.
+Everything else is written by the first process, which takes the folder for its program.
 
 Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
 synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else. A part
@@ -130,7 +130,7 @@ class RunFolder:
           identity: everything that can change a number of the run, as nested mappings that JSON can hold.
 
         Raises:
-          InputError: the folder holds something else, or the run of another identity; the message names what differs.
+          InputError: the folder holds something else, or the run of another identity. The message names what differs.
         """
         found = self._read_config()
         if found is None:
@@ -154,7 +154,7 @@ class RunFolder:
         """Makes the folder, takes it for this process and writes ``config.json``.
 
         Args:
-          description: the content of ``config.json``; its ``identity`` is what ``check`` compares.
+          description: the content of ``config.json``. Its ``identity`` is what ``check`` compares.
           overwrite: delete the records of another run instead of refusing the folder.
 
         Raises:
@@ -178,8 +178,8 @@ class RunFolder:
                     leftover.unlink()
             self._replaces = overwrite and self.config_path.exists()
             if overwrite:
-                # A run without results is one that was stopped, so that this may end anywhere. Where it ends further
-                # down, what is left of the old run's errors is told from the new run's by what they depend on.
+                # A run without results is one that was interrupted, so that this may end anywhere. Where it ends
+                # further down, what is left of the old run's errors is told from the new run's by what they depend on.
                 self.results_path.unlink(missing_ok=True)
             self.describe(description)
             if overwrite:
@@ -241,7 +241,7 @@ class RunFolder:
     def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
         """The folder's ``config.json``; None for a folder that can become a run.
 
-        Such a folder holds no file, or a report alone; with ``remains``, also what is left of a run without its config.
+        Such a folder holds no file, or a report alone. With ``remains``, also what is left of a run without its config.
         """
         try:
             found = json_files.load(self.config_path)

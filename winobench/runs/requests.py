@@ -31,13 +31,13 @@ FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
     "tool_call",
     "interrupted",
 )
-"""How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens;
-without text, or with thoughts alone; held back by a filter; a tool call; ended in another way. A model on this machine
+"""How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens.
+Without text, or with thoughts alone. Held back by a filter. A tool call. Ended in another way. A model on this machine
 may write until the limit, as the published protocols do: its answers are finished."""
 
 
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
-"""The status of a question: a choice was made; no choice can be read from the responses; or a call failed for good, and
+"""The status of a question: a choice was made. No choice can be read from the responses. Or a call failed for good, and
 the question counts nowhere."""
 
 
@@ -54,10 +54,10 @@ class Generation:
     """Asks for a text.
 
     Attributes:
-      turns: the conversation so far; the last turn is the user's.
+      turns: the conversation so far. The last turn is the user's.
       max_tokens: the longest answer.
       temperature: 0 for the most likely answer.
-      sample: tells requests apart that are otherwise equal; the draw's number with a temperature above 0.
+      sample: tells requests apart that are otherwise equal. The draw's number with a temperature above 0.
       prefix_turns: how many of the first turns other requests begin with as well (few-shot examples): what a model
         computes for them can be shared.
     """
@@ -76,9 +76,9 @@ class Options:
     """Asks how likely each of some continuations is.
 
     Attributes:
-      turns: the conversation so far; the last turn is the user's.
+      turns: the conversation so far. The last turn is the user's.
       options: the continuations, at least two.
-      prefix_turns: as of `Generation`.
+      prefix_turns: see `Generation`.
     """
 
     turns: tuple[Turn, ...]
@@ -110,7 +110,7 @@ class Similarity:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A picture that is asked about; it is the same one wherever it lies.
+    """An image that is asked about. It is the same one wherever it lies.
 
     Attributes:
       path: its file.
@@ -123,14 +123,14 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class PictureText:
-    """Asks for a text about a picture.
+    """Asks for a text about an image.
 
     Attributes:
-      picture: the picture.
-      question: what is asked; the empty one asks for a caption.
+      image: the image.
+      question: what is asked. The empty one asks for a caption.
       max_tokens: the longest answer.
       temperature: 0 for the most likely answer.
-      sample: as of `Generation`.
+      sample: see `Generation`.
     """
 
     picture: Picture
@@ -144,10 +144,10 @@ class PictureText:
 
 @dataclasses.dataclass(frozen=True)
 class PictureOptions:
-    """Asks how likely each of some answers to a question about a picture is.
+    """Asks how likely each of some answers to a question about an image is.
 
     Attributes:
-      picture: the picture.
+      image: the image.
       question: what is asked.
       options: the answers, at least two.
     """
@@ -176,7 +176,7 @@ def check_request(request: Request) -> None:
     """Makes sure that a request can be sent, tokenized and written down.
 
     Raises:
-      InputError: as of `winobench.base.texts.check_texts`, with ``LONGEST_PROMPT`` for all of its texts.
+      InputError: see `winobench.base.texts.check_texts`, with ``LONGEST_PROMPT`` for all of its texts.
     """
     match request:
         case Generation() | Options():
@@ -242,7 +242,7 @@ class Responder(Protocol):
         """
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The answer in what came in; pure.
+        """The answer in what came in. Pure.
 
         Raises:
           ValueError: the raw answer is malformed, which counts as a failed call.

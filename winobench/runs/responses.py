@@ -5,13 +5,13 @@
 
 A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
 nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
-its process opens the folder again; until then it is skipped. Each call of a run writes a part of its own, which it
-holds locked: a second process of the same number is refused; a part that a kill has left empty is taken by the next
+its process opens the folder again. Until then it is skipped. Each call of a run writes a part of its own, which it
+holds locked: a second process of the same number is refused. A part that a kill has left empty is taken by the next
 call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
 asked for again.
 
 Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
-malformed and counts as absent from there on, so that it is asked for again; what came in stays where it is.
+malformed and counts as absent from there on, so that it is asked for again. What came in stays where it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
 
     The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
-    where a picture lies.
+    where an image lies.
 
     Args:
       fingerprint: the responder's.
@@ -71,8 +71,8 @@ class Stored:
     """A response of a store.
 
     Attributes:
-      key: as of ``key``.
-      request: as of ``request_json``.
+      key: see ``key``.
+      request: see ``request_json``.
       raw: the answer as it came in.
       seconds: that it took.
       origin: the run that had asked for it, where that was another one; None for a response of this run.
@@ -93,9 +93,9 @@ class _Place:
 
 
 class ResponseStore:
-    """The responses of one run; of a run with several processes, those that all of them have stored when it is opened.
+    """The responses of one run. Of a run with several processes, those that all of them have stored when it is opened.
 
-    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself; its methods
+    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself. Its methods
     may be called by several threads.
     """
 
@@ -103,7 +103,7 @@ class ResponseStore:
         """Names the place.
 
         Args:
-          folder: of the parts; made by ``open``.
+          folder: of the parts. Made by ``open``.
           process: number of this process within the run.
           seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
             a response is handed to the operating system at once, which survives a kill, but synced only with the first
@@ -196,7 +196,7 @@ class ResponseStore:
             self._synced = time.monotonic()
 
     def add(self, key: str, request: Request, raw: Raw, seconds: float) -> None:
-        """Stores a response; it is on disk when this returns, unless syncs are to be rarer.
+        """Stores a response. It is on disk when this returns, unless syncs are to be rarer.
 
         Args:
           key: of responder and request.
@@ -211,7 +211,7 @@ class ResponseStore:
         self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
 
     def reject(self, key: str, reason: str) -> None:
-        """Marks a stored response as malformed: it counts as absent, here and for the runs beside this one.
+        """Marks a stored response as malformed: it counts as absent, here and for the runs next to this one.
 
         Raises:
           InputError: the mark cannot be written.
@@ -222,10 +222,10 @@ class ResponseStore:
             self._rejected.add(key)
 
     def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
-        """Notes a call that failed for good in the failures' file; it is no response and will be asked again.
+        """Notes a call that failed for good in the failures' file. It is no response and will be asked again.
 
         Args:
-          key, request, seconds: as of ``add``.
+          key, request, seconds: see ``add``.
           error: what went wrong, as JSON values.
 
         Raises:
@@ -350,7 +350,7 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
-    """Where the responses of a folder lie, and the keys that were ever rejected; of a key's lines the last one counts.
+    """Where the responses of a folder lie, and the keys that were ever rejected. Of a key's lines the last one counts.
 
     Args:
       folder: of the parts.

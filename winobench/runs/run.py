@@ -44,7 +44,7 @@ class TaskRun:
         there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
         texts; ``other`` where the run does not say and the rows do not tell, None where there are no rows.
       shown: its rows that charts and summaries show.
-      best: value of a perfect answer to everything, 1; or 0 where lower is better.
+      best: value of a perfect answer to everything, 1. Or 0 where lower is better.
       identity: version and fingerprint of the task's data, as the run recorded them.
       examples: None where the run has no table of them.
       num_samples: samples a pair; None where the run does not say.
@@ -173,7 +173,7 @@ class Run:
 def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
     """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores.
 
-    Of a plug-in's metric, whose function is not at hand, what the run recorded.
+    Of a plug-in's metric, whose function is not available, what the run recorded.
     """
     if record.examples is None or not record.has_answers or record.metric in (TEXT_METRIC, None):
         return {}

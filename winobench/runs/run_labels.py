@@ -25,7 +25,7 @@ def tell_apart(runs: Sequence[Run]) -> None:
     """Adds to equal labels what differs between their runs, as little of it as will do.
 
     That is the part of the model's name above the last one, the normalisation, the samples a pair, the scorer's dtype,
-    else the name of the run's folder; runs that agree in all of them are numbered.
+    else the name of the run's folder. Runs that agree in all of them are numbered.
     """
     by_label: dict[str, list[Run]] = {}
     for run in runs:

@@ -1,6 +1,6 @@
 """What ``config.json`` and ``results.json`` of a run hold, as types; `check` compares a value with them.
 
-``Required`` keys are in every file that this version reads, back to layout 1; the others are in every file that this
+``Required`` keys are in every file that this version reads, back to layout 1. The others are in every file that this
 version writes for the kind of run that their comment names. A reader takes keys that it does not know for those of a
 later version, and leaves them alone.
 """
@@ -77,13 +77,13 @@ class Agreement(TypedDict):
     low: Required[Annotated[float, Bounds(-1, 1)]]  # ends of the 95% bootstrap interval
     high: Required[Annotated[float, Bounds(-1, 1)]]
     chance: Required[Share | None]  # of scores that know nothing
-    n: Required[Count]  # pictures
-    ties: Required[Count]  # pictures whose score another one has too
+    n: Required[Count]  # images
+    ties: Required[Count]  # images whose score another one has too
     constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
     prompts: Required[Count]
-    threshold: NotRequired[float]  # scores that differ by no more are a tie; or from which on the score says yes
-    pairs: NotRequired[Count]  # of pictures of which people prefer one
-    yes: NotRequired[Count]  # pictures to which people say yes
+    threshold: NotRequired[float]  # scores that differ by no more are a tie. Or from which on the score says yes
+    pairs: NotRequired[Count]  # of images of which people prefer one
+    yes: NotRequired[Count]  # images to which people say yes
     prompts_with_tau: NotRequired[Count]  # over which a mean of correlations is
 
 
@@ -197,7 +197,7 @@ class Round(TypedDict):
     tasks: Required[list[str]]
     num_samples: NotRequired[Count | None]  # a pair
     timesteps: NotRequired[list[Count] | list[Share] | None]  # None for a scorer that needs no samples
-    weights: NotRequired[list[float]]  # of the samples, unless equal; their mean is 1
+    weights: NotRequired[list[float]]  # of the samples, unless equal. Their mean is 1
     reduce_dtype: NotRequired[str]  # unless float32
 
 
@@ -268,7 +268,7 @@ def json_schema(expected: Any, title: str) -> dict[str, Any]:
     """A type as a JSON Schema (draft 2020-12), for readers in other languages.
 
     Args:
-      expected: as of `check`.
+      expected: see `check`.
       title: of the schema.
     """
     definitions: dict[str, Any] = {}

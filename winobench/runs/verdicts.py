@@ -1,6 +1,6 @@
-"""What a verifier, a detector or people say of drawn pictures: does one show what its prompt asks for?
+"""What a verifier, a detector or people say of drawn images: does one show what its prompt asks for?
 
-verdicts.jsonl      in the run's folder, a line a picture: ``file``, ``sha256``, ``correct``, ``found``
+verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, ``correct``, ``found``
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NAME = "verdicts.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Of one picture.
+    """Of one image.
 
     Attributes:
-      file: path of the picture within the run's folder, as of `winobench.runs.image_records.PictureRecord`.
-      sha256: of the picture that was judged.
+      file: path of the image within the run's folder, as of `winobench.runs.image_records.PictureRecord`.
+      sha256: of the image that was judged.
       correct: whether it shows what its prompt asks for.
       found: what was found in it, as JSON values; None where nobody says.
     """
@@ -54,7 +54,7 @@ def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pa
 
 
 def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
-    """A picture's path within the run -> its verdict; empty where there are none.
+    """An image's path within the run -> its verdict. Empty where there are none.
 
     Raises:
       InputError: a line is no verdict.
@@ -84,7 +84,7 @@ def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[
     """How often each model drew what it should, by skill.
 
     Args:
-      run: the pictures.
+      run: the images.
       verdicts: of `read_verdicts`.
 
     Returns:

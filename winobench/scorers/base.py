@@ -18,7 +18,7 @@ from winobench.data.images import ImageSource
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Anything that says how well images and texts match.
+    """Anything that states how well images and texts match.
 
     A scorer may also have
 
@@ -27,12 +27,12 @@ class Scorer(Protocol):
     - ``answers_questions``: True where a text may be a question with an answer (`winobench.data.question_texts`), whose
       score says how likely the answer is. Without it, tasks in question form are refused.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
-      own; one whose mesh has devices of other processes is called by all of them with all of the work.
+      own. One whose mesh has devices of other processes is called by all of them with all of the work.
     - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
       fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
       scores is refused, and what it has scored since then is not recorded.
     - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
-      it has paid for, in a folder of its own; with ``reuse``, it may look into those of the runs beside it.
+      it has paid for, in a folder of its own. With ``reuse``, it may look into those of the runs next to it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (int [b], which of the pairs; their float32 scores [b]) of batch after batch, each pair once. Without it,
       ``score`` is called for one image at a time, with the texts that are asked about that image.

@@ -41,7 +41,7 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
 
     Args:
       name: of the argument.
-      rows: as it was given; an empty list will do for no rows.
+      rows: as it was given. An empty list will do for no rows.
       limits: what a column numbers -> how many of these there are.
 
     Raises:

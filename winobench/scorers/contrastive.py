@@ -3,8 +3,8 @@
 CLIP's score is the cosine of the two; SigLIP's is the logit that its sigmoid is taken of, a scale times the cosine and
 a bias.
 
-Images and texts are encoded once each, whatever the number of pairs, in batches of one shape that the devices share;
-the vectors come back to the host, where a pair costs one dot product.
+Images and texts are encoded once each, whatever the number of pairs, in batches of one shape that the devices share.
+The vectors come back to the host, where a pair costs one dot product.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SCORING_VERSION = 1
 _PIXELS = Limit(64 * 224 * 224, cpu=8 * 224 * 224)
 _MAX_IMAGES = Limit(256, cpu=32)
 _TEXTS = Limit(256, cpu=32)
-# Batches that may be under way before a result is waited for: the device always has the next one at hand.
+# Batches that may be under way before a result is waited for: the device always has the next one available.
 _BATCHES_AHEAD = 2
 # Pairs whose vectors are gathered at once; 64 MB with vectors of 1,024 numbers.
 _PAIRS_AT_ONCE = 4096
@@ -104,11 +104,11 @@ class Contrastive(Holder):
         """Puts a model on the devices.
 
         Args:
-          model: the network; it computes in the dtype that it was loaded in.
-          tokenizer: a ``transformers.CLIPTokenizer``; of a SigLIP as of `winobench.checkpoints.siglip_files`.
+          model: the network. It computes in the dtype that it was loaded in.
+          tokenizer: a ``transformers.CLIPTokenizer``. Of a SigLIP as of `winobench.checkpoints.siglip_files`.
           processor: makes images ready for the network.
-          batch_size: images that each device encodes at once; chosen for the kind of device when None.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+          batch_size: images that each device encodes at once. Chosen for the kind of device when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
             among them that there is memory for copies of the parameters for.
 
         Raises:
@@ -180,7 +180,7 @@ class Contrastive(Holder):
           texts: strings.
 
         Returns:
-          float32 [num_images, num_texts], the cosines, or the logits of a SigLIP; higher = better match.
+          float32 [num_images, num_texts], the cosines, or the logits of a SigLIP. Higher = better match.
 
         Raises:
           InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
@@ -206,14 +206,14 @@ class Contrastive(Holder):
           An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
 
         Raises:
-          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+          InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
             that cannot be read.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         return self.held()._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
-        """Encodes images; those that are given more than once are encoded once.
+        """Encodes images. Those that are given more than once are encoded once.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
@@ -229,7 +229,7 @@ class Contrastive(Holder):
         return np.concatenate(list(self.held()._image_batches(images, first)))[number]
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Encodes texts; those that are given more than once are encoded once.
+        """Encodes texts. Those that are given more than once are encoded once.
 
         Args:
           texts: strings. Longer ones than the model takes are cut off, and their number is logged.
@@ -328,7 +328,7 @@ class _Column:
 
     Attributes:
       rows: [num_pairs], the row of ``vectors`` that each pair needs, in order of first use.
-      vectors: float32 [num_items, width]; rows that are not yet encoded hold anything. None before the first batch.
+      vectors: float32 [num_items, width]. Rows that are not yet encoded hold anything. None before the first batch.
     """
 
     def __init__(self, rows: np.ndarray, num_items: int, batches: Iterator[np.ndarray]):
@@ -357,7 +357,7 @@ class _Column:
 def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """Encodes items, a batch at a time: float32 [up to batch_size, width] each.
 
-    A batch that does not fit into a device's memory is halved, for good, and the work goes on where it stopped.
+    A batch that does not fit into a device's memory is halved, for good, and the work continues where it stopped.
 
     Raises:
       InputError: not even one item at a time fits.

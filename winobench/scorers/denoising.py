@@ -60,7 +60,7 @@ def denoising_errors(
       sample_index: int32 [n], the number of the sample, which decides its noise.
       timesteps: [n], the timestep of each triple's sample: int32, or the noise level, float32, of a flow model.
       noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
-        ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
+        ``normal(fold_in(key, i))``. Or the noise of all samples, float32 [num_samples, h, w, c].
       group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
         ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, [m], and this tells the pair
         of each text.
@@ -153,7 +153,7 @@ def _step(
 
 
 # XLA would make one product of several with the same input, such as queries, keys and values, and write out the parts
-# of its result again; and the parts of its weights at each step. SDXL's step of 8 passes on an H100 moves 6 of 131 GB
+# of its result again. And the parts of its weights at each step. SDXL's step of 8 passes on an H100 moves 6 of 131 GB
 # more with it, and has 0.7 GB more of temporaries (by its compiler). Its own products, in Triton, cannot add to what is
 # there, as cuBLAS' can: sums around layers would be kernels of their own.
 _GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0, "xla_gpu_enable_triton_gemm": False}
@@ -186,7 +186,7 @@ def fused_step(
       params: the denoiser's, on the mesh.
       latents: the table of them, as of `denoising_errors`.
       text_states: the table of them.
-      noise: as of `denoising_errors`.
+      noise: see `denoising_errors`.
       noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
       texts: int32 [n], as ``text_index`` of `denoising_errors`.
       groups: int32 [n], as ``group_index`` there, which counts the columns of its own device; None if m is n.
@@ -204,9 +204,9 @@ def make_step(
 
     Args:
       how: what it is compiled for.
-      params: gives the denoiser's, on the mesh; asked at each step, so that they may leave the devices in between.
+      params: gives the denoiser's, on the mesh. Asked at each step, so that they may leave the devices in between.
       texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
-        texts; the others do not, by a program of their own.
+        texts. The others do not, by a program of their own.
 
     Returns:
       A function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).

@@ -83,19 +83,19 @@ class DiffusionITM(Holder):
           error: ``squared_l2`` is the squared Euclidean distance (the paper's error), ``l2`` the distance (what the
             published code computes).
           target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
-          image_size: images are resized to this many pixels, height and width; the model's own size when None.
+          image_size: images are resized to this many pixels, height and width. The model's own size when None.
           timestep_range: (first, end) of the timesteps that may be drawn; ``all`` for all of the schedule's; None for
             those that the model's folder names (``pipeline.timestep_range``), or else all.
-          batch_size: triples that each device works on at once; chosen for the kind of device when None. ``search``
+          batch_size: triples that each device works on at once. Chosen for the kind of device when None. ``search``
             measures some sizes, which compiles each of them, and remembers the fastest for the next time
             (`winobench.engine.batch_size`). Halved when a device's memory does not hold as many.
-          table_rows: how many encoded images, and how many encoded texts, are kept on the device; as many as fit into
+          table_rows: how many encoded images, and how many encoded texts, are kept on the device. As many as fit into
             a fixed amount of memory when None. An evaluation may have more of both.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
+          mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, or those CPU devices among
             them that there is memory for copies of the parameters for.
           encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
             encodes all texts of a session first, and takes the encoders off the devices before it puts the denoiser
-            there. The results are kept on disk (`winobench.engine.text_store`); while a later session encodes texts
+            there. The results are kept on disk (`winobench.engine.text_store`). While a later session encodes texts
             that are not there, the denoiser is off the devices again. Errors are the same. What the pipeline itself
             holds on a device stays: load it with ``on_host``, as `from_pretrained` does.
 
@@ -201,7 +201,7 @@ class DiffusionITM(Holder):
           lora: a LoRA file for this model, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` or
             peft's files (`winobench.checkpoints.read_lora`); None for the model as it is.
           lora_scale: what the adapters' effect is multiplied by.
-          fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
+          fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           **keywords: of `DiffusionITM`.
@@ -255,18 +255,18 @@ class DiffusionITM(Holder):
 
         Args:
           images: paths, PIL images, or uint8 arrays [height, width, 3].
-          texts: strings; the empty string is the unconditional text, and otherwise a text like others.
+          texts: strings. The empty string is the unconditional text, and otherwise a text like others.
           num_samples: samples of noise and timestep that each score is a mean over; 32 when None.
-          normalize: ``unconditional`` takes each error from that for the empty text (Eq. 5), as published; scores of
+          normalize: ``unconditional`` takes each error from that for the empty text (Eq. 5), as published. Scores of
             different images are then comparable. ``none`` does not (the Diffusion Classifier), and ranks texts of one
             image alike. ``gray_image`` also compares each error with that of a gray image under the same text
             (appendix F), for ranking texts. A score depends on its own image and text alone.
-          seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
+          seed: of noise and timesteps. An integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
-            above 0 and up to 1 of a flow model; the last two are as they are, whatever ``timestep_range`` says.
+            above 0 and up to 1 of a flow model. The last two are as they are, whatever ``timestep_range`` says.
           timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
-          noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
+          noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise drawn from the seed.
 
         Returns:
           float64 [num_images, num_texts], higher = better match.
@@ -319,7 +319,7 @@ class DiffusionITM(Holder):
         timesteps: str | ArrayLike = "uniform",
         noise: ArrayLike | None = None,
     ) -> np.ndarray:
-        """The error of every (image, text, sample) triple; arguments as in `score`. Images and texts that are given
+        """The error of every (image, text, sample) triple. Arguments as in `score`. Images and texts that are given
         more than once are scored once.
 
         Returns:
@@ -378,7 +378,7 @@ class DiffusionITM(Holder):
 
         Each image and each text is encoded once, shortly before its first triple, and again only if it comes back
         after more others than a table has rows. Images are read in the background and let go once encoded. Order
-        triples by image, then by text, to keep the tables small; among those whose images and texts fit into the
+        triples by image, then by text, to keep the tables small. Among those whose images and texts fit into the
         tables, the texts of one image and sample are scored together.
 
         Args:
@@ -386,7 +386,7 @@ class DiffusionITM(Holder):
           texts: as in `score`.
           triples: int [n, 3], rows (number of the image, number of the text, number of the sample). Every row is
             computed, so leave out repeated ones.
-          num_samples: as in `score`; sample numbers are below it, or below the length of the list of timesteps.
+          num_samples: as in `score`. Sample numbers are below it, or below the length of the list of timesteps.
           seed: as in `score`.
           timesteps: as in `score`.
           noise: as in `score`.
@@ -399,7 +399,7 @@ class DiffusionITM(Holder):
           own.
 
         Raises:
-          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+          InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
             that cannot be read, or a device whose memory does not hold even one triple.
         """
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)

@@ -83,7 +83,7 @@ class ItmHead(PairScorer):
 
     The score of ``head="itm"`` is the log-odds of a match, the logit of match less that of mismatch. The published
     evaluation shows the softmax probability, which is the logistic function of it and ranks pairs in the same order,
-    but is exactly 1 in float32 from log-odds of 17 on, where it makes ties; log-odds are never cut off. The score of
+    but is exactly 1 in float32 from log-odds of 17 on, where it makes ties. Log-odds are never cut off. The score of
     ``head="itc"`` is the cosine of the image's and the text's vector.
 
     Attributes:
@@ -110,7 +110,7 @@ class ItmHead(PairScorer):
         """Puts a model on the devices.
 
         Args:
-          model: the network; it computes in the dtype that it was loaded in.
+          model: the network. It computes in the dtype that it was loaded in.
           tokenizer: a ``transformers.BertTokenizer``.
           processor: makes images ready for the network.
           head: ``itm`` (matching) looks at image and text together; ``itc`` (contrast) compares a vector of each.
@@ -119,10 +119,10 @@ class ItmHead(PairScorer):
             default of ``itc`` and the only choice there, is BERT's, which transformers' processor gives both heads.
           max_text_tokens: longer texts are cut off, both ends' tokens included; 35 when None, as published, or as many
             as the network has positions for.
-          batch_size: pairs that each device works on at once; chosen for the kind of device when None.
-          table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
+          batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
+          table_rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+          mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
             among them that there is memory for copies of the parameters for.
 
         Raises:

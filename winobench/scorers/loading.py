@@ -21,7 +21,7 @@ class Kind:
     Attributes:
       path: ``module:class``, of a class that has ``from_pretrained``.
       name: what messages call its checkpoints.
-      model_types: of the ``config.json`` in transformers' folders; empty where there are none.
+      model_types: of the ``config.json`` in transformers' folders. Empty where there are none.
       file: a file that no other kind has; None where there is none.
       prefixes: what its models' names begin with, where they are no checkpoints.
     """
@@ -82,10 +82,10 @@ def load_scorer(
       variant: of the weight files, such as ``fp16``.
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-      batch_size: of the scorer; chosen for the kind of device when None. Diffusion models also take ``search``.
+      batch_size: of the scorer. Chosen for the kind of device when None. Diffusion models also take ``search``.
       model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
-      max_pixels: of language models that see images of any shape: as of `winobench.VQAScore.from_pretrained`.
-      diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
+      max_pixels: of vision-language models images of any shape: see `winobench.VQAScore.from_pretrained`.
+      diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``. Those that are None are
         left out.
       hosted: options of a hosted model (`winobench.responders.hosted.HostedModel`), of no meaning for others.
 
@@ -125,10 +125,10 @@ def load_scorer(
 
 
 def scorer_kind(name: str, revision: str | None = None) -> str | None:
-    """Which of ``SCORERS`` judges with a model; None for a plugged-in scorer, which says so once it is made.
+    """Which of ``SCORERS`` judges with a model; None for a plugged-in scorer, which states so once it is made.
 
     Args:
-      name: as of `load_scorer`.
+      name: see `load_scorer`.
       revision: of a hub id.
 
     Raises:
@@ -138,7 +138,7 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
         if isinstance(name, str) and described.prefixes and name.startswith(described.prefixes):
             return kind
     source = registry.model_source(name)
-    # Some names are of both: what sees may also be asked without pictures.
+    # Some names are of both: what sees may also be asked without images.
     if name in registry.MODELS:
         return registry.MODELS[name].scorer
     if name in registry.LANGUAGE_MODELS:
@@ -165,11 +165,11 @@ def check_scorer(
     """Refuses a model for which its options are none, reading small files alone: before any of several models runs.
 
     Args:
-      name, dtype, variant, revision, model_parallel, max_pixels, diffusion: as of `load_scorer`.
+      name, dtype, variant, revision, model_parallel, max_pixels, diffusion: see `load_scorer`.
       timesteps: the rule, or timesteps that the model's schedule must have.
       of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
-        are given; of plugged-in scorers only the evaluation itself can tell.
-      deeply: also read what a diffusion model is; otherwise its kind alone, which takes no library.
+        are given. Of plugged-in scorers only the evaluation itself can tell.
+      deeply: also read what a diffusion model is. Otherwise its kind alone, which takes no library.
 
     Raises:
       InputError: there is no such model, or an option is not for its kind, or not for this one.

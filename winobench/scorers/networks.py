@@ -30,7 +30,7 @@ class NetworkFunction:
 
     Attributes:
       structure: the network without its parameters.
-      function: ``(network, batch, *settings) -> pytree of arrays [n, ...]``; pure.
+      function: ``(network, batch, *settings) -> pytree of arrays [n, ...]``. Pure.
       settings: what else it is given.
     """
 

@@ -60,8 +60,8 @@ class PairScorer(Holder):
           processor: makes images ready for the network.
           mesh: the devices.
           example_text: a longest text, as `_tokenize` gives it.
-          batch_size: pairs that each device works on at once; chosen for the kind of device when None.
-          rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed amount
+          batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
+          rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed amount
             of memory, and those of one batch if they take at most twice as much, when None.
         """
         self.processor = processor
@@ -86,7 +86,7 @@ class PairScorer(Holder):
           encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
           encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
           params: the network's, on the devices.
-          image_spec: what each device has of the table of images, where several share the parameters; all when None.
+          image_spec: what each device has of the table of images, where several share the parameters. All when None.
         """
         self._params = params
         if self._image_rows is None:
@@ -146,7 +146,7 @@ class PairScorer(Holder):
           An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
 
         Raises:
-          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+          InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
             that cannot be read.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
@@ -205,7 +205,7 @@ def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
       mesh: the devices.
     """
     room = _TABLE_BYTES.on(mesh)
-    # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
+    # A batch of pairs may have as many images. With fewer rows it would be cut short. Where images are so large (a
     # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
     return max(min(batch_size, table_rows(encoded, 2 * room)), table_rows(encoded, room))
 

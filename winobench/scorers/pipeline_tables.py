@@ -62,7 +62,7 @@ class ImageTables:
           pipeline: the model.
           image_size: height and width, in pixels, that images are resized to.
           mesh: the devices.
-          rows: of a table; as many as fit into a fixed amount of memory when None.
+          rows: of a table. As many as fit into a fixed amount of memory when None.
         """
         self._size = image_size
         function, params = pipeline.image_function()
@@ -102,7 +102,7 @@ class TextTables:
 
     Attributes:
       encoder: what fills the tables.
-      store: of encoders that are staged, what keeps their results; otherwise None.
+      store: of encoders that are staged, what keeps their results. Otherwise None.
       table_bytes: of a table.
     """
 
@@ -123,7 +123,7 @@ class TextTables:
           dtype: the denoiser's, to which it would round the states in any case.
           image_size: height and width, in pixels, of the images.
           mesh: the devices.
-          rows: of a table; as many as fit into a fixed amount of memory when None.
+          rows: of a table. As many as fit into a fixed amount of memory when None.
           make_room: of encoders that are staged: they encode all texts of a table first and then leave the devices, and
             this is called before they are put there. None for encoders that stay.
         """

@@ -56,7 +56,7 @@ def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) 
       shape: of one sample's latents, (h, w, c).
 
     Returns:
-      float32 [n, h, w, c]; row k depends on the key and ``sample_index[k]`` alone.
+      float32 [n, h, w, c]. Row k depends on the key and ``sample_index[k]`` alone.
     """
     return jax.vmap(lambda index: random_numbers.normal(jax.random.fold_in(key, index), shape))(sample_index)
 
@@ -127,10 +127,10 @@ def choose_timesteps(
         ``low_discrepancy`` keeps that and spreads the first n evenly over the range, whatever n (van der Corput's
         sequence in base 2, shifted by a random number: Cranley and Patterson, 1976); ``stratified`` draws one timestep
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
-        range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code;
-        an integer array is taken as it is.
+        range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.
+        An integer array is taken as it is.
       num_samples: how many; None means `DEFAULT_NUM_SAMPLES`, or the length of an array.
-      seed: of ``uniform``, ``low_discrepancy`` and ``stratified``; an integer from 0 to 2**32 - 1.
+      seed: of ``uniform``, ``low_discrepancy`` and ``stratified``. An integer from 0 to 2**32 - 1.
       num_train_timesteps: T, the number of timesteps of the schedule.
       timestep_range: (first, end) of the timesteps that the rules but ``published`` choose from; (0, T) when None.
 
@@ -190,12 +190,12 @@ def choose_of_schedule(
 
     Args:
       schedule: whose timesteps they are.
-      rule: as of `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
+      rule: see `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
         ``published`` is that of `FlowSchedule.published_levels`, and an array holds noise levels.
-      num_samples: as of `choose_timesteps`.
-      seed: as of `choose_timesteps`.
-      timestep_range: as of `choose_timesteps`; of a continuous schedule, numbers of its levels.
-      left_out: as of `FlowSchedule.published_levels`.
+      num_samples: see `choose_timesteps`.
+      seed: see `choose_timesteps`.
+      timestep_range: see `choose_timesteps`. Of a continuous schedule, numbers of its levels.
+      left_out: see `FlowSchedule.published_levels`.
 
     Returns:
       int32 [num_samples], or float32 of a continuous schedule.
@@ -221,7 +221,7 @@ def check_timesteps(timesteps: str | ArrayLike, more: Sequence[str] = ()) -> str
 
     Args:
       timesteps: as was given.
-      more: names that the caller knows beside ``TIMESTEP_RULES``.
+      more: names that the caller knows next to ``TIMESTEP_RULES``.
 
     Raises:
       InputError: it is neither a known name nor a list of whole numbers or of noise levels.
@@ -262,7 +262,7 @@ def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
     """Returns given noise as an array [num_samples, h, w, c].
 
     Args:
-      noise: of all samples, in place of noise drawn from a seed.
+      noise: of all samples, instead of noise drawn from a seed.
       latent_shape: (h, w, c) of a sample's noise.
 
     Raises:

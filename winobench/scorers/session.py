@@ -62,7 +62,7 @@ class Session:
     def iter_errors(
         self, triples: ArrayLike, among: ArrayLike | None = None, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The errors of chosen triples; arguments, result and errors as of `DiffusionITM.iter_errors`.
+        """The errors of chosen triples. Arguments, result and errors as of `DiffusionITM.iter_errors`.
 
         Finish one iteration before the next begins: they share the tables. The first call decides for how many texts
         about each image and sample programs are prepared, so it should be the same one each time, even if no triple is

@@ -19,9 +19,9 @@ def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Me
     """Triples that a device works on at once where nobody says how many.
 
     Args:
-      pipeline: the model; of its denoiser only the config and the dtype are read.
+      pipeline: the model. Of its denoiser only the config and the dtype are read.
       latent_shape: (h, w, c).
-      mesh: the devices; what matters is their kind.
+      mesh: the devices. What matters is their kind.
       resident: bytes of parameters and tables on each of them.
     """
     device = mesh.devices.flat[0]

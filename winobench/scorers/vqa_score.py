@@ -1,11 +1,11 @@
-"""VQAScore (Lin et al., 2024): how likely a language model that sees answers that an image shows a text.
+"""VQAScore (Lin et al., 2024): how likely a vision-language model answers that an image shows a text.
 
 The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
 answer, exp(-the mean of the cross-entropies of its tokens), the one that ends it included, but of Qwen3-VL.
 
 An image goes through the vision tower once, down to what all questions about it share: of InstructBLIP the keys and
-values that the Q-Former's cross-attentions make of it; of BLIP-2, whose Q-Former reads no question, what the language
-model is given; of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass
+values that the Q-Former's cross-attentions make of it. Of BLIP-2, whose Q-Former reads no question, what the language
+model is given. Of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass
 of the Q-Former, if it reads the question, and the language model's over what is left.
 """
 
@@ -82,7 +82,7 @@ class _Step:
       structure: of the network.
       answers: the tokens of each answer.
       mesh: the devices.
-      shapes: of what the network gives of an image; see `image_shapes`.
+      shapes: of what the network gives of an image. See `image_shapes`.
     """
 
     structure: functional.Structure
@@ -95,7 +95,7 @@ class _Step:
 def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Array) -> jax.Array:
     """One score for each column of ``index``, int32 [2, n]: image row, text row. Float32 [n].
 
-    Of one answer, its probability for each of its tokens; of two, the log-odds of the first against the second.
+    Of one answer, its probability for each of its tokens. Of two, the log-odds of the first against the second.
     """
 
     def pairs_of_one_device(params, images, texts, index):
@@ -158,7 +158,7 @@ def lower_step(
 
 
 class VQAScore(networks.HoldsLoaded, PairScorer):
-    """Scores how well texts fit images by asking a language model that sees.
+    """Scores how well texts fit images by asking a vision-language model.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
     of ``score="log_odds"`` is the log-likelihood of the answer less that of the opposite one, which is never cut off.
@@ -195,9 +195,9 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         """Makes a model a scorer.
 
         Args:
-          loaded: the model; it computes in the dtype that it was loaded in.
+          loaded: the model. It computes in the dtype that it was loaded in.
           question: with ``{}`` once, where the text comes, and before it, of a model such as LLaVA, ``<image>``, or of
-            Qwen3-VL ``<|image_pad|>``; that of the published evaluation when None, and so for both answers; of an OPT,
+            Qwen3-VL ``<|image_pad|>``. That of the published evaluation when None, and so for both answers. Of an OPT,
             for which none is published, `winobench.models.blip_2.OPT_FORM`'s.
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
@@ -207,8 +207,8 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
             prepares them as the model's own files say. For the other families both are the same.
           max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
             published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA and Qwen3-VL.
-          batch_size: pairs that each device works on at once; chosen for the kind of device when None.
-          table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
+          batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
+          table_rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
           mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
 
@@ -284,12 +284,12 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
           source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/instructblip-flan-t5-xl``.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-          mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
+          mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
             the parameters. All of this process when None, or those CPU devices among them that there is memory for
             copies of the parameters for.
           int8: whether most of the language model's weights are rounded to 8 bits.
           max_pixels: of a model that takes images of any shape, such as Qwen3-VL, pixels beyond which one is made
-            smaller; every image takes as much work and memory as one of so many. 1,003,520, or what the model's files
+            smaller. Every image takes as much work and memory as one of so many. 1,003,520, or what the model's files
             allow if that is less, when None.
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
@@ -324,7 +324,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As of `PairScorer.iter_scores`; but pairs of texts with answers of their own come answer by answer.
+        """See `PairScorer.iter_scores`. But pairs of texts with answers of their own come answer by answer.
 
         Each answer is a program of its own, which encodes the images that it is about.
         """
@@ -436,7 +436,7 @@ def _answer_by_answer(
 def _answer_tokens(
     name: str, answer: Any, tokenizer: Any, follows: bool, *, before: str = "", end: int | None = None
 ) -> tuple[int, ...]:
-    """The tokens of an answer; raises InputError for one that the model cannot give.
+    """The tokens of an answer. Raises InputError for one that the model cannot give.
 
     Args:
       name: of the option.

@@ -71,7 +71,7 @@ def get_task(name: str) -> Task:
     """The task about images of this name.
 
     Raises:
-      InputError: there is none; the message names near ones.
+      InputError: there is none. The message names near ones.
     """
     return _get(TASKS, name, "task")
 
@@ -80,19 +80,19 @@ def get_text_task(name: str) -> TextTask:
     """The task about texts of this name.
 
     Raises:
-      InputError: there is none; the message names near ones.
+      InputError: there is none. The message names near ones.
     """
     return _get(TEXT_TASKS, name, "text task")
 
 
 def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list[str | Task]:
-    """The same with tasks in the place of words such as ``selfbench:FOLDER`` and names in that of ``@spatial``.
+    """The same with tasks instead of words such as ``selfbench:FOLDER`` and names in that of ``@spatial``.
 
     All words of a kind of source make one set. Tasks of groups that are there already are left out.
 
     Args:
       words: names, tasks, groups and sources.
-      data_dir: where prepared data are; of a group those tasks are meant whose data are there.
+      data_dir: where prepared data are. Of a group those tasks are meant whose data are there.
 
     Raises:
       InputError: there is no such kind of source or group, no tasks can be made of one, or it has no data.
@@ -193,7 +193,7 @@ def _guarded(task: Task | TextTask) -> Task | TextTask:
     def count(data_dir: str | None) -> int | None:
         try:
             found = task.count(data_dir)
-        except (Exception, SystemExit):  # a listing goes on without the number
+        except (Exception, SystemExit):  # a listing continues without the number
             return None
         return found if isinstance(found, int) else None
 

@@ -28,7 +28,7 @@ class Entry:
 
     Attributes:
       value: what JSON gave.
-      where: its place in words, e.g. ``"'sentence' in row 3 of /data/svo.json"``; rows are counted from 1.
+      where: its place in words, e.g. ``"'sentence' in row 3 of /data/svo.json"``. Rows are counted from 1.
       remedy: what to do about a fault.
     """
 
@@ -106,7 +106,7 @@ def read_json_lines(path: pathlib.Path) -> Entry:
 
 
 def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t") -> Entry:
-    """The rows of a file with a header, as a list of objects whose values are texts; the delimiter is a tab or comma.
+    """The rows of a file with a header, as a list of objects whose values are texts. The delimiter is a tab or comma.
 
     Raises:
       InputError: it is missing or no such table, or it lacks a column.

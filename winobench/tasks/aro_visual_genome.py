@@ -1,10 +1,10 @@
 """ARO's Visual Genome tasks: who does what to whom, and what has which attribute (Yuksekgonul et al. 2023).
 
-The image is the part of a picture that shows both things. GDBench reports the accuracy over all rows (Table 1b); ARO
+The image is the part of an image that shows both things. GDBench reports the accuracy over all rows (Table 1b); ARO
 reports means over relations and over pairs of attributes, which are given here as well (``macro_accuracy``) with the
 accuracy of each. Which of them count is what ARO's code says: of the relations, all but 157 that its notebook lists as
-symmetric ("next to", "hugging", ..., but also rare ones such as "biting"); of the pairs of attributes, those with at
-least 25 rows. The other rows have no group. A box may reach over the picture's edge; like the published code, we fill
+symmetric ("next to", "hugging", ..., but also rare ones such as "biting"). Of the pairs of attributes, those with at
+least 25 rows. The other rows have no group. A box may reach over the image's edge. Like the published code, we fill
 what is outside with black.
 """
 
@@ -55,7 +55,7 @@ SYMMETRIC_RELATIONS = frozenset(" ".join(name.split()) for name in _SYMMETRIC.sp
 
 
 def read_relations(folder: pathlib.Path) -> Iterator[Item]:
-    """The rows of ``visual_genome_relation.json``; the group is the relation, where it counts for the mean.
+    """The rows of ``visual_genome_relation.json``. The group is the relation, where it counts for the mean.
 
     Raises:
       InputError: the rows are missing or malformed.
@@ -66,7 +66,7 @@ def read_relations(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_attributes(folder: pathlib.Path) -> Iterator[Item]:
-    """The rows of ``visual_genome_attribution.json``; the group is the pair of attributes, where it counts.
+    """The rows of ``visual_genome_attribution.json``. The group is the pair of attributes, where it counts.
 
     Raises:
       InputError: the rows are missing or malformed.

@@ -35,7 +35,7 @@ class TargetPair:
 
     Attributes:
       name: of its row in the results, e.g. ``"Christian-Muslim"``.
-      group_x: group of the examples whose images are X; a positive effect size is a bias towards it.
+      group_x: group of the examples whose images are X. A positive effect size is a bias towards it.
       group_y: group of the examples whose images are Y.
       texts_a: the texts A, e.g. the pleasant phrases.
       texts_b: the texts B.
@@ -50,7 +50,7 @@ class TargetPair:
 
 @dataclasses.dataclass(frozen=True)
 class Association:
-    """What a bias task measures (Krojer et al. 2023, Eq. 8); each of its examples is one image of one group, with all
+    """What a bias task measures (Krojer et al. 2023, Eq. 8). Each of its examples is one image of one group, with all
     texts of the group's pairs."""
 
     pairs: tuple[TargetPair, ...]
@@ -58,13 +58,13 @@ class Association:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A declaration of a task; nothing is read before ``load`` is called.
+    """A declaration of a task. Nothing is read before ``load`` is called.
 
     Attributes:
       name: what ``--config.tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
-      metric: a name in `winobench.metrics.METRICS`, or in `winobench.metrics.RATING_METRICS` for a task whose pictures
+      metric: a name in `winobench.metrics.METRICS`, or in `winobench.metrics.RATING_METRICS` for a task whose images
         people have rated, or ``effect_size`` for a task with an ``association``.
       shape: (images, texts) of an example, for listings.
       chance: row of the results -> chance level in [0, 1], or None where nobody knows it. Of rows that it lacks it is
@@ -80,7 +80,7 @@ class Task:
       when_named: True where it is asked only when it is named, and not whenever its data are there.
       asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a
         scorer with ``answers_questions`` can score.
-      prompt_of: an example's id -> what tells its prompt from others, for a task whose pictures people have rated. The
+      prompt_of: an example's id -> what tells its prompt from others, for a task whose images people have rated. The
         row itself by default, as rows with equal texts may have been rated apart.
       skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
     """

@@ -1,6 +1,6 @@
 """BiVLC: SugarCrepe with an image for the wrong caption, too (Miranda et al. 2024)
 
-2,933 pairs; the second image is drawn by a model and chosen by people. Groups are SugarCrepe's sets.
+2,933 pairs. The second image is drawn by a model and chosen by people. Groups are SugarCrepe's sets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prompts for the classes of a data set, as Diffusion Classifier publishes them (Li et al. 2023, arXiv:2303.16203).
 
-Its repository, which states no licence, has a table for each data set; the names are those of CLIP's authors.
+Its repository, which states no licence, has a table for each data set. The names are those of CLIP's authors.
 """
 
 from __future__ import annotations

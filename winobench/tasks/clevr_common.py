@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from winobench.clevr.captions import Thing
     from winobench.clevr.scenes import Scenes
 
-IMAGE_SIZE = 64  # what the embedded model was trained on; other scorers resize to their own size
+IMAGE_SIZE = 64  # what the embedded model was trained on. Other scorers resize to their own size
 NUM_SCENES = 1000
 # The split "evaluation" has another tree of random keys than "train": no training run can see these scenes.
 SEED = 0

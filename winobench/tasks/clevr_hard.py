@@ -1,12 +1,12 @@
 """Ours: harder questions about rendered scenes of three to five objects (`winobench.clevr.questions`).
 
 Eight groups, each with as many questions: counting, binding among three, two relations, a relation to two objects,
-sizes, negation and quantifiers. ``clevr_hard`` asks which of a question's candidates is true of a picture,
-``clevr_hard_image`` of which of two pictures the true one is true; the other picture is one of another candidate, from
+sizes, negation and quantifiers. ``clevr_hard`` asks which of a question's candidates is true of an image,
+``clevr_hard_image`` of which of two images the true one is true. The other image is one of another candidate, from
 the same draws. ``clevr_hard_256`` and ``clevr_hard_image_256`` show the same scenes in 256 pixels, for models that
-were not made for small pictures.
+were not made for small images.
 
-Groups differ in their number of candidates, so that each has its own chance; that of the whole is their mean. They are
+Groups differ in their number of candidates, so that each has its own chance. That of the whole is their mean. They are
 asked when they are named: the embedded model, on which every installation is tried, knows nothing of them.
 """
 
@@ -24,7 +24,7 @@ SEED = 0
 _VERSION = 1
 _ROUNDS_AT_ONCE = 8  # drawn by one call of the renderer
 
-# As in `clevr_questions.GROUPS`, which is imported only when questions are asked; a test compares the two.
+# As in `clevr_questions.GROUPS`, which is imported only when questions are asked. A test compares the two.
 CANDIDATES = {
     "counting": 4,
     "binding": 6,
@@ -53,7 +53,7 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
     Args:
       num_rounds: all of them.
       seed: of the questions, which are of the split ``evaluation``.
-      image_size: height and width of the pictures in pixels; other sizes than 64 are in the tasks' names.
+      image_size: height and width of the images in pixels. Other sizes than 64 are in the tasks' names.
     """
     suffix = "" if image_size == 64 else f"_{image_size}"
 

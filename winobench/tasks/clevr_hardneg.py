@@ -30,7 +30,7 @@ def validation_tasks(num_scenes: int = NUM_SCENES, *, seed: int = 0, image_size:
     Args:
       num_scenes: all of them.
       seed: of the scenes.
-      image_size: height and width of the pictures in pixels.
+      image_size: height and width of the images in pixels.
     """
     fields = dict(
         version=_VERSION,

@@ -39,7 +39,7 @@ def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.nd
 def pair_caption(things, attribute: str) -> str:
     """What tells a scene from its swap, in the words of GDBench's pair forms, the left object first.
 
-    A swap of colours changes which shape has which colour, a swap of shapes the same; a swap of sizes changes which
+    A swap of colours changes which shape has which colour, a swap of shapes the same. A swap of sizes changes which
     shape has which size.
     """
     left, right = sorted(things, key=lambda thing: thing.side)

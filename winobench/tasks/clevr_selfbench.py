@@ -1,9 +1,9 @@
-"""Self-Bench on scenes of our own grammar: does a scorer find the text from which a picture was drawn?
+"""Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was drawn?
 
-Pictures are those of runs of ``launch.generate --config=pictures --config.prompts=clevr``;
-``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set drawers beside each other. A task is a
-category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged;
-groups are those of `winobench.tasks.selfbench`, where a picture is correct by the verifier's verdict
+Images are those of runs of ``launch.generate --config=pictures --config.prompts=clevr``;
+``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set drawers next to each other. A task is a
+category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
+Groups are those of `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
 (`winobench.generation.verification`).
 """
 
@@ -34,13 +34,13 @@ _SKILLS = {
 
 
 def make(places: Sequence[str]) -> list[Task]:
-    """A task for each category of which there are pictures.
+    """A task for each category of which there are images.
 
     Args:
-      places: folders of runs of pictures.
+      places: folders of runs of images.
 
     Raises:
-      InputError: a folder is no run, has no pictures from our grammar, or two have a drawer of one name.
+      InputError: a folder is no run, has no images from our grammar, or two have a drawer of one name.
     """
     drawn: list[Drawn] = []
     for place in places:

@@ -2,10 +2,10 @@
 
 The 4,839 rows of NegCLIP's validation set (Yuksekgonul et al. 2023, section 4) hold a caption, its image, one to five
 captions with words exchanged, and the row numbers of three images that are neighbours under CLIP. The published code
-draws one of the negatives again each time; here the number of the row decides.
+draws one of the negatives again each time. Here the number of the row decides.
 
 Six of the captions have no negative with other words: only capital letters or spaces differ ("Luggage ... luggage").
-They stay, so that the rows are the published ones; for a model that does not see capital letters they are ties, which
+They stay, so that the rows are the published ones. For a model that does not see capital letters they are ties, which
 count as wrong. Where a row has other negatives, such a one is not taken.
 
 ``coco_hardneg_text_328`` and ``coco_hardneg_image_328`` are the rows on which the published training loop validates, in

@@ -18,7 +18,7 @@ _FILE = "COLA_multiobjects_matching_benchmark.json"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and their captions; the diagonal is right.
+    """Two images and their captions. The diagonal is right.
 
     Args:
       folder: holds the published file, rows [address of image 1, caption 1, address of image 2, caption 2], and the

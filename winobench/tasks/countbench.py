@@ -1,7 +1,7 @@
-"""CountBench: which number of things, from two to ten, is true of a picture? (Paiss et al. 2023)
+"""CountBench: which number of things, from two to ten, is true of an image? (Paiss et al. 2023)
 
-The candidates are the caption with each of the nine numbers in the place of its own. Of the 540 rows, those count whose
-picture is in the table and whose caption spells out its number.
+The candidates are the caption with each of the nine numbers instead of its own. Of the 540 rows, those count whose
+image is in the table and whose caption spells out its number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILE = "data/train-00000-of-00001-cf54c241ba947306.parquet"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
-    """A picture, and its caption with each number; the group is the true one.
+    """An image, and its caption with each number. The group is the true one.
 
     Args:
       folder: holds ``train-*.parquet``, rows {"image", "text", "number"}.

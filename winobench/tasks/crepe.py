@@ -1,11 +1,11 @@
-"""CREPE: which of several captions is true of a part of a picture of Visual Genome? (Ma et al. 2023)
+"""CREPE: which of several captions is true of a part of an image of Visual Genome? (Ma et al. 2023)
 
 *Productivity* has captions of growing complexity, 4 to 12 (the example's group), and false ones in which a word is
 replaced (``atom``), words are swapped (``swap``) or something is negated (``negate``). *Systematicity* has captions
-whose compounds a training set holds or lacks (the group: ``seen``, ``unseen``), here LAION-400M; its authors ask it of
+whose compounds a training set holds or lacks (the group: ``seen``, ``unseen``), here LAION-400M. Its authors ask it of
 models alone that were trained on that set. False captions have another word (``atom``) or other compounds (``comp``).
 
-The picture is cut out as the row's box says; what of a box lies outside of the picture is black, as in the published
+The image is cut out as the row's box says. What of a box lies outside of the image is black, as in the published
 code. A false caption that occurs twice in a row is one candidate, and rows without any are left out. The published
 code also reports recall at 3 and 10, and no number of rows.
 """
@@ -42,15 +42,15 @@ KINDS = {
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
-    """A part of a picture, its caption, and false ones.
+    """A part of an image, its caption, and false ones.
 
     Args:
-      folder: holds the tables, comma-separated, as they are named by their authors, beside each other, in the folder of
-        their archive, or in its folder of the kind; and the pictures in ``VG_100K`` and ``VG_100K_2``.
+      folder: holds the tables, comma-separated, as they are named by their authors, next to each other, in the folder
+        of their archive, or in its folder of the kind. And the images in ``VG_100K`` and ``VG_100K_2``.
       kind: a key of `KINDS`.
 
     Raises:
-      InputError: a table is missing or malformed, or a box is outside of any picture.
+      InputError: a table is missing or malformed, or a box is outside of any image.
     """
     part, _, negatives = kind.partition("_")
     if part == "productivity":

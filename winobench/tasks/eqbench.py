@@ -2,7 +2,7 @@
 
 The small subset that was published for multimodal language models, as Self-Bench asks it: 20 pairs of each of seven
 sources, so that an interval is some 0.2 to each side. Frames in NumPy's format have their channels in the order blue,
-green, red; they are written as PNG into the folder ``unpacked`` when they are first read.
+green, red. They are written as PNG into the folder ``unpacked`` when they are first read.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SOURCES_OF_FRAMES = {
 
 
 def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
-    """Two images and two captions; the diagonal is right.
+    """Two images and two captions. The diagonal is right.
 
     Args:
       folder: holds ``all_select.json``, rows {"image0", "image1", "caption0", "caption1"}, and the folder ``images``.
-      source: a key of `SOURCES_OF_FRAMES`; an image's path begins with ``eqben<source>/``.
+      source: a key of `SOURCES_OF_FRAMES`. An image's path begins with ``eqben<source>/``.
 
     Raises:
-      InputError: the rows are missing or malformed, or a frame is no array of a picture.
+      InputError: the rows are missing or malformed, or a frame is no array of an image.
     """
     for number, row in enumerate(read_json(folder / _FILE).rows()):
         names = [row[f"image{side}"].text() for side in (0, 1)]

@@ -1,15 +1,15 @@
 """GDBench's Flickr30K: find a caption's image, or an image's caption, among ten (Krojer et al. 2023, appendix G).
 
 The candidates are those that CLIP RN50x64 ranks highest among the 1,014 images of the validation set and their 5,068
-different captions; the right one is put first even where it is not among them. Both lists are GDBench's:
+different captions. The right one is put first even where it is not among them. Both lists are GDBench's:
 ``val_top10_RN50x64.json`` {caption: [10 image paths]} and ``val_top10_RN50x64_text.json`` {image path: [10 captions]}.
 
 - Image retrieval asks about every fifth caption, as the published code does: one of each image, 1,014 in all.
 - Four lists of captions name a wrong caption twice (never the right one), because two images share it. It is kept once,
-  so these four examples have nine candidates; the published code scores it twice, which can make a tie.
+  so these four examples have nine candidates. The published code scores it twice, which can make a tie.
 
 `build_lists` makes lists of the same layout with another model (``python -m launch.prepare --task=flickr30k_image
---lists=openclip-vit-h14``); its numbers do not compare with the paper's.
+--lists=openclip-vit-h14``). Its numbers do not compare with the paper's.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> t
     Args:
       folder: holds ``flickr30k_val.json``, rows {"image": path, "caption": [texts]}, and the images.
       scorer: maps images and texts to vectors.
-      name: of the lists; part of the files' names.
+      name: of the lists. Part of the files' names.
 
     Returns:
       The files of the image side and of the text side.

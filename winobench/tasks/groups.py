@@ -1,7 +1,7 @@
 """Groups of tasks: ``@<skill>`` are those that declare the skill, the others those of a paper's tables.
 
-``@gdbench`` is Krojer et al.'s benchmark, ``@selfbench`` the data sets that Jeong et al. ask beside their pictures.
-A group holds the tasks whose data are ready; those that are asked only when they are named are in none of a skill.
+``@gdbench`` is Krojer et al.'s benchmark, ``@selfbench`` the data sets that Jeong et al. ask next to their images.
+A group holds the tasks whose data are ready. Those that are asked only when they are named are in none of a skill.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def members(word: str, known: Mapping[str, Task]) -> list[str]:
       known: name -> task.
 
     Raises:
-      InputError: there is no such group; the message names near ones.
+      InputError: there is no such group. The message names near ones.
     """
     group = word.removeprefix(MARK)
     if group not in GROUPS:

@@ -1,6 +1,6 @@
-"""Published data in Parquet files of the Hugging Face hub, with pictures in their cells.
+"""Published data in Parquet files of the Hugging Face hub, with images in their cells.
 
-Pictures are written into the folder ``unpacked`` beside the tables when they are first read, as `launch.prepare` takes
+Images are written into the folder ``unpacked`` next to the tables when they are first read, as `launch.prepare` takes
 files.
 """
 
@@ -14,7 +14,7 @@ from winobench.base.errors import InputError
 from winobench.tasks.annotations import Entry
 from winobench.tasks.published import ImageFile, Item
 
-_BATCH = 64  # rows that are in memory at once, with their pictures
+_BATCH = 64  # rows that are in memory at once, with their images
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 
 
@@ -43,10 +43,10 @@ class PairTable:
 
 
 def read_pairs(folder: pathlib.Path, table: PairTable) -> Iterator[Item]:
-    """Two images and two texts a row; the diagonal is right. Rows are named by their number in all files together.
+    """Two images and two texts a row. The diagonal is right. Rows are named by their number in all files together.
 
     Raises:
-      InputError: the files are missing, damaged or of another form, or a picture cannot be written.
+      InputError: the files are missing, damaged or of another form, or an image cannot be written.
     """
     for number, row in read_rows(folder, table.split, table.columns):
         if table.only is not None and row[table.only[0]].text() != table.only[1]:
@@ -94,7 +94,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
 
 
 def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
-    """The picture of a cell, as a file.
+    """The image of a cell, as a file.
 
     Args:
       entry: {"bytes": the content of an image file}.
@@ -112,7 +112,7 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
 
 
 def write(content: bytes, folder: pathlib.Path, name: str) -> ImageFile:
-    """A picture among the unpacked ones; nothing is done where it is there already.
+    """An image among the unpacked ones. Nothing is done where it is there already.
 
     Raises:
       InputError: it cannot be written.

@@ -1,9 +1,9 @@
-"""Zero-shot classification: which of a data set's classes does a picture show?
+"""Zero-shot classification: which of a data set's classes does an image show?
 
 CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout. A text is a prompt with a class's name, as Diffusion
 Classifier publishes it (Li et al. 2023): ``cifar10_prompts.csv``, ``stl10_prompts.csv`` and ``aircraft_prompts.csv`` in
 the folder prompts of its repository (`winobench.tasks.class_prompts`). With many classes,
-`--config.sampling.mode=race` leaves out those that are decided. Pictures of CIFAR-10 and STL-10, which come in
+`--config.sampling.mode=race` leaves out those that are decided. Images of CIFAR-10 and STL-10, which come in
 one file, are written as PNG into the folder ``unpacked`` when they are first read. Aircraft keep the line with their
 copyright at the lower edge, which other codes cut off.
 """
@@ -34,11 +34,11 @@ PROMPTS = {
 
 
 def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
-    """The test pictures, 32 x 32.
+    """The test images, 32 x 32.
 
     Args:
       folder: holds ``cifar-10-batches-bin`` with ``batches.meta.txt``, a class a line, and ``test_batch.bin``, records
-        of a byte for the class and 3072 of the picture, red, green and blue one after the other.
+        of a byte for the class and 3072 of the image, red, green and blue one after the other.
 
     Raises:
       InputError: a file is missing or malformed.
@@ -51,14 +51,14 @@ def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
-    """The test pictures, 96 x 96.
+    """The test images, 96 x 96.
 
     Args:
-      folder: holds ``stl10_binary`` with ``class_names.txt``, ``test_X.bin``, of each picture red, green and blue, each
-        column by column, and ``test_y.bin``, a byte a picture, 1 for the first class.
+      folder: holds ``stl10_binary`` with ``class_names.txt``, ``test_X.bin``, of each image red, green and blue, each
+        column by column, and ``test_y.bin``, a byte an image, 1 for the first class.
 
     Raises:
-      InputError: a file is missing or malformed, or there is not a class for every picture.
+      InputError: a file is missing or malformed, or there is not a class for every image.
     """
     classes = read_lines(folder / _STL / "class_names.txt")
     path, labels_path = folder / _STL / "test_X.bin", folder / _STL / "test_y.bin"

@@ -1,9 +1,9 @@
-"""ImageCoDe: which of ten very similar images a description is of (Krojer et al. 2022); the validation set.
+"""ImageCoDe: which of ten very similar images a description is of (Krojer et al. 2022). The validation set.
 
 The images of a set are photographs on one theme (``open-images``, 155 sets with 430 descriptions) or frames of one
 video (884 sets with 1,872 descriptions). They are two tasks here, and ``imagecode`` is both together. The published
-code's setting "static" is the first; its setting "video" does not leave the photographs out and evaluates all 2,302,
-so that the paper's column "Video" stands beside ``imagecode``.
+code's setting "static" is the first. Its setting "video" does not leave the photographs out and evaluates all 2,302,
+so that the paper's column "Video" stands next to ``imagecode``.
 """
 
 from __future__ import annotations

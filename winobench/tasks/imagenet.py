@@ -33,7 +33,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 
     Args:
       folder: holds ``imagenet_prompts.csv`` and ``imagenet_class_index.json`` {number: [WordNet id, name]}, and the
-        photographs, in ``val`` or ``ILSVRC/Data/CLS-LOC/val``. These have a folder for each WordNet id; or they lie
+        photographs, in ``val`` or ``ILSVRC/Data/CLS-LOC/val``. These have a folder for each WordNet id. Or they lie
         side by side, and ``LOC_val_solution.csv`` has their ids, as Kaggle publishes them, or the folder
         ``ILSVRC2012_devkit_t12/data`` has ``ILSVRC2012_validation_ground_truth.txt`` and ``meta.mat``.
 

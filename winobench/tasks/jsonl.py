@@ -2,7 +2,7 @@
 
 A line is a question: ``{"images": ["a.jpg"], "texts": ["a cat", "a dog"], "answer": 0}``. Images are files, relative to
 the folder of the .jsonl file. The answer is the number of the right text of one image, or of the right image of one
-text, from 0 on; null where as many images as texts belong together in order. ``groups``, names of sub-tasks that the
+text, from 0 on. Null where as many images as texts belong together in order. ``groups``, names of sub-tasks that the
 question also counts for, and ``id`` may be left out. A file has one kind of answer, numbers or nulls.
 """
 
@@ -28,11 +28,11 @@ def task_from_jsonl(path: str, name: str | None = None) -> Task:
     """A task of the questions in a file.
 
     Args:
-      path: the .jsonl file; the module's first lines say what is in it.
-      name: of the task; the file's name without its ending by default.
+      path: the .jsonl file. The module's first lines say what is in it.
+      name: of the task. The file's name without its ending by default.
 
     Raises:
-      InputError: the file cannot be read, has no question, or a question cannot be asked; names the line and the field.
+      InputError: the file cannot be read, has no question, or a question cannot be asked. Names the line and the field.
     """
     place = pathlib.Path(files.user_path(path))
     examples = _read(place)
@@ -74,7 +74,7 @@ def make(places: Sequence[str]) -> list[Task]:
     """A task for each file.
 
     Raises:
-      InputError: as of `task_from_jsonl`, or a task of the name is there already.
+      InputError: see `task_from_jsonl`, or a task of the name is there already.
     """
     from winobench.tasks import TASKS
 

@@ -1,9 +1,9 @@
-"""GenEval's study with people: does a scorer tell the pictures that fit their prompt? (Ghosh et al. 2023)
+"""GenEval's study with people: does a scorer tell the images that fit their prompt? (Ghosh et al. 2023)
 
-100 of GenEval's prompts, each with four pictures by Stable Diffusion 2 and by IF-XL, and four found with CLIP: 1,200
-pictures with five answers each. The annotation files hold answers on objects, colours and places, and on how well a
-picture fits the caption, from 1 to 4. A rating is the share of people who gave 4, "fully captures the meaning of the
-caption"; people say yes where most do. Groups are where pictures are from.
+100 of GenEval's prompts, each with four images by Stable Diffusion 2 and by IF-XL, and four found with CLIP: 1,200
+images with five answers each. The annotation files hold answers on objects, colours and places, and on how well a
+image fits the caption, from 1 to 4. A rating is the share of people who gave 4, "fully captures the meaning of the
+caption". People say yes where most do. Groups are where images are from.
 
 Four answers of the published IF-XL file are cut in two by a line break that is not quoted. They are put together again.
 """
@@ -54,14 +54,14 @@ _INDEX = re.compile(r"[0-9]+_[0-9]+")
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with the share of people who find that a picture fully captures it.
+    """Prompts with the share of people who find that an image fully captures it.
 
     Args:
       folder: holds ``annotations_sdv2.csv``, ``annotations_if-xl.csv`` and ``annotations_clip.csv``, a row an answer,
-        and the pictures as ``images/sdv2/00328/samples/00001.png``.
+        and the images as ``images/sdv2/00328/samples/00001.png``.
 
     Raises:
-      InputError: a file is missing or malformed, a prompt has two captions, or a picture not five answers.
+      InputError: a file is missing or malformed, a prompt has two captions, or an image not five answers.
     """
     for name in SETS:
         prompts: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""ImageReward's test set: does a scorer prefer the pictures that people prefer? (Xu et al. 2023)
+"""ImageReward's test set: does a scorer prefer the images that people prefer? (Xu et al. 2023)
 
-466 rows: a prompt by users of DiffusionDB, and four to nine pictures that people have ranked, ties included. A rating
-is minus the rank. 6,399 pairs of pictures of a row have different ranks. The paper states this number of comparisons.
+466 rows: a prompt by users of DiffusionDB, and four to nine images that people have ranked, ties included. A rating
+is minus the rank. 6,399 pairs of images of a row have different ranks. The paper states this number of comparisons.
 Two prompts occur in five rows. Ranks of different rows do not compare, so that each row is a separate prompt.
 """
 
@@ -21,13 +21,13 @@ _MOST_PICTURES = 9
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with ranked pictures.
+    """Prompts with ranked images.
 
     Args:
       folder: holds ``test.json``, rows {"id", "prompt", "generations", "ranking"}, and the folder ``test_images``.
 
     Raises:
-      InputError: the file is missing or malformed, or a row has not as many ranks as pictures.
+      InputError: the file is missing or malformed, or a row has not as many ranks as images.
     """
     seen: set[str] = set()
     for row in read_json(folder / "test.json").rows():

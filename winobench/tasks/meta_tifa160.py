@@ -1,9 +1,9 @@
-"""TIFA160: does a scorer rank 800 pictures as people do by how well they fit their prompt? (Hu et al. 2023)
+"""TIFA160: does a scorer rank 800 images as people do by how well they fit their prompt? (Hu et al. 2023)
 
-160 prompts, each drawn by five models. People say from 1 to 5 how well a picture fits: five answers a picture in
+160 prompts, each drawn by five models. People say from 1 to 5 how well an image fits: five answers an image in
 ``meta_tifa160``, collected for DSG (Cho et al. 2024), which VQAScore's paper ranks by (Lin et al. 2024), and the two of
 TIFA's authors in ``meta_tifa160_authors``. A rating is their mean. Groups are where prompts are from: coco, drawbench,
-partiprompt, paintskill. Four pictures of DSG have fewer than five answers, which are taken as they are.
+partiprompt, paintskill. Four images of DSG have fewer than five answers, which are taken as they are.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with DSG's answers.
 
     Args:
-      folder: holds ``tifa160.json`` {picture: {"text_id", "image_path", "text"}}, ``dsg_tifa160_anns.csv``, a row an
+      folder: holds ``tifa160.json`` {image: {"text_id", "image_path", "text"}}, ``dsg_tifa160_anns.csv``, a row an
         answer, with ``model_type``, ``source_id`` and ``answer``, and the folder ``tifa160``.
 
     Raises:
-      InputError: a file is missing or malformed, an answer is of no picture, or a picture has none.
+      InputError: a file is missing or malformed, an answer is of no image, or an image has none.
     """
     pictures = _pictures(folder / "tifa160.json")
     columns = ("model_type", "source_id", "answer")
@@ -66,11 +66,11 @@ def read_authors(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with the answers of TIFA's authors.
 
     Args:
-      folder: holds ``human_annotations.json`` {picture: {"text_id", "image_path", "text", "human_scores"}}, and the
+      folder: holds ``human_annotations.json`` {image: {"text_id", "image_path", "text", "human_scores"}}, and the
         folder ``tifa160``.
 
     Raises:
-      InputError: the file is missing or malformed, or a picture has no answer.
+      InputError: the file is missing or malformed, or an image has no answer.
     """
     pictures = _pictures(folder / "human_annotations.json")
     answers = {name: [answer(one, 1, 5) for one in row["human_scores"].rows()] for name, row in pictures.items()}

@@ -1,9 +1,9 @@
 """NaturalBench: two images, and two questions whose answers differ between them (Li et al. 2024)
 
-In question form, for scorers that answer questions (`winobench.scorers.base`); others are refused, as a score of image
+In question form, for scorers that answer questions (`winobench.scorers.base`). Others are refused, as a score of image
 and text says nothing of an answer. ``naturalbench`` is every question about every image, ``_questions`` a question
 about both images, ``_images`` both questions about an image, and ``_groups`` all four: Acc, Q-Acc, I-Acc and G-Acc of
-the paper. An answer counts where its score is higher than that of the other one; the published code looks for the first
+the paper. An answer counts where its score is higher than that of the other one. The published code looks for the first
 of them in what a model writes. All four score the same pairs.
 
 ``naturalbench_retrieval`` is the set that its authors made of it for scorers of image and text: captions in the place
@@ -39,7 +39,7 @@ ENDINGS = {
 
 
 def read(folder: pathlib.Path, form: str) -> Iterator[Item]:
-    """Images, and texts of a question with an answer (`winobench.data.question_texts`); the group is the type.
+    """Images, and texts of a question with an answer (`winobench.data.question_texts`). The group is the type.
 
     Args:
       folder: holds ``train-*.parquet``, a row for two images and two questions.
@@ -95,7 +95,7 @@ FORMS = {"": _singly, "_questions": _by_question, "_images": _by_image, "_groups
 
 
 def read_retrieval(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and two captions; the diagonal is right.
+    """Two images and two captions. The diagonal is right.
 
     Args:
       folder: holds ``NaturalBench-Retrieval`` with ``metadata.json``, rows {"index", "image_0", "image_1", "caption_0",

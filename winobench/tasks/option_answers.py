@@ -6,10 +6,10 @@ nothing but it ("Option 2", "(1)", "2."), or repeat the option itself. What is r
 1. Thoughts in ``<think>`` tags, an echo of both options, and everything from a made-up next question on are no answer.
 2. Statements of a choice. They must agree, unless the text reasons before it answers: then the last one counts.
 3. Mentions of an option by its number, without those that are denied or compared with ("not Option 1", "than
-   Option 1", "Option 1 is unlikely"). They must agree; after reasoning, only the last two sentences are read.
+   Option 1", "Option 1 is unlikely"). They must agree. After reasoning, only the last two sentences are read.
 4. A number alone, or one option's sentence alone.
 
-Nothing, or a contradiction, is no choice: a text that says "not Option 1" chooses nothing.
+Nothing, or a contradiction, is no choice: a text that states "not Option 1" chooses nothing.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
     """Lower case, plain quotation marks, no emphasis, boxes or thoughts, and nothing behind a next question."""
     text = unicodedata.normalize("NFKC", text).lower().translate(str.maketrans("‘’“”", "''\"\"", "*`_"))
     text = re.sub(r"\$*\\boxed\{\W*(?:\\text\{)?([^{}]*)\}+\$*", r"\1", text)
-    # Thoughts that were cut off hold no answer; what stands before a lone closing tag is thoughts as well.
+    # Thoughts that were cut off hold no answer. What stands before a lone closing tag is thoughts as well.
     text = re.sub(r"<think>.*?(?:</think>|$)", " ", text, flags=re.DOTALL)
     text = text.rsplit("</think>", 1)[-1].strip()
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]

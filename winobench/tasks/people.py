@@ -1,10 +1,10 @@
-"""What tasks share that ask whether a scorer ranks pictures as people do.
+"""What tasks share that ask whether a scorer ranks images as people do.
 
-An example is a prompt with pictures of it, and what people gave each. The score that is ranked is, for a diffusion
+An example is a prompt with images of it, and what people gave each. The score that is ranked is, for a diffusion
 model, minus the error under the prompt less that under the empty text: how much the prompt helps to tell the noise from
-this picture, an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error
-alone says above all how plain a picture is, and would rank pictures by that. What remains is that some prompts help
-more than others, whatever the picture; measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
+this image, an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error
+alone says above all how plain an image is, and would rank images by that. What remains is that some prompts help
+more than others, whatever the image. Measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
 takes it away. Other scorers' scores are ranked as they are.
 """
 
@@ -29,7 +29,7 @@ def rated_task(
     version: int = 1,
     prompt_of: Callable[[str], str] = str,
 ) -> Task:
-    """A task on pictures that people have rated.
+    """A task on images that people have rated.
 
     Args:
       name: of the task.

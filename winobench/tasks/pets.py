@@ -3,7 +3,7 @@
 ``pets`` and ``pets_photo`` are on the 3,669 images of the test split, as is usual; ``pets_all`` and ``pets_photo_all``
 on all 7,390 photographs of the folder, as the published code takes them, those of the training split among them.
 ``pets`` and ``pets_all`` ask with the prompt of the paper's footnote 3, the others with that of the published code and
-of Figure 4. The paper's number stands beside ``pets_photo_all``, which has the published code's prompt and images.
+of Figure 4. The paper's number stands next to ``pets_photo_all``, which has the published code's prompt and images.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DOWNLOADS = (
 
 
 def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Item]:
-    """A photograph and a prompt for each breed; the breed of an image is in its name, e.g. ``shiba_inu_12.jpg``.
+    """A photograph and a prompt for each breed. The breed of an image is in its name, e.g. ``shiba_inu_12.jpg``.
 
     Args:
       folder: holds ``classes.txt``, one breed a line in lower case, ``annotations/test.txt``, whose lines begin with

@@ -43,7 +43,7 @@ class Download:
     Attributes:
       to: where it goes, relative to the folder of the task's sources, with ``/``.
       url: its address; None for a file on the hub.
-      hub_id: the repository of a data set on the hub; the user's token is used.
+      hub_id: the repository of a data set on the hub. The user's token is used.
       filename: the file's name there.
       unpack: unpack the archive (zip or tar) into the folder where it lies.
       sha256: of the file in hexadecimal, where it is known.
@@ -75,15 +75,15 @@ class PublishedData:
         none, unless a published rule that the task's file states leaves it out. Raises InputError naming the file where
         an annotation file is missing or broken. It need not look for the images: ``launch.prepare`` names the missing
         ones file by file.
-      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing; it
+      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing. It
         yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
-      downloads: what may be downloaded into the folder; need not be all that it must hold.
+      downloads: what may be downloaded into the folder. Need not be all that it must hold.
       with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates again with a contrastive
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
-      shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
+      shared_folder: where downloads go, in ``<data_dir>/sources``. The task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
       fetch: ``fetch(folder, progress) -> line for the user`` gets what is no single file, such as images of many web
         sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
@@ -106,7 +106,7 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
     Args:
       source: the published files.
       **fields: the other fields of `Task`, but for ``load``, ``ready``, ``count`` and ``data_fingerprint``, which are
-        filled in. ``limit`` then counts examples, a random choice that is the same from run to run; in tasks with an
+        filled in. ``limit`` then counts examples, a random choice that is the same from run to run. In tasks with an
         ``association`` it counts the images of each group.
     """
     name, version = fields["name"], fields["version"]

@@ -20,8 +20,8 @@ class TextQuestion:
       answer: index of the right option.
       groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
       pair: questions of the same pair are right only together; None for a question without a partner.
-      pictures: of the text that the task calls `TextTask.pictured`, where a protocol needs them.
-      captions: a text about each of the pictures, where a protocol needs them.
+      images: of the text that the task calls `TextTask.pictured`, where a protocol needs them.
+      captions: a text about each of the images, where a protocol needs them.
     """
 
     id: str
@@ -42,8 +42,8 @@ class Answer:
       status: ``ANSWERED``, ``UNPARSABLE`` or ``FAILED``.
       choice: index of the chosen option; None unless answered.
       choices: the choice in each of the protocol's requests, where there are several (other order of the options, other
-        sample, other picture); None where there was none.
-      scores: of the options, where the protocol has scores; higher = better.
+        sample, other image); None where there was none.
+      scores: of the options, where the protocol has scores. Higher = better.
       tie: the best score occurs twice, so that the choice counts as wrong.
     """
 
@@ -60,11 +60,11 @@ class Protocol:
 
     Attributes:
       name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
-      description: one line for listings; says where the prompt is from.
+      description: one line for listings. Says where the prompt is from.
       kind: of its requests, one of `winobench.runs.requests.KINDS`.
-      requests: the requests of a question, at least one; of the same number and meaning for all questions, or one for
-        each of its pictures.
-      read: the answer in the responses to them; a None among them is a call that failed.
+      requests: the requests of a question, at least one. Of the same number and meaning for all questions, or one for
+        each of its images.
+      read: the answer in the responses to them. A None among them is a call that failed.
       needs: what a question must have besides its texts: ``pictures``, or ``captions``, which another model writes of
         them first.
     """
@@ -79,21 +79,21 @@ class Protocol:
 
 @dataclasses.dataclass(frozen=True)
 class TextTask:
-    """A declaration of a text task; nothing is read before ``load`` is called.
+    """A declaration of a text task. Nothing is read before ``load`` is called.
 
     Attributes:
       name: what ``--config.tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
-      protocols: name -> protocol; the first is the default.
+      protocols: name -> protocol. The first is the default.
       chance: metric name -> chance level in [0, 1].
       load: ``load(data_dir, limit) -> iterable of TextQuestion``; ``limit`` counts pairs or items, None means all.
       ready: ``ready(data_dir) -> None`` or one sentence on how to get the data.
       data_fingerprint: ``data_fingerprint(data_dir, limit) -> str``, changes whenever the questions could.
       count: ``count(data_dir)``, the number of questions, or None while the data are not there.
-      metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``; the
-        headline first, ``<group>/<metric>`` for groups; proportions in [0, 1].
-      pictured: which of a question's texts pictures may be drawn of; None where no protocol is about pictures.
+      metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``. The
+        headline first, ``<group>/<metric>`` for groups. Proportions in [0, 1].
+      pictured: which of a question's texts images may be drawn of; None where no protocol is about images.
     """
 
     name: str

@@ -1,16 +1,16 @@
-"""Self-Bench: does a scorer find the text from which a picture was drawn? (Jeong et al. 2025, arXiv:2505.17955)
+"""Self-Bench: does a scorer find the text from which an image was drawn? (Jeong et al. 2025, arXiv:2505.17955)
 
-Pictures are those of runs of ``launch.generate --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
-its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set drawers beside each
-other. A task is a skill. Its groups are the models that drew (``<drawer>``), and those of their pictures that people
+Images are those of runs of ``launch.generate --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
+its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set drawers next to each
+other. A task is a skill. Its groups are the models that drew (``<drawer>``), and those of their images that people
 or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.runs.verdicts`, or the
 filter files of Self-Bench.
 
-The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` beside
+The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to
 ``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
 ``human_label``). Models' folders have the names of their repositories, such as ``stable-diffusion-v1-5``, and their
-drawers the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. A picture is correct where all of its
-labels are ``original_good``; of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
+drawers the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. An image is correct where all of its
+labels are ``original_good``. Of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
 and counts the images that a filter file does not judge.
 """
 
@@ -49,23 +49,23 @@ _VERSIONS = {
 }
 """Folder of a model -> what the published code and its filter files call it (dataset_loading_geneval.py)."""
 
-# Of Stable Diffusion 3's pictures one good label is enough, as Self-Bench counts them.
+# Of Stable Diffusion 3's images one good label is enough, as Self-Bench counts them.
 _ANY_LABEL = ("3-m",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A picture that was drawn from a prompt of GenEval.
+    """An image that was drawn from a prompt of GenEval.
 
     Attributes:
-      id: unique among all pictures.
+      id: unique among all images.
       path: of the file.
       drawer: label of the model.
       tag: the skill, a key of `winobench.prompts.geneval.SKILLS`.
       texts: the candidates.
       target: which of them it was drawn from.
       correct: whether it shows what it should; None where nobody says.
-      content: identifies the picture's content.
+      content: identifies the image's content.
     """
 
     id: str
@@ -84,13 +84,13 @@ class Drawn:
 
 
 def make(places: Sequence[str]) -> list[Task]:
-    """A task for each skill of which there are pictures.
+    """A task for each skill of which there are images.
 
     Args:
-      places: folders: runs of pictures, or Self-Bench's in the published layout.
+      places: folders: runs of images, or Self-Bench's in the published layout.
 
     Raises:
-      InputError: a folder is neither, has no pictures from GenEval's prompts, or two have a drawer of one name.
+      InputError: a folder is neither, has no images from GenEval's prompts, or two have a drawer of one name.
     """
     drawn: list[Drawn] = []
     for place in places:
@@ -124,8 +124,8 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
     Args:
       name: of the task.
       description: of the task.
-      size: number of candidates of each picture.
-      drawn: its pictures.
+      size: number of candidates of each image.
+      drawn: its images.
       skill: a key of `winobench.tasks.base.SKILLS`.
     """
 
@@ -268,7 +268,7 @@ def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Ma
     scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
     root = place.parent.parent
     name = f"SD-{drawer}-CFG={scale}.json"
-    # Beside the guidance scales, as the README has it, or one folder higher, as the code reads it.
+    # Next to the guidance scales, as the README has it, or one folder higher, as the code reads it.
     paths = [folder / "filter" / name for folder in (root, root.parent)]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:

@@ -32,7 +32,7 @@ def read_texts(folder: pathlib.Path, subset: str) -> Iterator[Item]:
 
     Args:
       folder: holds ``<subset>/image2text.json``, rows {"query", "keys", "label"}, and the images, relative to the
-        subset's folder; or all that in ``data``, as the archive unpacks.
+        subset's folder. Or all that in ``data``, as the archive unpacks.
       subset: a key of `SUBSETS`.
 
     Raises:

@@ -21,7 +21,7 @@ _COUNTS = {"att": 788, "obj": 2062}
 
 
 def read(folder: pathlib.Path, what: str) -> Iterator[Item]:
-    """A photograph, its caption and the wrong one; rows are named by their keys.
+    """A photograph, its caption and the wrong one. Rows are named by their keys.
 
     Args:
       folder: as `winobench.tasks.sugarcrepe.read` needs it, with the files of all sets.

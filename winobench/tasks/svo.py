@@ -1,4 +1,4 @@
-"""SVO-Probes: which of two images fits a sentence; they differ in subject, verb or object (Hendricks et al. 2021).
+"""SVO-Probes: which of two images fits a sentence. They differ in subject, verb or object (Hendricks et al. 2021).
 
 The images are photographs on many web sites, listed in ``svo_probes.csv``, and many are gone: every user has the
 rest of them, as did GDBench's authors, so numbers of examples and accuracies differ a little from user to user.

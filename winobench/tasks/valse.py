@@ -1,4 +1,4 @@
-"""VALSE: which of two sentences is true of a picture, by linguistic phenomenon? (Parcalabescu et al. 2022)
+"""VALSE: which of two sentences is true of an image, by linguistic phenomenon? (Parcalabescu et al. 2022)
 
 Eleven files. As published, those rows count in which at least two of three annotators chose the caption
 and not the foil; `NUM_VALID` has their numbers. A row is named by its key.
@@ -34,12 +34,12 @@ PIECES = {
 
 
 def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:
-    """A picture, the caption and the foil, of rows that annotators found valid.
+    """An image, the caption and the foil, of rows that annotators found valid.
 
     Args:
       folder: holds ``<file>.json`` {key: {"image_file", "caption", "foil", "mturk"}} and ``images/<images>``.
       file: name without ``.json``.
-      images: name of the pictures' folder.
+      images: name of the images' folder.
 
     Raises:
       InputError: the rows are missing or malformed.

@@ -1,4 +1,4 @@
-"""VL-CheckList: which of two phrases is true of a picture, by object, attribute and relation (Zhao et al. 2022)
+"""VL-CheckList: which of two phrases is true of an image, by object, attribute and relation (Zhao et al. 2022)
 
 A task has the rows of several sources of annotations, which are its groups. Phrases are asked as they are published,
 mechanically made and at times wrong ("specton the left ofor"). The authors state no number of rows by task, so that
@@ -50,7 +50,7 @@ _IMAGES = {"vg": "vg", "vaw": "vg", "swig": "swig", "hake": "hake"}
 
 
 def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
-    """A picture, the true phrase and the false one, the first of each; the group is the source.
+    """An image, the true phrase and the false one, the first of each. The group is the source.
 
     Args:
       folder: holds ``data/<file>.json``, rows [image, {"POS": [phrase], "NEG": [phrase]}], and the images in ``vg``,

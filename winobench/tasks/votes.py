@@ -24,7 +24,7 @@ def majority(votes: Sequence[Answer]) -> Answer:
     """The answer that most votes are for.
 
     A vote that is a tie, or from which no choice could be read, abstains. Where two options have equally many votes,
-    the one with the higher mean score over all votes is chosen; without scores, or with equal ones, it is a tie.
+    the one with the higher mean score over all votes is chosen. Without scores, or with equal ones, it is a tie.
 
     Args:
       votes: answers to one question, at least one.

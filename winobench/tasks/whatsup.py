@@ -21,7 +21,7 @@ from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 _REPOSITORY = "https://github.com/amitakamath/whatsup_vlms"
 _DRIVE = "https://drive.google.com/drive/folders/164q6X9hrvP-QYpi3ioSnfMuyHpG5oRkZ"
 
-# Opposite arrangements stand beside each other.
+# Opposite arrangements stand next to each other.
 SUBSETS = {
     "a": ("controlled_images", 412, ("left", "right", "on", "under")),
     "b": ("controlled_clevr", 408, ("left", "right", "in-front", "behind")),
@@ -57,8 +57,8 @@ def read_groups(folder: pathlib.Path, subset: str, size: int) -> Iterator[Item]:
     """Images of the same two things, and their four captions, of which the first ones are the images' own.
 
     Args:
-      folder: as of `read`.
-      subset: as of `read`.
+      folder: see `read`.
+      subset: see `read`.
       size: images of a group: 2, in opposite arrangements, or 4.
 
     Raises:

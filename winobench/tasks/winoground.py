@@ -19,11 +19,11 @@ _HUB_ID = "facebook/winoground"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and two captions an item; the diagonal is right.
+    """Two images and two captions an item. The diagonal is right.
 
     Args:
       folder: holds ``data.json`` or ``examples.jsonl``, and the images ``ex_<id>_img_<0 or 1>.png``, in ``images`` or
-        beside it.
+        next to it.
 
     Raises:
       InputError: the rows are missing or malformed, or an id occurs twice.

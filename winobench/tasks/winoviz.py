@@ -1,27 +1,27 @@
 """WinoViz: what does an object look like in the state that a sentence puts it in (Jin et al.)?
 
-Two premises about an object in two states share two hypotheses about its look; a model chooses the one that is more
+Two premises about an object in two states share two hypotheses about its look. A model chooses the one that is more
 likely to be true. ``individual`` counts questions, ``pair`` the pairs of which both questions are right.
 
 **Two sets.** The paper's 1,380 items are not public. The tasks ``winoviz_single``, ``winoviz_multi`` and
 ``winoviz_decoupled`` ask what the user has put into the folder ``winoviz`` of the data folder, as ``items.jsonl`` or
 ``items.csv`` (layout: `winobench.data.winoviz.files`). The tasks ``winoviz_mini_single``, ``winoviz_mini_multi`` and
 ``winoviz_mini_decoupled`` ask our own small set, which comes with the package. Its numbers are not the paper's, and the
-paper's stand beside none of them: see `published`.
+paper's stand next to none of them: see `published`.
 
 **Decoupled.** For the same subset, the groups ``pragmatic`` (from the premise to the property), ``visual`` (from the
 property to the look) and ``combined`` (the whole single-hop question).
 
 **Order of the options.** As in the data, for both questions of a pair, so that each option is right once. The
 protocols whose names end in ``_swapped`` put every question twice, the second time with the options exchanged. Their
-accuracies and their ``unparsable`` are those of the first order, so that they compare with the plain protocols; three
+accuracies and their ``unparsable`` are those of the first order, so that they compare with the plain protocols. Three
 more rows measure the influence of the order: ``position_bias/first_option``, the share of all choices that fell on the
 option listed first; ``position_bias/flipped``, the share of questions whose choice changed;
 ``position_bias/right_in_both_orders``.
 
-**With pictures.** Some protocols (`winobench.tasks.winoviz_images`) are about pictures of the premises.
+**With images.** Some protocols (`winobench.tasks.winoviz_images`) are about images of the premises.
 
-The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours; see
+The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours. See
 ``assets/winoviz/prompts.json``.
 
 Source: W. Jin, T. Srinivasan, J. Thomason, X. Ren, "WinoViz: Probing Visual Properties of Objects Under Different
@@ -276,10 +276,10 @@ def _some(units: list[dict[str, data.Item]], limit: int | None) -> list[dict[str
 
 
 def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
-    """Accuracies with 95% intervals; questions of a pair are one cluster.
+    """Accuracies with 95% intervals. Questions of a pair are one cluster.
 
     Rows: ``individual`` and ``pair``; ``<kind of attribute>/individual`` and ``.../pair``; ``unparsable``, the share of
-    questions from whose answer no choice could be read, which count as wrong; and ``position_bias/...`` where both
+    questions from whose answer no choice could be read, which count as wrong. And ``position_bias/...`` where both
     orders of the options were asked (see the module). For decoupled items, the rows of ``combined``, ``pragmatic``
     and ``visual`` take the place of the first two and of the kinds, as a mean over the three would mean nothing.
 
@@ -325,7 +325,7 @@ def _position_bias(counted: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, 
     both = [
         (question, answer.choices)
         for question, answer in counted
-        if len(answer.choices) == 2 and not question.pictures  # two pictures are not two orders
+        if len(answer.choices) == 2 and not question.pictures  # two images are not two orders
     ]
     # Of the options as they are listed in the second order, the first one is option 1 of the question.
     first = [

@@ -1,17 +1,17 @@
-"""WinoViz with pictures: what the pictures that a model has drawn of a premise say about the hypotheses.
+"""WinoViz with images: what the images that a model has drawn of a premise say about the hypotheses.
 
-The paper draws five pictures of each premise and uses them in three ways; the option that most pictures are for is the
+The paper draws five images of each premise and uses them in three ways. The option that most images are for is the
 answer (`winobench.tasks.votes.majority`, which also says what becomes of ties).
 
-- ``picture_match``: which hypothesis a picture matches better, with CLIP by the cosine; with any other scorer of images
+- ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. With any other scorer of images
   and texts, such as a diffusion model by its denoising errors, which is ours.
-- ``captions``: a caption of the picture is said before the question, which a language model answers.
-- ``vqa``: a language model that sees is asked for the option; the picture takes the sentence's place.
+- ``captions``: a caption of the image is said before the question, which a language model answers.
+- ``vqa``: a vision-language model is asked for the option. The image takes the sentence's place.
 
 The paper prints no prompts for these and does not say whether its language model saw the captions one by one. Here each
-picture's caption is asked about by itself, as "majority voting" is said of all three ways.
+image's caption is asked about by itself, as "majority voting" is said of all three ways.
 
-Source: as of `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
+Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
 """
 
 from __future__ import annotations

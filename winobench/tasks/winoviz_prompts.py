@@ -23,7 +23,7 @@ def question_text(premise: str, options: Sequence[str]) -> str:
 
 
 def conversation(premise: str, options: Sequence[str], *, shots: bool = False, reasoning: bool = False) -> list[Turn]:
-    """The turns that put a question; the instruction stands at the head of the first one.
+    """The turns that put a question. The instruction stands at the head of the first one.
 
     Args:
       shots: whether the four examples come first, as earlier turns.

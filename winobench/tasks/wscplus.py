@@ -1,7 +1,7 @@
 """WSC+: whom does the pronoun mean, the first candidate, the second, or can nobody tell (Zahraei and Emami 2024)?
 
-The user brings ``WSC+.csv`` (see `winobench.data.wscplus`). Where a published result file lies beside it, the
-validation set is the 700 questions that the paper's numbers are about, as they were asked; otherwise it is the 699 rows
+The user brings ``WSC+.csv`` (see `winobench.data.wscplus`). Where a published result file lies next to it, the
+validation set is the 700 questions that the paper's numbers are about, as they were asked. Otherwise it is the 699 rows
 of the data that they were taken from.
 
 The prompts are data: ``assets/wscplus/prompts.json`` says of each text where it is from. The generation protocols put a
@@ -201,12 +201,12 @@ def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -
 
 
 def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
-    """The numbers of a run; questions whose call failed count nowhere.
+    """The numbers of a run. Questions whose call failed count nowhere.
 
     Returns:
-      ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right); each kind of error
+      ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right). Each kind of error
       as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
-      questions; ``untyped``, the share that is in no figure by type, where there is one; and ``<type>/accuracy`` and
+      questions; ``untyped``, the share that is in no figure by type, where there is one. And ``<type>/accuracy`` and
       ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
       would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
     """
@@ -247,7 +247,7 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
 def pronoun_distribution(items: Iterable[data.Item | TextQuestion]) -> dict[str, dict[str, Any]]:
     """Pronoun -> its share among items or questions, the most frequent first (paper, Figure 4).
 
-    Pronouns are in lower case; the entries are as those of `metrics`, ``n`` being the number of items.
+    Pronouns are in lower case. The entries are as those of `metrics`, ``n`` being the number of items.
     """
     pronouns = [item.texts["pronoun"] if isinstance(item, TextQuestion) else item.pronoun for item in items]
     counts = collections.Counter(pronoun.strip().lower() for pronoun in pronouns)
@@ -404,13 +404,13 @@ TEXT_TASKS = (
 
 
 def of_results(path: str | os.PathLike) -> TextTask | None:
-    """The validation set as it was put to the model of a published result file; the two files differ in a question.
+    """The validation set as it was put to the model of a published result file. The two files differ in a question.
 
     Args:
       path: a CSV file of recorded answers.
 
     Returns:
-      A task in the place of ``wscplus``; None where the file has responses but not the columns of a result file.
+      A task instead of ``wscplus``; None where the file has responses but not the columns of a result file.
     """
     try:
         rows = data.read_rows(path)

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """Orbax checkpoints of a TrainState in a folder; written in the background, renamed when whole.
+    """Orbax checkpoints of a TrainState in a folder. Written in the background, renamed when whole.
 
     Args:
       folder: made if needed.
       max_to_keep: how many of the newest are kept.
-      best_metric: the one with the highest value of this metric is kept as well; of equal ones, the newest.
+      best_metric: the one with the highest value of this metric is kept as well. Of equal ones, the newest.
     """
 
     def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2, best_metric: str | None = None):
@@ -53,7 +53,7 @@ class Checkpoints:
         return None if metrics is None else (step, float(metrics[self._best_metric]))
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing ``state``; a checkpoint that exists for this step is kept.
+        """Starts writing ``state``. A checkpoint that exists for this step is kept.
 
         Args:
           state: what to keep.
@@ -69,7 +69,7 @@ class Checkpoints:
 
         Args:
           like: a state.
-          step: of the checkpoint; the newest when None.
+          step: of the checkpoint. The newest when None.
         """
         abstract = jax.tree.map(_abstract, like)
         step = self.latest_step() if step is None else step

@@ -1,12 +1,12 @@
 """The recipe of the verifier: rendered scenes, and what two autoencoders make of them -> detector -> folder.
 
-Pictures that a diffusion model draws come out of its autoencoder, and its latents are never quite right. So half of
-what the verifier learns from are reconstructions of the pictures by the autoencoders of the embedded models, from
-latents with some noise. Colours, sharpness and noise of all pictures vary a little.
+Images that a diffusion model draws come out of its autoencoder, and its latents are never quite right. So half of
+what the verifier learns from are reconstructions of the images by the autoencoders of the embedded models, from
+latents with some noise. Colours, sharpness and noise of all images vary a little.
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
-    <workdir>/scenes/           ArrayRecord shards: pictures (PNG) and what is in them
+    <workdir>/scenes/           ArrayRecord shards: images (PNG) and what is in them
               verifier/         checkpoints, metrics.jsonl
               clevr_verifier/   the exported network
               accuracy.json     of it, on held-out scenes
@@ -48,7 +48,7 @@ MAX_OBJECTS = 5
 """Most objects of a scene that the verifier learns from."""
 
 _BATCH = 64
-_MOST_BLUR = 0.8  # share of a picture's neighbours in it
+_MOST_BLUR = 0.8  # share of an image's neighbours in it
 _MOST_NOISE = 0.04  # of the range from black to white
 _GAIN, _SHIFT = 0.06, 0.03  # spread of the factor and of the term of each colour channel
 
@@ -71,7 +71,7 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
 
     Args:
       config: from ``configs/clevr_verifier.py``.
-      workdir: where results and checkpoints are kept; a rerun resumes there.
+      workdir: where results and checkpoints are kept. A rerun resumes there.
       max_seconds: stop the training after this time, with a checkpoint and an export.
 
     Returns:
@@ -125,7 +125,7 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
     """Scenes that the verifier learns from, or is measured on.
 
     Args:
-      kind: ``free``, one to five objects, large in scenes of two, whose halves they then take in nine of ten; or
+      kind: ``free``, one to five objects, large in scenes of two, whose halves they then take in nine of ten. Or
         ``random``, placed as in the questions of `clevr_hard`.
       count: number of scenes.
       seed: of the scenes.
@@ -155,7 +155,7 @@ def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Non
 def scene_records(
     config: ml_collections.ConfigDict, reconstructors: Sequence[Reconstruct]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Renders the training scenes, of either kind by turns, and has half of the pictures reconstructed.
+    """Renders the training scenes, of either kind by turns, and has half of the images reconstructed.
 
     Args:
       config: the recipe.
@@ -191,10 +191,10 @@ def scene_records(
 
 @functools.cache
 def reconstructor(model: str) -> Reconstruct:
-    """Encodes and decodes pictures by the autoencoder of an embedded model.
+    """Encodes and decodes images by the autoencoder of an embedded model.
 
     Returns:
-      (pictures uint8 [n, h, w, 3], levels [n], generator) -> the same in shape and dtype; a picture's latents get
+      (images uint8 [n, h, w, 3], levels [n], generator) -> the same in shape and dtype. An image's latents get
       Gaussian noise of its level times their own spread in between.
     """
     from winobench.models.autoencoder_kl import AutoencoderKL
@@ -230,7 +230,7 @@ def vary(images: jax.Array, key: jax.Array) -> jax.Array:
     keys = jax.random.split(key, 5)
     gain = 1.0 + _GAIN * jax.random.normal(keys[0], (*count, 3))
     shift = _SHIFT * jax.random.normal(keys[1], (*count, 3))
-    # Half of the pictures stay sharp. Blurred ones get a share of the mean of their neighbours, by rows and columns.
+    # Half of the images stay sharp. Blurred ones get a share of the mean of their neighbours, by rows and columns.
     share = jnp.maximum(_MOST_BLUR * jax.random.uniform(keys[2], (*count, 1), minval=-1.0), 0.0)
     for axis in (1, 2):
         wide = jnp.pad(images, [(0, 0), *((1, 1) if axis == a else (0, 0) for a in (1, 2)), (0, 0)], mode="edge")
@@ -319,7 +319,7 @@ def held_out(group: str, count: int, seed: int) -> Scenes:
     """Scenes of the split ``evaluation``, of which no training run can draw one.
 
     Args:
-      group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five; or ``hard``, scenes of three to
+      group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five. Or ``hard``, scenes of three to
         five placed as in the questions of `clevr_hard`.
       count: number of scenes.
       seed: of the scenes.
@@ -342,7 +342,7 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
       seed: of the scenes.
 
     Returns:
-      group and kind of picture ("two, rendered") -> what `measure` says.
+      group and kind of image ("two, rendered") -> what `measure` says.
     """
     from winobench.clevr import objects, renderer
 
@@ -361,15 +361,15 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
 def measure(
     found: Sequence[Sequence[SceneObject]], truth: Sequence[Sequence[SceneObject]]
 ) -> dict[str, dict[str, float]]:
-    """Compares lists of objects with the true ones; intervals are of 95% and clustered by picture. Pure.
+    """Compares lists of objects with the true ones. Intervals are of 95% and clustered by image. Pure.
 
     Args:
-      found: of each picture.
-      truth: of each picture; at least one object in all.
+      found: of each image.
+      truth: of each image. At least one object in all.
 
     Returns:
       name -> value, low and high. Of true objects: ``found`` (one is listed within the tolerance of its place), each
-      attribute (found, and right), ``all_right`` (found; shape, colour and size right). Of pictures: ``exact`` (all
+      attribute (found, and right), ``all_right`` (found; shape, colour and size right). Of images: ``exact`` (all
       objects are all right, and nothing else is listed) and ``nothing_else``.
     """
     from winobench import metrics

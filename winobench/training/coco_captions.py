@@ -67,7 +67,7 @@ class TrainingSet:
         """The prepared rows and images.
 
         Raises:
-          InputError: they are not ready; says how to get them.
+          InputError: they are not ready. Says how to get them.
         """
         from winobench.data import hard_negatives, prepared
 
@@ -78,7 +78,7 @@ class TrainingSet:
 
 
 class TableRow(NamedTuple):
-    """A row of a table; images are files relative to the table's folder.
+    """A row of a table. Images are files relative to the table's folder.
 
     Attributes:
       caption: true of the image.
@@ -100,7 +100,7 @@ def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
     out, and so is a row without any other.
 
     Args:
-      path: the table; images are looked for in its folder.
+      path: the table. Images are looked for in its folder.
       prefix: that the table has before the images' names.
 
     Raises:
@@ -139,7 +139,7 @@ def write_table(path: pathlib.Path, rows: Sequence[TableRow]) -> None:
 def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, seed: int = _SEED) -> pathlib.Path:
     """Makes negatives of ours for captioned images and writes them as a table.
 
-    A caption's negatives have two of its elements exchanged; its image's are the three nearest ones under the scorer
+    A caption's negatives have two of its elements exchanged. Its image's are the three nearest ones under the scorer
     (`winobench.data.negatives`). Captions that have no two elements to exchange are left out, as in the published
     tables, and so are images without any other caption.
 

@@ -25,7 +25,7 @@ def make_loss(
       predict: (params, noisy latents, what the network is told of the times, token ids) -> the network's answer.
       schedule: the noise schedule, and what is predicted.
       timestep_range: timesteps are drawn from those with the numbers [first, last).
-      timestep_power: 1 draws them uniformly; p draws them with density proportional to (t - first)^(p - 1), so that
+      timestep_power: 1 draws them uniformly. P draws them with density proportional to (t - first)^(p - 1), so that
         values above 1 spend more of the batch on the noisy end, where the text decides most.
 
     Returns:

@@ -3,10 +3,10 @@
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
     <workdir>/tokenizer/            CLIP tokenizer files whose vocabulary is that of the captions
-              scenes/               ArrayRecord shards: pictures (PNG) and the token ids of several captions each
+              scenes/               ArrayRecord shards: images (PNG) and the token ids of several captions each
               autoencoder/          checkpoints, metrics.jsonl, reconstructions
               latents/              ArrayRecord shards: scaled latents and token ids
-              denoiser/             checkpoints, metrics.jsonl, drawn pictures
+              denoiser/             checkpoints, metrics.jsonl, drawn images
               <name>/               the exported diffusers folder
 """
 
@@ -104,7 +104,7 @@ class Recipe(abc.ABC):
 
         Args:
           config: from the recipe's file in ``configs``.
-          workdir: where results and checkpoints are kept; a rerun resumes there.
+          workdir: where results and checkpoints are kept. A rerun resumes there.
           max_seconds: stop training the denoiser after this time, with a checkpoint and an export.
 
         Returns:
@@ -392,7 +392,7 @@ def zero(module: Any) -> None:
 
 
 def text_config(settings: ml_collections.ConfigDict, vocab_size: int, max_length: int, **more: Any) -> dict[str, Any]:
-    """The config of a CLIP text encoder; the end token is the last id of the vocabulary and also pads.
+    """The config of a CLIP text encoder. The end token is the last id of the vocabulary and also pads.
 
     Args:
       settings: ``hidden_size``, ``num_hidden_layers`` and ``num_attention_heads``.

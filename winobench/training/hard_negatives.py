@@ -115,9 +115,9 @@ class Draws(NamedTuple):
     """What is random about one step.
 
     Attributes:
-      noise: [B, h, w, c] float32; a positive and its negative share it.
-      timesteps: [B] of the schedule, int32, or noise levels, float32; likewise.
-      kinds: the negative's index in ``NEGATIVES``, int32, a scalar or [B] as ``LossConfig.mixing`` says; read for
+      noise: [B, h, w, c] float32. A positive and its negative share it.
+      timesteps: [B] of the schedule, int32, or noise levels, float32. Likewise.
+      kinds: the negative's index in ``NEGATIVES``, int32, a scalar or [B] as ``LossConfig.mixing`` says. Read for
         ``mixed`` alone.
       dropout_key: of the adapters' dropout; None for none. Each row, positive or negative, drops its own inputs.
     """
@@ -137,7 +137,7 @@ def contrast(
 ) -> tuple[jax.Array, jax.Array]:
     """L = E_pos - min(E_neg, lambda * stop_gradient(E_pos)) (paper, Eq. 6), or E_pos - E_neg without a threshold.
 
-    The paper writes the second term as L_neg = -E_neg, clipped to [-lambda L_pos, lambda L_pos]; of the two bounds only
+    The paper writes the second term as L_neg = -E_neg, clipped to [-lambda L_pos, lambda L_pos]. Of the two bounds only
     the lower can be reached, as no error is negative.
 
     Args:
@@ -146,7 +146,7 @@ def contrast(
       threshold: lambda, or None.
 
     Returns:
-      The loss, and whether E_neg was above the threshold, so that no gradient flows through it; both of the errors'
+      The loss, and whether E_neg was above the threshold, so that no gradient flows through it. Both of the errors'
       shape.
     """
     if threshold is None:
@@ -218,29 +218,29 @@ def make_loss(
     Args:
       family: how the model's networks work together (`Pipeline.denoise`, `Pipeline.encode_conditions`).
       graphdefs: structures of the denoiser, and of the text encoders, by their names in the pipeline, with adapters or
-        without. The text encoders then encode the token ids in the step; without them, batches hold their results.
+        without. The text encoders then encode the token ids in the step. Without them, batches hold their results.
       schedule: the denoiser's noise schedule and target.
       config: what is minimised.
       remat: have the UNet compute the insides of its layers again for the gradient rather than keep them.
       axis_name: axis over which the batch is split where the loss runs inside ``jax.shard_map``. The loss and the
-        metrics are then those of the global batch; a device's gradients must be averaged over the axis
+        metrics are then those of the global batch. A device's gradients must be averaged over the axis
         (``jax.lax.pmean``) to be. Draws are those of one device, but for dropout.
 
     Returns:
       loss_fn(params, frozen, batch, key) -> (loss, metrics).
 
       ``params`` and ``frozen`` have the networks' names as entries (in ``params`` only those with adapters), each a
-      state; together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
+      state. Together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
 
       ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids``, what the pipeline's
       tokenizer returns of B texts: [B, L] int32, or a tree of arrays (or ``text_states``, what the encoders make of
-      them); for a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``),
+      them). For a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``),
       for an image negative ``negative_latents``, all of them for ``mixed``, of the same shapes. Other entries are
       ignored.
 
-      ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``; with negatives ``negative_error``
+      ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``. With negatives ``negative_error``
       and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0; with a threshold over examples, the
-      share of those where it was); for ``mixed``
+      share of those where it was). For ``mixed``
       ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
 
     Raises:
@@ -270,7 +270,7 @@ def make_loss_of_draws(
     remat: bool = False,
     axis_name: str | None = None,
 ) -> LossOfDraws:
-    """As `make_loss`, with noise, timesteps and kinds of negatives given in place of a key.
+    """As `make_loss`, with noise, timesteps and kinds of negatives given instead of a key.
 
     Returns:
       loss_fn(params, frozen, batch, draws) -> (loss, metrics).
@@ -281,7 +281,7 @@ def make_loss_of_draws(
         return values.mean() if axis_name is None else jax.lax.pmean(values.mean(), axis_name)
 
     def loss_fn(params: Any, frozen: Any, batch: Batch, draws: Draws) -> tuple[jax.Array, Metrics]:
-        # Of two, as of one encoder, so that runs of before go on.
+        # Of two, as of one encoder, so that runs of before continue.
         keys = [None] * 2 if draws.dropout_key is None else jax.random.split(draws.dropout_key)
         denoiser = _merge(graphdefs, params, frozen, family.DENOISER, keys[0])
 
@@ -397,7 +397,7 @@ def _text_states(
     is_image = draws.kinds == _HARD_IMAGE
     if cached or config.mixing == "example":
         return encode_both(where(is_image, own, others))
-    # Half of all batches need half of the encoder's work; one compiled step has both ways.
+    # Half of all batches need half of the encoder's work. One compiled step has both ways.
     return jax.lax.cond(is_image, encode_once, lambda: encode_both(others))
 
 

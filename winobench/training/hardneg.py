@@ -7,7 +7,7 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
               checkpoints/                        the newest for going on, and the best by validation
               lora/pytorch_lora_weights.safetensors         of the best validation: what launch.eval and diffusers load
               lora/last/pytorch_lora_weights.safetensors    of the newest checkpoint
-    <workdir>/../latents/                         the encoded images, which runs beside each other share
+    <workdir>/../latents/                         the encoded images, which runs next to each other share
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLEVR = "clevr"
 """The training set that is rendered here; others are prepared by ``launch.prepare``."""
 
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
-# What a run may change as it goes on. The length is added where the learning rate does not depend on it.
+# What a run may change as it continues. The length is added where the learning rate does not depend on it.
 _FREE = (
     "log_every",
     "checkpoint_every",
@@ -73,7 +73,7 @@ def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> s
 
 
 def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Trains, or goes on training, and exports the adapters.
+    """Trains, or continues training, and exports the adapters.
 
     Args:
       config: from ``configs/hardneg.py``.
@@ -223,7 +223,7 @@ class Training:
         def validate(state: loop.TrainState) -> dict[str, float]:
             nonlocal best_value
             values = self._validation(self.model(state))
-            # As the checkpoints do, of equal ones the newest; not the model before its first step.
+            # As the checkpoints do, of equal ones the newest. Not the model before its first step.
             if int(state.step) and values[MEAN] >= best_value:
                 best_value = values[MEAN]
                 self.export(state, self._workdir / "lora")
@@ -319,7 +319,7 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
     """The training set that ``config.data`` names, its images not yet encoded.
 
     Raises:
-      InputError: it is unknown, or its data are not there; says how to get them.
+      InputError: it is unknown, or its data are not there. Says how to get them.
     """
     from winobench.clevr.negatives import ClevrNegatives
     from winobench.training.coco_captions import TRAINING_SETS
@@ -344,7 +344,7 @@ def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
     """The tasks of ``config.validation``: those that it names, or those that go with the training set.
 
     Raises:
-      InputError: a name is unknown, or data are not there; says how to get them.
+      InputError: a name is unknown, or data are not there. Says how to get them.
     """
     from winobench.evaluation import evaluate
     from winobench.tasks import clevr_hardneg

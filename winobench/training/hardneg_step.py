@@ -60,7 +60,7 @@ def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.Grad
 
 
 def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
-    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config says so.
+    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config states so.
 
     Args:
       pipeline: also one whose parameters are shapes and dtypes.
@@ -94,7 +94,7 @@ def make_step(
       adapted: from `adapt`.
       config: from ``configs/hardneg.py``.
       num_steps: of the whole training.
-      mesh: the devices, which need not be at hand.
+      mesh: the devices, which need not be available.
     """
     loss = hard_negatives.make_loss(
         type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat

@@ -4,11 +4,12 @@
                                dtype, the image size, and the training set's fingerprint
         shard-00000-of-00110.arrayrecord    1,024 images each: float16 [h, w, c]
         rows.parquet                        the training set's rows
-        index.json                          what they depend on in full; written last
+        index.json                          what they depend on in full. Written last
 
-Shards are written whole or not at all, so an encoding that was stopped goes on at the first shard that is missing.
-Latents of another autoencoder or of other images are never found, as they have another key; delete their folders when
-they are not needed any more. A finished folder holds all that training reads: the images are not needed beside it.
+Shards are written whole or not at all, so an encoding that was interrupted continues at the first shard that is
+missing. Latents of another autoencoder or of other images are never found, as they have another key. Delete their
+folders when they are not needed any more. A finished folder holds all that training reads: the images are not needed
+next to it.
 """
 
 from __future__ import annotations
@@ -117,9 +118,9 @@ def encode(
     Args:
       pipeline: its autoencoder is used, in the dtype that it was loaded in.
       source: the training set.
-      folder: of all caches; several training sets and autoencoders may share it.
-      image_size: height and width in pixels; the pipeline's own when None.
-      batch_size: images that each device encodes at once; chosen for the kind of device when None.
+      folder: of all caches. Several training sets and autoencoders may share it.
+      image_size: height and width in pixels. The pipeline's own when None.
+      batch_size: images that each device encodes at once. Chosen for the kind of device when None.
       on_start: called once with the number of images, and how many of them are encoded already.
       on_progress: called with a number of images whenever so many more are encoded.
 

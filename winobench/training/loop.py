@@ -60,7 +60,7 @@ class DivergenceError(InputError, FloatingPointError):
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
-    """A fresh state that starts from ``params``; it holds copies, as the step donates its buffers.
+    """A fresh state that starts from ``params``. It holds copies, as the step donates its buffers.
 
     Args:
       params: the first parameters.
@@ -87,22 +87,22 @@ def make_step(
     and their gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its
     own rows. A loss that is a mean of examples gets the large batch's gradient. A loss that compares means, such as
     the hinged one of hard negatives, takes them over the micro-batch, as the published code does with accumulation.
-    Each micro-batch has a key of its own; metrics are means over micro-batches.
+    Each micro-batch has a key of its own. Metrics are means over micro-batches.
 
     Args:
       loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
         ``frozen``. Metrics are scalars.
       optimizer: an optax transformation.
       seed: of the key that ``loss_fn`` receives, folded with the step.
-      ema_decay: of the averaged parameters; the first steps use a shorter average, min(decay, (1 + n) / (10 + n)).
+      ema_decay: of the averaged parameters. The first steps use a shorter average, min(decay, (1 + n) / (10 + n)).
         None keeps no average.
       accumulate: number of micro-batches.
-      mesh: where given, the new state is laid out on it as ``parallel.parameter_shardings`` says; needed when the mesh
+      mesh: where given, the new state is laid out on it as ``parallel.parameter_shardings`` says. Needed when the mesh
         has an axis that splits parameters. Otherwise the compiler's choice, which is right when every device has a
         copy.
 
     Returns:
-      step(state, batch, frozen=None) -> (state, metrics); the passed state's buffers are donated, ``frozen``'s are not.
+      step(state, batch, frozen=None) -> (state, metrics). The passed state's buffers are donated, ``frozen``'s are not.
 
     Raises:
       InputError: the decay is not in [0, 1), or the number of micro-batches is none.
@@ -186,7 +186,7 @@ def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> Non
 
 
 def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
-    """All devices; of the cores of one CPU, as many as can share a micro-batch equally.
+    """All devices. Of the cores of one CPU, as many as can share a micro-batch equally.
 
     Args:
       batch_size: rows of a whole batch.
@@ -277,7 +277,7 @@ def train(
 ) -> TrainState:
     """Runs ``step_fn`` up to ``num_steps``, from the newest checkpoint if there is one.
 
-    Metrics stay on the devices until a line is due; then every step since the last line is looked at. A loss or
+    Metrics stay on the devices until a line is due. Then every step since the last line is looked at. A loss or
     gradient that is not finite, or a watched metric above ``explosion_factor`` times the median of its last 200 values
     (with at least 20, and a median above zero), ends the run. That is asked before every validation and checkpoint, and
     so are the state's own values, so nothing bad is saved.
@@ -288,20 +288,20 @@ def train(
     Args:
       step_fn: from ``make_step``.
       state: where to start if there is no checkpoint.
-      batches_from: gives the batches from a step on; batch n must depend on n alone, so that resuming is exact.
+      batches_from: gives the batches from a step on. Batch n must depend on n alone, so that resuming is exact.
       num_steps: total number of steps, those before a resume included.
       checkpoints: where states are kept, or None.
       metrics_file: one JSON line every ``log_every`` steps, and at validations and checkpoints, is appended here.
       name: label of the progress bar.
-      log_every: steps between two lines; metrics are fetched from the device only with a line.
+      log_every: steps between two lines. Metrics are fetched from the device only with a line.
       checkpoint_every: steps between checkpoints.
-      on_checkpoint: called at every checkpoint (sample pictures); what it returns is logged.
+      on_checkpoint: called at every checkpoint (sample images). What it returns is logged.
       max_seconds: stop early, with a checkpoint, after this many seconds.
-      mesh: devices that share each batch; all devices when None. Every one has its own copy of state and ``frozen``,
+      mesh: devices that share each batch. All devices when None. Every one has its own copy of state and ``frozen``,
         unless the mesh has an axis ``model``: then they are split over that axis where it divides them, while the batch
         is split over all devices (fully sharded data parallelism).
-      frozen: what ``step_fn`` gets beside the state: parameters that are not trained, placed here once.
-      validate: called before the first step, every ``validate_every`` steps and at the end; what it returns is logged,
+      frozen: what ``step_fn`` gets next to the state: parameters that are not trained, placed here once.
+      validate: called before the first step, every ``validate_every`` steps and at the end. What it returns is logged,
         and kept with the checkpoint that is made then, for its ``best_metric``.
       validate_every: steps between validations.
       writers: get the same rows as the file.
@@ -312,7 +312,7 @@ def train(
       The last state.
 
     Raises:
-      DivergenceError: see above; names the last good checkpoint.
+      DivergenceError: see above. Names the last good checkpoint.
       InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)

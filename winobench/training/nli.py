@@ -49,7 +49,7 @@ ACCURACY = "validation/accuracy"
 
 # Batches within which pairs are sorted by length, so that pairs of one batch are about equally long.
 _SORTED_BATCHES = 64
-# What a run may change as it goes on. The length is added where the learning rate does not depend on it.
+# What a run may change as it continues. The length is added where the learning rate does not depend on it.
 _FREE = (
     "log_every",
     "checkpoint_every",
@@ -79,7 +79,7 @@ def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> s
 
 
 def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Trains, or goes on training, and exports the model.
+    """Trains, or continues training, and exports the model.
 
     Args:
       config: from ``configs/nli.py``.
@@ -200,7 +200,7 @@ class Training:
         def validate(state: loop.TrainState) -> dict[str, float]:
             nonlocal best_value
             values = self._validation(state.params)
-            # As the checkpoints do, of equal ones the newest; not the model before its first step.
+            # As the checkpoints do, of equal ones the newest. Not the model before its first step.
             if int(state.step) and values[ACCURACY] >= best_value:
                 best_value = values[ACCURACY]
                 self.export(state)
@@ -320,7 +320,7 @@ class PairSet:
         return np.argsort(self._lengths, kind="stable").tolist()
 
     def batches(self, size: int, seed: int, first: int) -> Iterator[loop.Batch]:
-        """Batches without end from a number on; batch n depends on (size, seed, n) alone.
+        """Batches without end from a number on. Batch n depends on (size, seed, n) alone.
 
         Every epoch has its own order, and leaves out what does not fill a batch. Pairs of a batch are about equally
         long: long stretches of the order are sorted by length, cut into batches, and these are shuffled.

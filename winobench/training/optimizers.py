@@ -36,7 +36,7 @@ def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int
     Args:
       kind: ``constant`` stays there; ``cosine`` and ``linear`` go to zero, which they reach at ``total_steps``.
       peak: the highest learning rate.
-      warmup_steps: steps from zero to ``peak``; with 0 the first step has the full rate.
+      warmup_steps: steps from zero to ``peak``. With 0 the first step has the full rate.
       total_steps: of the whole run.
 
     Returns:
@@ -94,12 +94,12 @@ def make_optimizer(
     """``adamw`` or ``muon`` behind a clip of the global gradient norm.
 
     ``muon`` orthogonalises the updates of matrices and convolution kernels (Newton-Schulz) and leaves embeddings,
-    norms and biases to Adam; its updates are scaled to Adam's size, so both take the same learning rate.
+    norms and biases to Adam. Its updates are scaled to Adam's size, so both take the same learning rate.
 
     Args:
       name: ``adamw`` or ``muon``.
       learning_rate: a number, or step -> number.
-      weight_decay: decoupled; scaled by the learning rate, as torch's AdamW does.
+      weight_decay: decoupled. Scaled by the learning rate, as torch's AdamW does.
       clip_norm: gradients with a larger global norm are scaled down to it; None leaves them as they are.
       b1: Adam's decay of the first moment.
       b2: Adam's decay of the second moment.

@@ -22,7 +22,7 @@ RECIPES = {
 }
 """Recipe, as a config's field ``recipe`` names it -> module. It, or its ``RECIPE``, has
 ``run(config, workdir, max_seconds=...)``, which returns what to tell the user at the end; ``free_fields(config)``, the
-fields that may change when a run goes on; and ``default_name(config, spec, digest)``, what a run's folder is called."""
+fields that may change when a run continues. And ``default_name(config, spec, digest)``, the name of a run's folder."""
 
 
 EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")
@@ -47,13 +47,13 @@ def load(name: str) -> Any:
 def run_folder(
     values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str], alone: bool = True
 ) -> Iterator[None]:
-    """Writes the run's config into its folder, or checks that the run there is this one; holds the folder meanwhile.
+    """Writes the run's config into its folder, or checks that the run there is this one. Holds the folder meanwhile.
 
     Where the block fails before it has left anything else in a new folder, the folder goes again.
 
     Args:
       values: the config, as nested dictionaries of JSON values.
-      workdir: the run's folder; made if needed.
+      workdir: the run's folder. Made if needed.
       free: dotted names of fields that may change from call to call, such as the number of steps: that is how a run is
         prolonged.
       alone: no other process may hold the folder; False for all but the first of processes that train together.

@@ -35,7 +35,7 @@ class Validation:
       limit: scenes or items a task; None means all.
       num_samples: of noise and timestep, for every pair.
       seed: of the samples.
-      timestep_range: (first, end) of the timesteps that are drawn; ``all``; None for what the model's folder says.
+      timestep_range: (first, end) of the timesteps that are drawn; ``all``; None for what the model's folder states.
       batch_size: of the scorer, on each device; None lets it choose.
       image_size: images are resized to it; None for the model's own.
       mesh: the devices.

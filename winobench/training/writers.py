@@ -1,6 +1,6 @@
 """Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases.
 
-Every writer knows how to go on after a stop: what an earlier process wrote about steps that are now done again is
+Every writer knows how to continue after a stop: what an earlier process wrote about steps that are now done again is
 dropped or hidden, so that a run that was killed and one that was not leave the same curve.
 """
 
@@ -36,7 +36,7 @@ class JsonLines:
     """One JSON object a line: ``{"step": 100, "loss": 0.12, ...}``.
 
     Args:
-      path: the file; its folder is made if needed.
+      path: the file. Its folder is made if needed.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -89,7 +89,7 @@ class TensorBoard:
     need TensorFlow or a web server.
 
     Args:
-      folder: for the event files; made if needed.
+      folder: for the event files. Made if needed.
     """
 
     def __init__(self, folder: str | os.PathLike):
@@ -120,10 +120,10 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run on Weights & Biases, which goes on under its id after a stop.
+    """A run on Weights & Biases, which continues under its id after a stop.
 
     Args:
-      folder: the training run's folder; the id is kept in it.
+      folder: the training run's folder. The id is kept in it.
       project: the project; None leaves it to ``WANDB_PROJECT``.
       config: recorded with the run.
     """
@@ -160,13 +160,13 @@ class WeightsAndBiases:
 
 
 def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[str, Any]) -> list[Writer]:
-    """The writers of a run beside its JSON lines: TensorBoard, and Weights & Biases where it is wanted.
+    """The writers of a run next to its JSON lines: TensorBoard, and Weights & Biases where it is wanted.
 
     It is wanted when ``project`` names one, or when wandb is installed and the environment holds any ``WANDB_*``
     variable.
 
     Args:
-      workdir: the run's folder; event files go into ``<workdir>/tensorboard``.
+      workdir: the run's folder. Event files go into ``<workdir>/tensorboard``.
       project: of Weights & Biases, or None.
       config: recorded there.
 

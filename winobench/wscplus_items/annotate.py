@@ -1,6 +1,6 @@
 """What one person's page shows of WSC+ items, which are valid, semi-valid or invalid (paper, section 2.2).
 
-Neither generator, template nor anybody else's label is shown; the order is mixed, and the same for everyone at every
+Neither generator, template nor anybody else's label is shown. The order is mixed, and the same for everyone at every
 start. `winobench.judging` serves the page and keeps the labels.
 """
 
@@ -44,7 +44,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 def serve(
     items: Sequence[Item], labels: judging.Labels, port: int = judging.PORT
 ) -> contextlib.AbstractContextManager[server.Server]:
-    """A running server for the page of one person; see `winobench.judging.serve`.
+    """A running server for the page of one person. See `winobench.judging.serve`.
 
     Args:
       items: what to judge.

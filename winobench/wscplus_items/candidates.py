@@ -100,8 +100,8 @@ def collect(
       responder: the model.
       model: its name in the items.
       prompts: what to ask.
-      store: of the responses, open; what it holds is not asked for again.
-      reuse: take responses that runs beside the store's have recorded.
+      store: of the responses, open. What it holds is not asked for again.
+      reuse: take responses that runs next to the store's have recorded.
       progress: show requests, requests a second and the time left.
 
     Returns:
@@ -162,7 +162,7 @@ def answer_from_json(record: Mapping[str, Any]) -> Answer:
     """The answer in what ``answer_json`` has made.
 
     Raises:
-      InputError: it is another object; says how it differs.
+      InputError: it is another object. Says how it differs.
     """
     schemas.check(record, _AnswerJSON, "the answer", strict=True)
     return Answer(**{**record, "origin": Origin(**record["origin"])})

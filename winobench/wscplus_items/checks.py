@@ -3,7 +3,7 @@
 The rules are those of the paper's queries (Table 8) and of section 2: the pronoun is there, both candidates are named,
 the sentences of a pair differ by few words and have opposite answers, ambiguous and offensive ones have neither. Of the
 2,069 pairs and questions of the published data, which two people have judged valid, the rules refuse 6.5%, most of them
-because the sentences of a pair differ by more words than "one or two"; so many would be lost that are no loss to the
+because the sentences of a pair differ by more words than "one or two". So many would be lost that are no loss to the
 rules as they are written. Near-duplicates are 8% of the published data.
 """
 
@@ -77,13 +77,13 @@ def check(
     max_changed_words: int = MAX_CHANGED_WORDS,
     similarity: float = SIMILARITY,
 ) -> list[Rejection | None]:
-    """Checks items one by one and against each other; the first of several that are alike stays.
+    """Checks items one by one and against each other. The first of several that are alike stays.
 
     Args:
       items: in the order in which they were generated.
       known: statements that exist already, such as those of the published data and the prompts' examples.
-      max_changed_words: as of `check_item`.
-      similarity: as of `Known`.
+      max_changed_words: see `check_item`.
+      similarity: see `Known`.
 
     Returns:
       For each item why it is refused, or None.

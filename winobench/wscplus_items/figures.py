@@ -37,7 +37,7 @@ def write_by_model(spreads: Sequence[Spread], folder: pathlib.Path, *, offensive
     Args:
       spreads: of `validity.by_model`.
       folder: where to.
-      offensive: whether there are offensive questions among the items; the title says so.
+      offensive: whether there are offensive questions among the items. The title says so.
 
     Returns:
       The names of the files.
@@ -50,7 +50,7 @@ def write_by_model(spreads: Sequence[Spread], folder: pathlib.Path, *, offensive
 def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
     """Figure 3: ``validity_by_prompt.png`` and ``.csv``.
 
-    The paper's share of valid items is beside the templates for which its text states one; it does not part queries.
+    The paper's share of valid items is next to the templates for which its text states one. It does not part queries.
 
     Args:
       spreads: of `validity.by_prompt`.

@@ -33,7 +33,7 @@ class Sentence:
       snippet: the part of the statement that holds it.
       options: the two candidates that it may refer to.
       answer: 0 or 1 for a candidate, ``NEITHER`` where it remains open.
-      reason: why; may be empty.
+      reason: why. May be empty.
     """
 
     statement: str
@@ -125,7 +125,7 @@ def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     """Reads a JSONL file.
 
     Raises:
-      InputError: it is not there or is none; names the file.
+      InputError: it is not there or is none. Names the file.
     """
     rows = []
     for number, row in json_files.read_lines(path, "give the same command again, which writes it"):

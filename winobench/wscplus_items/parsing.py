@@ -1,7 +1,7 @@
 """Free text to sentences: what models write when they are asked for pairs, in the forms that they write it in.
 
 Read are, in this order of preference: one JSON object a sentence (also with the broken quotes and commas that models
-produce); lines with labels ("Sentence 1: ...", "Options: ..."); and, in both, the bracket form of a pair ("... because
+produce). Lines with labels ("Sentence 1: ...", "Options: ..."). And, in both, the bracket form of a pair ("... because
 it is too [large/small]."), which is one line for two sentences. What looks like a sentence but lacks something is
 counted as malformed, with the reason.
 """
@@ -100,9 +100,9 @@ _ORDINALS = {"first": 0, "second": 1, "option 1": 0, "option 2": 1}
 _ARTICLES = ("the", "a", "an")
 _QUOTES = "\"'“”‘’` "
 _SHOWN = 300
-# Brackets that may begin an object; models that go round in circles write more.
+# Brackets that may begin an object. Models that go round in circles write more.
 _MOST_OBJECTS = 10_000
-# Sentences of one pair share more than this part of their words; those of different pairs hardly ever do.
+# Sentences of one pair share more than this part of their words. Those of different pairs hardly ever do.
 _PARTNERS = 0.5
 
 
@@ -231,7 +231,7 @@ def _line_records(text: str) -> list[_Record]:
             key = key if index is None else f"{key} {_index(index)}"
             statements = [place for place, known in enumerate(fields) if known.startswith("statement")]
             if name.lower() in _STATEMENT_NAMES and statements and "answer" in fields:
-                # One sentence after the other, each with its answer; what stands before them belongs to both.
+                # One sentence after the other, each with its answer. What stands before them belongs to both.
                 shared = dict(list(fields.items())[: statements[0]])
                 close()
                 fields = shared
@@ -394,7 +394,7 @@ def _places(text: str, pronoun: str) -> list[re.Match[str]]:
 def _pairs(sentences: Sequence[tuple[Sentence, str | None]]) -> tuple[list[tuple[Sentence, ...]], list[Sentence]]:
     """Sentences that make a pair, and those that are left alone.
 
-    Two of the same number are one; where models number nothing, or count sentences rather than pairs, neighbours with
+    Two of the same number are one. Where models number nothing, or count sentences rather than pairs, neighbours with
     much the same words are.
     """
     pairs, alone, index = [], [], 0

@@ -110,7 +110,7 @@ def choose_queries(names: Iterable[str], offensive: bool) -> list[str]:
 
     Args:
       names: keys of `queries`.
-      offensive: whether offensive questions may be asked for; those of all domains are, unless some are named.
+      offensive: whether offensive questions may be asked for. Those of all domains are, unless some are named.
 
     Raises:
       InputError: one is unknown, or offensive without the flag.
@@ -145,7 +145,7 @@ def make_prompts(
 
     Args:
       template_names: keys of `templates`.
-      query_names, offensive: as of `choose_queries`.
+      query_names, offensive: see `choose_queries`.
       batch: pairs, or offensive questions, a request.
       requests: requests of each query and template.
       temperature: above 0, unless there is one request of each.

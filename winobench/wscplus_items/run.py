@@ -68,16 +68,16 @@ def generate(
 ) -> list[Answer]:
     """Asks the models for items and writes their answers into a folder.
 
-    A call with the same arguments continues where an earlier one was stopped, and asks again only what has failed. More
-    requests of the same prompts may be asked in the same folder.
+    A call with the same arguments continues where an earlier one was interrupted, and asks again only what has failed.
+    More requests of the same prompts may be asked in the same folder.
 
     Args:
-      responders: a model's name in the items -> what loads it; models are loaded one after the other.
+      responders: a model's name in the items -> what loads it. Models are loaded one after the other.
       asked: the prompts.
       workdir: the run's folder.
       config: recorded as it is.
-      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder; annotations stay.
-      reuse: take responses of the runs in the folders beside ``workdir``.
+      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder. Annotations stay.
+      reuse: take responses of the runs in the folders next to ``workdir``.
       progress: show requests, requests a second and the time left.
 
     Raises:
@@ -142,8 +142,8 @@ def check(
 
     Args:
       workdir: the run's folder.
-      known: files in the layout of WSC+ whose sentences are no new ones; the prompts' examples never are.
-      max_changed_words, similarity: as of `winobench.wscplus_items.checks`.
+      known: files in the layout of WSC+ whose sentences are no new ones. The prompts' examples never are.
+      max_changed_words, similarity: see `winobench.wscplus_items.checks`.
 
     Returns:
       The content of ``checks.json``: "requests", "failed" (calls, and incomplete answers), "first_failure", "malformed"

@@ -27,7 +27,7 @@ class Fate:
 
     Attributes:
       origin: where it comes from.
-      outcome: one of ``LABELS``, the worse of the annotators'; or ``REFUSED_BY_CHECKS``.
+      outcome: one of ``LABELS``, the worse of the annotators'. Or ``REFUSED_BY_CHECKS``.
       reason: why it was refused.
     """
 

@@ -1,15 +1,15 @@
 """WinoViz items: their layout in files, the annotation rules, and how harder versions are made of single-hop items.
 
-An item is a pair of questions. Each has its own premise and both choose between the same two hypotheses; the first
+An item is a pair of questions. Each has its own premise and both choose between the same two hypotheses. The first
 hypothesis is right for the first premise, the second for the second one.
 
 **Versions.** Of one and the same pair of premises there can be
 
 - ``single``: hypotheses that name a visual attribute ("The tomato was red.");
 - ``multi``: hypotheses that name another object with that attribute ("The tomato was the color of a fire engine.");
-- ``pragmatic``: the step from the premise to the property that it is about; the hypotheses are sentences that state
+- ``pragmatic``: the step from the premise to the property that it is about. The hypotheses are sentences that state
   the properties ("The tomato was ripe.");
-- ``visual``: the step from the property to the attribute; the premises are the sentences that state the properties, and
+- ``visual``: the step from the property to the attribute. The premises are the sentences that state the properties, and
   the hypotheses are those of the single-hop item.
 
 The layouts of files are described in `winobench.data.winoviz.files`. Files are checked and multi-hop items are built

@@ -13,7 +13,7 @@ from winobench.data.winoviz.items import Item, derived_id
 def build_decoupled(item: Item, statements: tuple[str, str]) -> tuple[Item, Item]:
     """The two steps of a single-hop item, each by itself.
 
-    Pragmatic reasoning finds in the premise what it means for the object; visual knowledge reasoning finds the
+    Pragmatic reasoning finds in the premise what it means for the object. Visual knowledge reasoning finds the
     attribute from that statement.
 
     Args:

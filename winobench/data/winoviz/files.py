@@ -37,11 +37,11 @@ _REQUIRED = ("id", "object", "version", "premises", "hypotheses")
 def read_items(path: str | os.PathLike) -> list[Item]:
     """The items of a ``.jsonl`` or ``.csv`` file, in its order.
 
-    The layout is checked strictly; the annotation rules are not, see `check_items`.
+    The layout is checked strictly. The annotation rules are not, see `check_items`.
 
     Raises:
       InputError: the file is missing or of another kind, or one of its items is malformed, has an id twice, or names
-        a source that is no single-hop item of the file; the message names file, line and field.
+        a source that is no single-hop item of the file. The message names file, line and field.
     """
     path = pathlib.Path(path)
     rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
@@ -122,7 +122,7 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 code="unknown-column",
             )
     while True:
-        # A quoted cell may go over several lines; the item is where it begins.
+        # A quoted cell may go over several lines. The item is where it begins.
         line = reader.line_num + 1
         try:
             row = next(reader, None)

@@ -27,7 +27,7 @@ class Item:
       object: what both premises and both hypotheses are about, e.g. ``"tomato"``.
       version: one of ``VERSIONS``.
       premises: two sentences.
-      hypotheses: two sentences; each is right for the premise in the same place.
+      hypotheses: two sentences. Each is right for the premise in the same place.
       properties: of each premise, e.g. ``("unripe", "ripe")``; None where the file does not say.
       attributes: of each premise, e.g. ``("green", "red")``; None where the file does not say.
       attribute_kind: one of ``ATTRIBUTE_KINDS``.

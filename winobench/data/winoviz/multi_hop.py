@@ -76,13 +76,13 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
 
     "The tomato was red." becomes "The tomato was the color of a fire engine.", "made of glass" becomes "made of the
     same material as a window pane". Of the objects of an attribute, the one that has been used least is taken, the
-    first in the table among equals; never one that the item itself mentions. Items of other versions are passed over.
+    first in the table among equals. Never one that the item itself mentions. Items of other versions are passed over.
 
     Args:
       items: any items.
       prototypes: None for our table.
 
-    Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"); those for
+    Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"). Those for
     shapes and materials are ours.
     """
     prototypes = read_prototypes() if prototypes is None else prototypes

@@ -78,10 +78,10 @@ def published_numbers() -> tuple[PublishedNumber, ...]:
 
 
 def published(task: str, model: str | None = None) -> tuple[PublishedNumber, ...]:
-    """The paper's numbers for a task, in the order of print; none for our own set, which the paper did not measure.
+    """The paper's numbers for a task, in the order of print. None for our own set, which the paper did not measure.
 
     Args:
-      task: ``winoviz_single``, ``winoviz_multi`` or ``winoviz_decoupled``; any other has none.
+      task: ``winoviz_single``, ``winoviz_multi`` or ``winoviz_decoupled``. Any other has none.
       model: a short name, a hub id, or the name of a hosted model, which may follow its provider and a colon or slash
         (``openai:gpt-4-0314``); None for all models.
     """

@@ -65,7 +65,7 @@ def check_item(item: Item) -> list[RuleBreak]:
     """The annotation rules that an item breaks, in the order of ``RULES``.
 
     Words are compared without their endings ("carved" names "carve"), and small words ("in", "the", "not") do not
-    count. A property or an attribute is mentioned where any of its other words is; an object or a prototype where all
+    count. A property or an attribute is mentioned where any of its other words is. An object or a prototype where all
     are. Not all rules can be broken by all versions: see ``RULES``.
 
     Source: appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.
@@ -168,6 +168,6 @@ def _tense_of_premise(sentence: str) -> str | None:
     present = any(word in _PRESENT for word in words)
     past = any(word in _PAST_AUXILIARIES or word in _PAST_VERBS for word in words)
     if present and not past:
-        # "is" beside "opened" may be a past sentence with a general clause.
+        # "is" next to "opened" may be a past sentence with a general clause.
         return None if any(word.endswith("ed") for word in words) else "present"
     return "past" if past and not present else None

@@ -1,14 +1,14 @@
 """WSC+: sentences with a pronoun and two candidates, most of them written by language models (Zahraei and Emami 2024).
 
-The data are one CSV file of 3,026 rows, which the user brings; nothing of it is shipped but identifiers of the rows
+The data are one CSV file of 3,026 rows, which the user brings. Nothing of it is shipped but identifiers of the rows
 that form the validation set. What the file leaves open is recovered here:
 
 * **text**: some cells were decoded by the wrong table once or more, so that an apostrophe has become ``â€™`` or
-  worse. `repair` undoes that cell by cell; what stood in the file is kept in ``Item.original``.
+  worse. `repair` undoes that cell by cell. What stood in the file is kept in ``Item.original``.
 * **splits**: the 26 rows of the generator ``Human`` are the few-shot set. The 700 questions of the published result
   files are the validation set. They were taken from 699 rows of the data, whose identifiers are in
   ``assets/wscplus/validation_ids.json``: 688 are as they were asked, 11 were edited, and the last question is another
-  wording of a row that was asked too; only the result files have it. The rest is the test set (2,301 rows).
+  wording of a row that was asked too. Only the result files have it. The rest is the test set (2,301 rows).
 * **pairs**: rows of traditional pairs are neighbours (682 pairs, and 6 among the few-shot examples).
 
 Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024,

@@ -1,4 +1,4 @@
-"""Counts the items of a file beside the paper's table.
+"""Counts the items of a file next to the paper's table.
 
 python -m winobench.data.wscplus composition FILE    # FILE is WSC+.csv, or another one in its layout
 """

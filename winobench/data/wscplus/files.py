@@ -49,13 +49,13 @@ def result_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path | Non
 def read(path: str | os.PathLike) -> tuple[Item, ...]:
     """All rows of a file in the layout of WSC+, in its order.
 
-    A file of recorded answers (one with the column ``predicted_answer``) is read as well; its rows are shuffled, so
+    A file of recorded answers (one with the column ``predicted_answer``) is read as well. Its rows are shuffled, so
     that it has no pairs, and all of them are validation items. Its authors' slips in the column ``type`` are no fault:
     such a row is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type up.
 
     Args:
-      path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one;
-        bytes that are no UTF-8 are read as Windows-1252.
+      path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one.
+        Bytes that are no UTF-8 are read as Windows-1252.
 
     Raises:
       InputError: it is missing or no CSV file, lacks a column, or a row is malformed.

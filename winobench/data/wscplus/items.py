@@ -29,22 +29,22 @@ ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "wscplus"
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One sentence and the question about its pronoun. All texts are repaired; white space is as in the file.
+    """One sentence and the question about its pronoun. All texts are repaired. White space is as in the file.
 
     Attributes:
-      id: unique within its file; made of the content of the row, so that it does not change with the row's place.
+      id: unique within its file. Made of the content of the row, so that it does not change with the row's place.
       statement: the sentence, or two.
       pronoun: as in the file, ``"he"``, ``"One of them"``.
       snippet: the words around the pronoun that the question quotes.
       options: the two candidates, stripped.
       answer: 0 or 1 for the candidate that the pronoun refers to, 2 for neither.
-      reason: why, in words; may be empty.
+      reason: why, in words. May be empty.
       generator: ``GPT4``, ``GPT3`` (gpt-3.5-turbo), ``Claude2`` or ``Human``, or what the file names.
-      type: ``traditional``, ``ambiguous`` or ``offensive``; of a recorded answer also ``UNTYPED``.
+      type: ``traditional``, ``ambiguous`` or ``offensive``. Of a recorded answer also ``UNTYPED``.
       split: ``validation``, ``test`` or ``few_shot``.
       pair: the id of the pair's first item, for both; None for an item without a partner.
       options_text: the list of candidates as the file writes it, which is how questions quote it.
-      row: its number in the file, from 1; the header does not count.
+      row: its number in the file, from 1. The header does not count.
       original: column -> what the file has, for the cells that `repair` changed, and for a type that is none.
     """
 

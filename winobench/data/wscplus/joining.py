@@ -31,7 +31,7 @@ class Joined(NamedTuple):
 def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
     """Finds the item that each of some recorded rows is about.
 
-    Rows and items meet where statement and pronoun are equal after `normalize`; of several such items, those of the
+    Rows and items meet where statement and pronoun are equal after `normalize`. Of several such items, those of the
     same generator, reason and snippet come first, and no item is given twice. A row whose sentence was edited gets the
     nearest of the remaining items of its type (if it has one) and generator, if that is near enough. (Of the published
     GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, because its item is that of another row

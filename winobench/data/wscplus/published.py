@@ -18,7 +18,7 @@ class PublishedNumber:
       row, column: of the table, or what the number is about.
       printed: as printed, ``"95.1%"``.
       unit: ``percent``, ``count`` or ``kappa``.
-      metric: its key in our results, ``accuracy``, ``traditional/accuracy``; others for numbers about the data, such as
+      metric: its key in our results, ``accuracy``, ``traditional/accuracy``. Others for numbers about the data, such as
         ``share/traditional``, ``items/total``, ``candidates/total``, ``generation/valid``.
       model: ``gpt-4-0613``, ``gpt-3.5-turbo-0613``, ``claude-v2.3``, ``human`` (mean of the evaluators),
         ``evaluator-1`` to ``evaluator-5``, ``random``, or None.

@@ -18,7 +18,7 @@ def repair(text: str) -> str:
     characters from U+0080 to U+009F that remain are read as Windows-1252. Idempotent: the result is a fixed point.
 
     Args:
-      text: one cell; the parts of a cell may have suffered differently.
+      text: one cell. The parts of a cell may have suffered differently.
     """
     if text.isascii():
         return text

@@ -22,10 +22,10 @@ Row = Mapping[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps of a run, S of them, computed on the host; a pytree, so that one compiled loop takes any of S steps.
+    """The steps of a run, S of them, computed on the host. A pytree, so that one compiled loop takes any of S steps.
 
     Attributes:
-      prediction: what the network answers, one of `winobench.diffusion.schedules.PREDICTIONS`; part of the structure.
+      prediction: what the network answers, one of `winobench.diffusion.schedules.PREDICTIONS`. Part of the structure.
       numbers: int32 ``[S]``, of the steps in a run from pure noise: one that begins later has not the first ones.
       times: float32 ``[S]``, what the network is told.
       input_scale: float32 ``[S]``, what latents are multiplied by for the network.
@@ -60,12 +60,12 @@ def make_plan(
     noise_scale: Any = 1.0,
     input_scale: np.ndarray | None = None,
 ) -> Plan:
-    """A `Plan` of the steps from number ``first`` on, of tables ``[num_steps]`` of all steps; rounded to float32.
+    """A `Plan` of the steps from number ``first`` on, of tables ``[num_steps]`` of all steps. Rounded to float32.
 
     Args:
       schedule: the noise schedule.
       first: the first step that is taken.
-      times, tables, noise_scale, input_scale: as of `Plan`; latents are not scaled for the network when it is None.
+      times, tables, noise_scale, input_scale: see `Plan`. Latents are not scaled for the network when it is None.
       start: (signal's rate, noise's rate) of all steps ``[num_steps]``.
     """
     input_scale = np.ones(len(times)) if input_scale is None else input_scale
@@ -96,9 +96,9 @@ class Sampler(abc.ABC):
         """The steps of a run.
 
         Args:
-          schedule: the noise schedule; its own sampler options are respected.
+          schedule: the noise schedule. Its own sampler options are respected.
           num_steps: number of steps of a run from pure noise.
-          first: the first that is taken, from 0; a run that begins with an image leaves out those before it.
+          first: the first that is taken, from 0. A run that begins with an image leaves out those before it.
           evenly: of a flow model, as of `winobench.diffusion.flow_schedule.FlowSchedule.sampling_levels`.
 
         Raises:
@@ -125,7 +125,7 @@ class Sampler(abc.ABC):
           latents: like ``prediction``, as the step before has left them, not scaled for the network.
           row: of the plan's tables.
           carry: of the step before.
-          noise: standard normal, like ``latents``, if the sampler is random; otherwise None.
+          noise: standard normal, like ``latents``, if the sampler is random. Otherwise None.
 
         Returns:
           (latents, carry) for the next step.
@@ -187,9 +187,9 @@ def sample(
         halves the work.
       guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is no guidance.
       clean: latents of the images to begin with, like ``noise``; None to begin with noise alone.
-      step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal;
-        or else
-      keys: ``[B]``, each picture's; the noise of a step is drawn from the picture's key and the step's number.
+      step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal.
+        Or else
+      keys: ``[B]``, each image's. The noise of a step is drawn from the image's key and the step's number.
 
     Returns:
       Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.

@@ -72,7 +72,7 @@ class DpmSolver(Sampler):
         levels = sigmas.at(training, steps)
         if sigmas.is_karras(schedule):
             levels, places = sigmas.karras(schedule, training, training[-1], training[0], num_steps)
-            # Timesteps are whole ones here; of cosines they are cut off, not rounded.
+            # Timesteps are whole ones here. Of cosines they are cut off, not rounded.
             steps = (places if schedule.beta_schedule == "squaredcos_cap_v2" else places.round()).astype(np.int64)
         levels = np.float64(np.float32(np.append(levels, sigmas.last_of(schedule, training))))
         signal = 1 / np.sqrt(levels**2 + 1)
@@ -109,7 +109,7 @@ def _updates(
     num_steps = len(levels) - 1
     with np.errstate(divide="ignore"):
         log_ratios = -np.log(levels)
-    lengths = np.diff(log_ratios)  # h of the paper; infinite where the run ends without noise
+    lengths = np.diff(log_ratios)  # h of the paper. Infinite where the run ends without noise
     share = -np.expm1(-lengths) * signal[1:]
     # Half of D1: the change over the step before, scaled to this one's length.
     change = np.zeros(num_steps)

@@ -12,7 +12,7 @@ from winobench.diffusion.samplers import sigmas, timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
 from winobench.diffusion.schedules import NoiseSchedule
 
-# Where the schedule's file says nothing.
+# Where the schedule's file states nothing.
 _SPACING = "linspace"
 
 
@@ -54,7 +54,7 @@ def plan_along(
       schedule: the noise schedule.
       steps: timesteps ``[num_steps]``.
       levels: sigmas ``[num_steps + 1]``.
-      first: as of `Sampler.plan`.
+      first: see `Sampler.plan`.
       tables: what the sampler needs besides the slope dz/dsigma, a sum of a latents' share and a prediction's.
     """
     # In float64, of levels as they are rounded: what is left of the differences to diffusers is its own rounding.

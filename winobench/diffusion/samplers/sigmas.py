@@ -8,7 +8,7 @@ from winobench.base.errors import InputError
 from winobench.diffusion.samplers import timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 
-# What diffusers puts in the place of no signal at all, so that sigma is finite: 4096.
+# What diffusers puts instead of no signal at all, so that sigma is finite: 4096.
 _LEAST_SIGNAL = np.float32(2**-24)
 # Of Karras et al. 2022, Eq. 5.
 _RHO = 7.0
@@ -48,7 +48,7 @@ def karras(
     """Levels that are even in their 7th root (Karras et al. 2022, Eq. 5), and the timesteps that they are at.
 
     Args:
-      schedule: the noise schedule; its options ``sigma_max`` and ``sigma_min`` go before the two below.
+      schedule: the noise schedule. Its options ``sigma_max`` and ``sigma_min`` go before the two below.
       training: from `of_training`.
       highest, lowest: levels.
       num_steps: how many.

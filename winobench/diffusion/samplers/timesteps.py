@@ -46,13 +46,13 @@ def spaced(schedule: NoiseSchedule, num_steps: int, *, usual: str) -> np.ndarray
     """The timesteps of a run, falling, between whole ones where they are evenly spaced.
 
     ``trailing`` is computed in whole numbers: in floating point, 62 of the step counts from 1 to 1,000 get a step too
-    many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide; the even one is
+    many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide. The even one is
     taken here.
 
     Args:
       schedule: the noise schedule.
       num_steps: number of steps, from 1 to the number of timesteps.
-      usual: the spacing where the schedule's file says nothing of it.
+      usual: the spacing where the schedule's file states nothing of it.
 
     Returns:
       float64 ``[num_steps]``, from 0 to T - 1.

@@ -37,7 +37,7 @@ def clevr_section(report_data: ReportData) -> Section | None:
     rows, lines = [], []
     for group, label in [*CLEVR_LABELS.items(), ("", "Average")]:
         key = f"{group}/accuracy" if group else "accuracy"
-        # The sub-tasks are of one size, so that the accuracy over all examples is their average; where they are not,
+        # The sub-tasks are of one size, so that the accuracy over all examples is their average. Where they are not,
         # the macro mean is.
         entries = [
             record and (record.results.get(key if group else "macro_accuracy") or record.results.get(key))

@@ -76,7 +76,7 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, measure = name.rpartition("/")
     entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
-    # What guessing gives depends on ties among ratings, which are the same for all runs of the same pictures.
+    # What guessing gives depends on ties among ratings, which are the same for all runs of the same images.
     chance = known[0]["chance"]
     prompts = f"{spread_of({entry['prompts'] for entry in known})} prompts"
     return [

@@ -14,7 +14,7 @@ from winobench.runs.labels import shortened, task_label
 
 _RESPONSE_LETTERS = 280
 _QUESTION = "question"
-# Of what a question is made of, parts of it that need not be said again beside the whole.
+# Of what a question is made of, parts of it that need not be said again next to the whole.
 _WHOLE = (_QUESTION,)
 
 

@@ -85,7 +85,7 @@ class Table:
     """A table for people.
 
     Attributes:
-      columns: headings; a number in place of a text is a run's.
+      columns: headings. A number instead of a text is a run's.
       rows: the rows.
       caption: what it shows.
     """
@@ -107,14 +107,14 @@ class Vote:
 
 @dataclasses.dataclass(frozen=True)
 class PicturedQuestion:
-    """A question, the pictures that were asked about, and what runs have made of them.
+    """A question, the images that were asked about, and what runs have made of them.
 
     Attributes:
       id: of the question.
-      text: what the pictures are of.
+      text: what the images are of.
       options: what can be answered.
       right: place of the right option.
-      pictures: ``data:`` address of each, or None where the run has kept none, and the votes on it.
+      images: ``data:`` address of each, or None where the run has kept none, and the votes on it.
       answers: what each run answers in the end.
       is_correct: whether all of them are right.
     """
@@ -154,7 +154,7 @@ class Section:
       folds: what is shown on demand.
       notes: sentences below.
       records: name of a CSV file -> its rows, all with the same keys.
-      pictures: name of a PNG file -> (panels, legend, columns).
+      images: name of a PNG file -> (panels, legend, columns).
     """
 
     key: str
@@ -195,7 +195,7 @@ class ReportData:
       ratings: people's answers to the questions of WSC+; None for none.
       examples: to show a task; 0 for none.
       fit_timesteps: learn weights of timesteps.
-      drawn: runs of pictures, with what a verifier says of them.
+      drawn: runs of images, with what a verifier says of them.
     """
 
     runs: list[Run]

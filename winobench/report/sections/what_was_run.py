@@ -12,7 +12,7 @@ from winobench.report.sections.shared import DASH, ReportData, above_chance, per
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
-# Of what a model says about itself, what is said elsewhere or to machines alone.
+# Of what a model states about itself, what is said elsewhere or to machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
 
 

@@ -24,7 +24,7 @@ class Anthropic(Api):
         system = ""
         if isinstance(request, PictureText):
             media_type, content = images.encode(request.picture, images.ANTHROPIC)
-            # The guide says that pictures before texts are understood best.
+            # The guide says that images before texts are understood best.
             blocks = [
                 {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},
                 {"type": "text", "text": request.question or choices.CAPTION},

@@ -27,7 +27,7 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
 been billed."""
 
-# How servers say that a model takes no pictures; what is wrong with one picture sounds different.
+# How servers say that a model takes no images. What is wrong with one image sounds different.
 _WITHOUT_EYES = re.compile(
     r"image_url.{0,40} only supported|(?:do|does) ?n[o']t support (?:image|vision|multimodal)|support image input"
     r"|not a multimodal model|at most 0 image|images? (?:input )?(?:is|are) not supported",
@@ -51,7 +51,7 @@ LIMITS = ("max_tokens", "max_completion_tokens")
 INCOMPLETE = "incomplete"
 """The kind of failure of a call that brought an answer which is not whole."""
 
-# No call has so many; more is a mistake, which must not end in the costs.
+# No call has so many. More is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 
 
@@ -119,10 +119,10 @@ class Api(abc.ABC):
 
     @abc.abstractmethod
     def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
-        """The fields of a request; a picture's file is read.
+        """The fields of a request. An image's file is read.
 
         Raises:
-          InputError: the protocol cannot express it, or the picture cannot be read.
+          InputError: the protocol cannot express it, or the image cannot be read.
         """
 
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class Api(abc.ABC):
                 code="no-credit",
             )
         if status in (400, 422):
-            # The words differ from model to model; that a field is not wanted at all is common to them.
+            # The words differ from model to model. That a field is not wanted at all is common to them.
             refused = [field for field in (*_ADVICE, *LIMITS) if field in sent and refuses(field, message, codes)]
             if refused:
                 field = min(refused, key=message.index)
@@ -352,7 +352,7 @@ def requested_wait(headers: Mapping[str, str], status: int) -> float | None:
             return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     if status != 429:
         return None
-    # The limits that are reached, or may be; what is left of a limit that is not reached does not matter.
+    # The limits that are reached, or may be. What is left of a limit that is not reached does not matter.
     waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
     return max(waits, default=None)
 

@@ -21,7 +21,7 @@ from winobench.runs.requests import Raw
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a call; all None for one that was not made because the run ends.
+    """What came of a call. All None for one that was not made because the run ends.
 
     An error ends the run, and may come with an answer.
     """

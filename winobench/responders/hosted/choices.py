@@ -30,9 +30,10 @@ _LEAST = math.log(1e-9)
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
     """The question as it is sent, and what stands for each option in an answer.
 
-    A question that says itself what to answer with is sent as it is: in one of its sentences, all options stand behind
-    "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are letters.
-    Otherwise the options are named behind it, with letters before them where the first words of two are the same.
+    A question that states itself what to answer with is sent as it is: in one of its sentences, all options stand
+    behind "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are
+    letters. Otherwise the options are named behind it, with letters before them where the first words of two are the
+    same.
 
     Raises:
       InputError: there are fewer than two options, two are the same, or there are more than letters.
@@ -113,7 +114,7 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
 
 def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:
-    """Logarithms of the shares of votes; a text that gives no answer, such as a refusal, is a vote for none.
+    """Logarithms of the shares of votes. A text that gives no answer, such as a refusal, is a vote for none.
 
     Args:
       texts: answers to the same question; None for an empty one.

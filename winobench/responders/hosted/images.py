@@ -1,4 +1,4 @@
-"""Pictures as the APIs take them.
+"""Images as the APIs take them.
 
 A file goes out byte for byte where its format, its size and its pixels allow that. Otherwise what a viewer shows on a
 white page (`winobench.data.images`) is written as PNG, or as JPEG where that is too large, and scaled down as far as a
@@ -21,10 +21,10 @@ from winobench.data import images
 from winobench.runs.requests import Picture
 
 _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
-# Modes in which 8-bit gray levels, palette colours and RGB come; all readers agree on them.
+# Modes in which 8-bit gray levels, palette colours and RGB come. All readers agree on them.
 _PLAIN_MODES = ("1", "L", "P", "RGB")
 _JPEG_QUALITY = 95
-# Pictures that are asked about many times are read and written once.
+# Images that are asked about many times are read and written once.
 _KEPT = 8
 
 
@@ -55,10 +55,10 @@ pixels. Of the file sizes that the platforms state, this is the smallest: 5 MB i
 
 @functools.lru_cache(maxsize=_KEPT)
 def encode(picture: Picture, limits: Limits) -> tuple[str, str]:
-    """A picture's media type, and its bytes in base64.
+    """An image's media type, and its bytes in base64.
 
     Args:
-      picture: its file is read and must still have the SHA-256 that the request names.
+      image: its file is read and must still have the SHA-256 that the request names.
       limits: of the API.
 
     Raises:

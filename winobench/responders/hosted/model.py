@@ -57,9 +57,9 @@ _Body = Callable[[], dict[str, Any]]
 
 
 class HostedModel:
-    """A language model behind an API; a `winobench.runs.requests.Responder` for texts, also about pictures.
+    """A language model behind an API. A `winobench.runs.requests.Responder` for texts, also about images.
 
-    Whether a model sees is known when it is asked. Of a question about a picture with options, the log-likelihoods are
+    Whether a model sees is known when it is asked. Of a question about an image with options, the log-likelihoods are
     those of the answer's first token where the API tells them, and otherwise logarithms of shares of votes: then the
     question is asked several times at temperature 1 (`winobench.responders.hosted.choices`).
 
@@ -93,18 +93,18 @@ class HostedModel:
         prices: Mapping[str, Sequence[float]] | None = None,
         attempts_log: str | os.PathLike | None = None,
     ):
-        """Sets up the client; nothing is sent before ``ask``.
+        """Sets up the client. Nothing is sent before ``ask``.
 
         Args:
           name: ``<api>:<model>`` or ``<api>:<model>@<base URL>``.
-          base_url: of the server, in place of the one in the name; the provider's own, or that of the variables
+          base_url: of the server, instead of the one in the name. The provider's own, or that of the variables
             OPENAI_BASE_URL and ANTHROPIC_BASE_URL, where neither is given.
           concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
-            answer; to connect, at most 20 of them.
+            answer. To connect, at most 20 of them.
           attempts: how often a call is tried. Of those that bring an incomplete answer, three at most.
-          first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
-            part of up to a half; longer where the server asks for it.
+          first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random
+            part of up to a half. Longer where the server asks for it.
           longest_wait: where the server asks for more seconds than these, the run ends and says so.
           failures_in_a_row: so many calls that fail for good although they were tried again, with none between that
             ends in another way, end the run. A refusal of one request says nothing about the others.
@@ -112,13 +112,13 @@ class HostedModel:
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
             protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
             that field: then all calls have the other one.
-          send_temperature: False for models that refuse the field; they then draw as they please.
-          seed: sent to servers of OpenAI's protocol, plus the number of the sample; not sent when None.
-          extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``; not for secrets.
-          logprobs: whether options about a picture are judged by log-probabilities, which Anthropic's protocol does not
-            have, and OpenAI's models that think do not tell; for the name to decide when None.
-          votes: how often a question with options about a picture is asked where there are none.
-          prices: as of ``cost``.
+          send_temperature: False for models that refuse the field. They then draw as they please.
+          seed: sent to servers of OpenAI's protocol, plus the number of the sample. Not sent when None.
+          extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``. Not for secrets.
+          logprobs: whether options about an image are judged by log-probabilities, which Anthropic's protocol does not
+            have, and OpenAI's models that think do not tell. For the name to decide when None.
+          votes: how often a question with options about an image is asked where there are none.
+          prices: see ``cost``.
           attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
             its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
             absl's log too: as warnings where the call is given up or the wait is long, as notes otherwise.
@@ -219,11 +219,11 @@ class HostedModel:
 
         Each is ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it, the HTTP
         status, the server's name for the call, the number of the attempt that succeeded, and how long that one took. Of
-        a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed; who
+        a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed. Who
         wants to keep each vote as it comes in asks for the parts.
 
         Raises:
-          InputError: as of `ask_parts`.
+          InputError: see `ask_parts`.
         """
         parts = [self.parts(request) for request in requests]
         owners = [index for index, own in enumerate(parts) for _ in own]
@@ -241,10 +241,10 @@ class HostedModel:
                 yield index, failed or (raws[0] if is_whole else {"votes": raws})
 
     def ask_parts(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As of `ask`, of requests that take one call each.
+        """See `ask`, of requests that take one call each.
 
         Raises:
-          InputError: a request is of a kind that no API answers; a picture cannot be read; or an error that every call
+          InputError: a request is of a kind that no API answers. An image cannot be read. Or an error that every call
             would meet (key, rights, model, quota, a field that is refused) has come up, or nothing succeeds any more.
             The answers under way are yielded before it is raised.
         """
@@ -373,7 +373,7 @@ class HostedModel:
             index, body = task
             try:
                 outcome = self._call(body(), stop)
-            except BaseException as error:  # else `ask` would wait for ever; it raises it
+            except BaseException as error:  # else `ask` would wait for ever. It raises it
                 outcome = Outcome(error=error)
             results.put(index, outcome)
 

@@ -44,7 +44,7 @@ class OpenAI(Api):
             question, marks = choices.put(request)
             begins = choices.beginning(marks)
             # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
-            # all answers begin with must be written first, though, as it is likeliest; a letter is a token at most.
+            # all answers begin with must be written first, though, as it is likeliest. A letter is a token at most.
             length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
             asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
             return {**self.body(asked), "logprobs": True, "top_logprobs": _MOST_LIKELY}

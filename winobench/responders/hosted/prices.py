@@ -56,7 +56,7 @@ def cost(
     """What tokens cost.
 
     Args:
-      model: the name as the API knows it, such as ``gpt-4o-mini``; a dated snapshot costs as the model without the date
+      model: the name as the API knows it, such as ``gpt-4o-mini``. A dated snapshot costs as the model without the date
         where it has no price of its own.
       input_tokens, output_tokens: read and written.
       prices: model -> US dollars per million tokens (read, written), before those of ``PRICES``.
