@@ -26,7 +26,7 @@ def caption(
     dtype: str = "float32",
     workdir: str | None = None,
 ) -> None:
-    """Writes texts about images and prints where they are; exits with the status 2 where calls have failed.
+    """Writes texts about images and prints where they are. Exits with the status 2 where calls have failed.
 
     The arguments are those of `winobench.generation.captions.write`, but that ``words`` names the images and ``model``
     a model. The folder is ``runs/captions-<model>-<hash of model, question and length>`` by default.
@@ -71,11 +71,11 @@ def caption(
 
 def load(model: str, dtype: str = "float32") -> Responder:
     """A model that writes about images; raises InputError for another one, before it is loaded."""
-    from winobench.responders import loading
+    from winobench.responders import image_judges, loading, recorded
     from winobench.runs.requests import PictureText
 
-    kinds = loading.answered_kinds(model, about_pictures=True)
-    if kinds is not None and PictureText.kind not in kinds:
+    is_checkpoint = not (text.is_hosted(model) or recorded.is_recorded(model))
+    if is_checkpoint and PictureText.kind not in image_judges.kinds(model):
         raise InputError(
             f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
             " openai:gpt-4o",
