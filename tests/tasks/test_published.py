@@ -9,8 +9,8 @@ from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import images, prepared
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import Download, PublishedData, published_task
+from winobench.tasks.base import Association, Download, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 FIELDS = dict(
     name="toy",

@@ -14,8 +14,10 @@ import collections
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
 # Needs no account, and does not ask first whether a large file is wanted unchecked for viruses.

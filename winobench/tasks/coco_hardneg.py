@@ -19,9 +19,11 @@ import hashlib
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
+from winobench.data.example import ImageFile, Item
 from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _FILE = "valid_neg_clip.tsv"
 REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"

@@ -11,10 +11,11 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Association, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
 """What a pair is about -> the word that stereotype gives to men, and to women."""

@@ -11,8 +11,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry
-from winobench.tasks.published import ImageFile, Item
 
 _BATCH = 64  # rows that are in memory at once, with their images
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}

@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.people import answer, rated_task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 SETS = {
     "sdv2": "973f029073f9b7f2ee7b3bbbff6a473db92486af94beebae1eb2bd2d01a5a6a7",

@@ -14,9 +14,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.people import answer, rated_task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 NUM_PROMPTS, NUM_MODELS = 160, 5
 _RAW = "https://raw.githubusercontent.com"

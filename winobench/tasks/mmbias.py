@@ -13,10 +13,11 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import image_names, other_images, read_json
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Association, Download, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 GROUPS = {
     "Christian": "Religion",

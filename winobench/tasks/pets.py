@@ -15,8 +15,10 @@ from collections.abc import Iterator
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_lines
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 37
 _NUM_IMAGES = {"test": 3669, "all": 7390}

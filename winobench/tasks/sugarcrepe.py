@@ -12,8 +12,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"
 _RAW = "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/main/data"

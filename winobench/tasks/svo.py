@@ -17,8 +17,10 @@ from typing import Any
 
 from winobench.base import files
 from winobench.data import downloads, web_images
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
 _ROWS, _TABLE = "svo.json", "svo_probes.csv"

@@ -10,8 +10,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Heidelberg-NLP/VALSE"
 _RAW = "https://raw.githubusercontent.com/Heidelberg-NLP/VALSE/main/data"

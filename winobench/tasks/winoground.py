@@ -11,9 +11,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _HUB_ID = "facebook/winoground"
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.word_order import letters
 from winobench.tasks import published
 from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 if TYPE_CHECKING:
     from winobench.data.candidates import ContrastiveScorer

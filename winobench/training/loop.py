@@ -9,7 +9,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,8 @@ from winobench.base import options, random_numbers
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.training import writers as metric_writers
-from winobench.training.checkpoints import Checkpoints, what_is_kept
+from winobench.training.checkpoints import Checkpoints, Params, TrainState, what_is_kept
 
-Params = Any  # a pytree of arrays
 Batch = Mapping[str, Any]  # trees of arrays, with the examples first
 Metrics = dict[str, jax.Array]
 
@@ -33,22 +32,6 @@ _STEPS_AHEAD = 2
 # An exploding loss is told by comparison with the median of this many values before it, once there are enough.
 _LONGEST_MEMORY = 200
 _SHORTEST_MEMORY = 20
-
-
-class TrainState(NamedTuple):
-    """Everything that a step changes.
-
-    Attributes:
-      step: number of finished steps, int32 scalar.
-      params: trained parameters.
-      ema: exponential moving average of ``params``, float32; None where no average is kept.
-      opt_state: the optimizer's state.
-    """
-
-    step: jax.Array
-    params: Params
-    ema: Params | None
-    opt_state: optax.OptState
 
 
 LossFn = Callable[..., tuple[jax.Array, Metrics]]
