@@ -281,11 +281,11 @@ class Decoder(_Coder):
 
 
 class AutoencoderKL(Network):
-    """Encodes images to latents and decodes them. Attribute names equal those of the published weights.
+    """Encodes images to latents and decodes them. Attribute names equal the names in the published weights.
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of the results too.
+      dtype: compute dtype, also of the results.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

@@ -25,7 +25,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     """Shape of the autoencoder, with the names and defaults of the published ``config.json``.
 
     Attributes:
-      scaling_factor: 1. The batch norm stands for it, and the file has none.
+      scaling_factor: 1. The batch norm means it, and the file has none.
       batch_norm_eps: epsilon of the statistics' variance.
       others: see `AutoencoderKLConfig`.
     """
@@ -56,12 +56,12 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
         return cls()
 
     def to_dict(self) -> dict[str, Any]:
-        """As of `NetworkConfig`, without the options that the published network does not have."""
+        """See `NetworkConfig`, without the options that the published network does not have."""
         return {key: value for key, value in super().to_dict().items() if key != "scaling_factor"}
 
 
 class _Statistics(nnx.Module):
-    """Mean and variance of each channel of a patch, under the names of torch's batch norm; not trained."""
+    """Mean and variance of each channel of a patch, under the names of torch's batch norm. Not trained."""
 
     def __init__(self, channels: int, param_dtype: Any):
         self.running_mean = nnx.Param(jnp.zeros((channels,), param_dtype))
@@ -73,7 +73,7 @@ class AutoencoderKLFlux2(AutoencoderKL):
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of encoded and decoded arrays too.
+      dtype: compute dtype, also of encoded and decoded arrays.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

@@ -84,7 +84,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dt
 
 
 def layer_norm(features: int, *, epsilon: float = 1e-5, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Layer norm over the last axis with the two-pass variance; statistics in float32."""
+    """Layer norm over the last axis with the two-pass variance. Statistics in float32."""
     return nnx.LayerNorm(
         features, epsilon=epsilon, use_fast_variance=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs
     )

@@ -137,7 +137,7 @@ class BertConfig(NetworkConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds the config from the contents of a published ``config.json``. As the base class says.
 
-        Labels are those of ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
+        Labels are the ones in ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
 
         Raises:
           InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
@@ -194,7 +194,7 @@ class BertOutput(NamedTuple):
 
 
 def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
-    """``x`` with a share of it at zero and the rest scaled up; as it is where there is no key."""
+    """``x`` with a share of it at zero and the rest scaled up. As it is where there is no key."""
     if key is None or not share:
         return x
     kept = jax.random.bernoulli(key, 1.0 - share, x.shape)
@@ -329,12 +329,12 @@ class BertPooler(nnx.Module):
 
 
 class BertModel(Network):
-    """The encoder. Attribute names equal those of the published weights (``encoder.layer.0.attention.self...``).
+    """The encoder. Attribute names equal the names in the published weights (``encoder.layer.0.attention.self...``).
 
     Args:
       config: the network's shape.
       pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
-      dtype: compute dtype, that of the results too.
+      dtype: compute dtype, also of the results.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """
@@ -383,7 +383,7 @@ class BertModel(Network):
         length, positions = input_ids.shape[-1], self.config.max_position_embeddings
         if length > positions:
             raise ValueError(
-                f"BertModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+                f"BertModel: {length} tokens, but there are only {positions} positions. Truncate the texts."
             )
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)

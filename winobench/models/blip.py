@@ -252,7 +252,8 @@ class BlipTextModel(nnx.Module):
 
 
 class BlipForImageTextRetrieval(Network):
-    """Both encoders and both heads. Attribute names equal those of the published weights (``text_encoder.encoder...``).
+    """Both encoders and both heads. Attribute names equal the names in the published weights
+    (``text_encoder.encoder...``).
 
     Args:
       config: the network's shape.
@@ -293,7 +294,7 @@ class BlipForImageTextRetrieval(Network):
         if pixels.shape[1:] != (size, size, 3):
             raise ValueError(
                 f"BlipForImageTextRetrieval: images of the shape {list(pixels.shape[1:])}, but the positions are those"
-                f" of [{size}, {size}, 3]; resize the images."
+                f" of [{size}, {size}, 3]. Resize the images."
             )
         return self.vision_model(pixels)
 
@@ -329,7 +330,7 @@ class BlipForImageTextRetrieval(Network):
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
             raise ValueError(
-                f"BlipForImageTextRetrieval: {length} tokens, but there are only {positions} positions; truncate the"
+                f"BlipForImageTextRetrieval: {length} tokens, but there are only {positions} positions. Truncate the"
                 " texts."
             )
         return self.text_encoder(input_ids, lengths, image)
@@ -347,7 +348,7 @@ class BlipForImageTextRetrieval(Network):
         return _unit_length(self.vision_proj(image_states[:, 0]))
 
     def text_features(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Texts as unit vectors of the joint space, float32 [B, width]; arguments as for `text_states`."""
+        """Texts as unit vectors of the joint space, float32 [B, width]. Arguments as for `text_states`."""
         return _unit_length(self.text_proj(self.text_states(input_ids, lengths)[:, 0]))
 
 

@@ -73,14 +73,14 @@ class CLIPConfig(NetworkConfig):
 
 
 class CLIPModel(Network):
-    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
+    """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights.
 
     A modified ResNet, which transformers does not have, sits under ``vision_model`` with OpenAI's and OpenCLIP's names
     below it (theirs has ``visual``), and projects by itself, so that there is no ``visual_projection``.
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of the results too.
+      dtype: compute dtype, also of the results.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

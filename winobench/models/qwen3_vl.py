@@ -1,6 +1,6 @@
 """Qwen3-VL (Bai et al., 2025, arXiv:2511.21631), the dense sizes, in the layout of transformers.
 
-A vision transformer encodes an image at a size of its own. Squares of 2 x 2 patches are what a Qwen3 reads in the place
+A vision transformer encodes an image at its own size. Squares of 2 x 2 patches are what a Qwen3 reads in the place
 of ``<|image_pad|>`` in a text. States of some of the tower's layers are added to those of the decoder's first layers at
 the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
 its time, rows and columns (interleaved M-RoPE).
@@ -37,7 +37,7 @@ _BEFORE, _BEHIND = (
 
 
 class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower and language model. Attribute names equal those of the published weights.
+    """Vision tower and language model. Attribute names equal the names in the published weights.
 
     Args:
       config: the network's shape.
@@ -80,7 +80,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
     def see(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
-        """As of `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
+        """See `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
         model, merge_size = self.language_model, self.config.vision_config.spatial_merge_size
         states, deep = self.visual(pixels)
         count, room, width = states.shape
@@ -102,7 +102,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     def continue_from(
         self, prefix: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """As of `VisionLanguageNetwork`; a question has a token at least."""
+        """See `VisionLanguageNetwork`. A question has a token at least."""
         return vision_language.continue_reading(self.language_model, prefix, input_ids, lengths, more)
 
 

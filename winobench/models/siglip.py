@@ -246,11 +246,11 @@ class SiglipVisionTransformer(nnx.Module):
 
 
 class SiglipModel(Network):
-    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
+    """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights.
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of the results too.
+      dtype: compute dtype, also of the results.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """
@@ -302,7 +302,7 @@ class SiglipModel(Network):
         """
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
-            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions; cut the texts.")
+            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions. Cut the texts.")
         return self.text_model(input_ids)
 
     def logits(self, cosines: jax.Array) -> jax.Array:

@@ -21,13 +21,13 @@ _OF_DECODERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class T5EncoderConfig(T5Config):
-    """As `T5Config`, of an encoder by itself; what is said of a decoder is dropped."""
+    """As `T5Config`, of an encoder by itself. What is said of a decoder is dropped."""
 
     _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True, False), "pruned_heads": ({}, ())}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As of `T5Config`."""
+        """See `T5Config`."""
         if isinstance(values, Mapping):
             values = {key: value for key, value in values.items() if key not in _OF_DECODERS}
         return super().from_dict(values)

@@ -152,12 +152,12 @@ class _TimeGuidanceEmbedding(nnx.Module):
 class Flux2Transformer2DModel(Network):
     """Predicts the velocity of noisy latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``transformer_blocks.0.attn.to_q`` and so on). Reference
+    Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on). Reference
     images, which the published pipelines put next to the noisy one, are not implemented.
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of the result too. Norms, rotations and softmax are float32 in any case.
+      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

@@ -89,7 +89,7 @@ class ZImageTransformerBlock(nnx.Module):
         Args:
           x: [n, tokens, dim].
           turns: rotations of the tokens.
-          lengths: int32 [n]: tokens from this one on are nobody's; None where there are none.
+          lengths: int32 [n]: tokens from this one on are nobody's; None if missing.
           condition: [n, condition_width], of a block that is told the time.
 
         Returns:
@@ -132,12 +132,12 @@ class _FinalLayer(nnx.Module):
 class ZImageTransformer2DModel(Network):
     """Predicts the way from noise to clean latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
+    Attribute names equal the names in the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
     which the omni models put next to the noisy one, are not implemented.
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of the result too. Norms, rotations and softmax are float32 in any case.
+      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """

@@ -26,7 +26,7 @@ _IMAGES = Download(
     "vgr_vga_images.zip",
     f"{_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9",
     unpack=True,
-    note="1 GB, from Google Drive; photographs of Visual Genome",
+    note="1 GB, from Google Drive. Photographs of Visual Genome",
 )
 _MIN_ROWS_OF_ATTRIBUTES = 25
 """dataset_zoo/aro_datasets.py, ``VG_Attribution.evaluate_scores``."""
@@ -117,7 +117,7 @@ TASKS = (
     _task(
         "aro_vg_relation",
         read_relations,
-        "ARO: which of two captions is true of a picture; who does what to whom is swapped in the other.",
+        "ARO: which of two captions is true of a picture. Who does what to whom is swapped in the other.",
         "visual_genome_relation.json",
         "1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3",
         23937,
@@ -126,7 +126,7 @@ TASKS = (
     _task(
         "aro_vg_attribution",
         read_attributes,
-        "ARO: which of two captions is true of a picture; two attributes are swapped in the other.",
+        "ARO: which of two captions is true of a picture. Two attributes are swapped in the other.",
         "visual_genome_attribution.json",
         "13tWvOrNOLHxl3Rm9cR3geAdHx2qR3-Tw",
         28748,

@@ -25,7 +25,7 @@ SKILLS = {
     "bias": "social associations",
     "people": "which pictures people prefer, or find to fit their prompt",
 }
-"""Skill -> what a model needs it for; tasks of several data sets are compared by them."""
+"""Skill -> what a model needs it for. Tasks of several data sets are compared by them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Task:
 
     @property
     def is_rated(self) -> bool:
-        """True where scores are compared with people's ratings: an example is a prompt, its pictures and ratings."""
+        """True where scores are compared with people's ratings: an example is a prompt, its images and ratings."""
         return self.metric in RATING_METRICS
 
     @property
@@ -183,5 +183,5 @@ class Task:
 
     @property
     def texts_compete(self) -> bool:
-        """True where texts are ranked for an image, or pictures of several texts with each other."""
+        """True where texts are ranked for an image, or images of several texts with each other."""
         return self.association is None and (self.shape[1] > 1 or self.is_rated)

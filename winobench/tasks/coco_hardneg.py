@@ -60,7 +60,7 @@ def read_texts(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_images(folder: pathlib.Path) -> Iterator[Item]:
-    """A caption, its image and a hard negative of the image. Arguments and errors as of `read_texts`."""
+    """A caption, its image and a hard negative of the image. Arguments and errors as in `read_texts`."""
     rows = _rows(folder)
     for number, row in enumerate(rows):
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
@@ -83,7 +83,7 @@ def read_validated(folder: pathlib.Path, read: Callable[[pathlib.Path], Iterator
 
 
 def _rows(folder: pathlib.Path) -> list[Entry]:
-    """The table; its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
+    """The table. Its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
     rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
     for number, row in enumerate(rows):
         if row[""].value != str(number):

@@ -18,7 +18,7 @@ TASKS = (
     published_task(
         name="colorswap",
         version=1,
-        description="ColorSwap: which caption belongs to which of two images; colours are swapped.",
+        description="ColorSwap: which caption belongs to which of two images. Colours are swapped.",
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

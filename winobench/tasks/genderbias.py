@@ -1,4 +1,4 @@
-"""GDBench's gender bias images: are pictures of men associated with "suit", those of women with "apron", and so on?
+"""GDBench's gender bias images: are images of men associated with "suit", those of women with "apron", and so on?
 
 For each of three pairs of words there are images of men and of women, ``<word>-images/<number>.jpg``. Up to number 6
 they show men, above it women. The texts are the bare words. A positive effect size associates men with the first word

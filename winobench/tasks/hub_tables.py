@@ -62,7 +62,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
     """The rows of a split's files, in the order of their names, with their number in all of them from 0 on.
 
     Raises:
-      InputError: there is no such file, one is damaged, or a column is missing.
+      InputError: the file does not exist, one is damaged, or a column is missing.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -36,7 +36,7 @@ _MODELS = {
     "sd2dot1": "stable_diffusion_v2_1",
     "vq-diffusion": "vq_diffusion",
 }
-"""DSG's name of a model -> that in the names of pictures."""
+"""DSG's name of a model -> that in the names of images."""
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:

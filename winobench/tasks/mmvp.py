@@ -68,7 +68,7 @@ TASKS = tuple(
     published_task(
         name=f"mmvp_{pattern}",
         version=1,
-        description=f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}.",
+        description=f"MMVP-VLM: which statement belongs to which of two images. They differ in {differs}.",
         metric="winoground_image",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

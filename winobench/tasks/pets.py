@@ -101,7 +101,7 @@ def _task(name: str, prompt: str, split: str = "test"):
     return published_task(
         name=name,
         version=1,
-        description=f'Oxford-IIIT Pet: which of 37 breeds, {which}; the text is "{prompt.format("BREED")}".',
+        description=f'Oxford-IIIT Pet: which of 37 breeds, {which}. The text is "{prompt.format("BREED")}".',
         metric="accuracy",
         shape=(1, _NUM_CLASSES),
         chance={"accuracy": 1 / _NUM_CLASSES},

@@ -87,5 +87,5 @@ def how_to_prepare(name: str, source: PublishedData) -> str:
     """One sentence on how to get a task's data."""
     way = f"run `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
     if source.downloads or source.fetch is not None:
-        way += "; without --source it downloads what may be downloaded"
+        way += ". Without --source it downloads what may be downloaded"
     return way

@@ -32,7 +32,7 @@ PIECES = {
     "coreference_hard": ("coreference-hard", "visdial_v1.0", "what a pronoun means", ("compositional",)),
     "foil_it": ("foil-it", "coco_2014", "another thing", ("compositional",)),
 }
-"""Piece -> file, folder of its pictures, what differs, skills."""
+"""Piece -> file, folder of its images, what differs, skills."""
 
 
 def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:

@@ -26,7 +26,7 @@ TASKS = tuple(
     published_task(
         name=f"vismin_{category}",
         version=1,
-        description=f"VisMin: which caption belongs to which of two images; they differ in {differs}.",
+        description=f"VisMin: which caption belongs to which of two images. They differ in {differs}.",
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run, written while it goes on."""
+"""Checkpoints of a training run, written while it continues."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import ml_collections
 
 CLEVR = "clevr"
-"""The training set that is rendered here; others are prepared by ``launch.prepare``."""
+"""The training set that is rendered here. Others are prepared by ``launch.prepare``."""
 
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
 # What a run may change as it continues. The length is added where the learning rate does not depend on it.
@@ -55,7 +55,7 @@ _LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run goes on."""
+    """The fields of the config that may change when a run continues."""
     return _FREE + (_LENGTH if config.optimizer.schedule == "constant" else ())
 
 
@@ -204,7 +204,7 @@ class Training:
         )
 
     def model(self, state: loop.TrainState) -> pipeline.Pipeline:
-        """The pipeline as a state has it; averaged where there is an average."""
+        """The pipeline as a state has it. Averaged where there is an average."""
         params = state.params if state.ema is None else state.ema
         networks = {
             name: nnx.merge(graphdef, *(part[name] for part in (params, self._frozen) if name in part))

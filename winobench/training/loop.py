@@ -39,7 +39,7 @@ StepFn = Callable[..., tuple[TrainState, Metrics]]
 
 
 class DivergenceError(InputError, FloatingPointError):
-    """Training has left the numbers that make sense; the message says which, where, and what is kept from before."""
+    """Training has left the numbers that make sense. The message says which, where, and what is kept from before."""
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
@@ -70,7 +70,7 @@ def make_step(
     and their gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its
     own rows. A loss that is a mean of examples gets the large batch's gradient. A loss that compares means, such as
     the hinged one of hard negatives, takes them over the micro-batch, as the published code does with accumulation.
-    Each micro-batch has a key of its own. Metrics are means over micro-batches.
+    Each micro-batch has its own key. Metrics are means over micro-batches.
 
     Args:
       loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
@@ -360,7 +360,7 @@ def _save(
 
 
 def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
-    """Metrics of the speed; none where it is not known."""
+    """Metrics of the speed. None where it is not known."""
     if steps_per_second is None:
         return {}
     return {
@@ -388,7 +388,7 @@ class _Journal:
             output.start(first)
 
     def add(self, step: int, metrics: Metrics, *, wait: bool) -> None:
-        """Takes a step's metrics; waits for it, or else for the one a few steps before."""
+        """Takes a step's metrics. Waits for it, or else for the one a few steps before."""
         self._pending.append((step, metrics))
         if len(self._pending) > _STEPS_AHEAD or wait:
             jax.block_until_ready(self._pending[max(0, len(self._pending) - 1 - _STEPS_AHEAD)])
@@ -404,7 +404,7 @@ class _Journal:
         return values
 
     def log(self, step: int, rates: Mapping[str, float], watched: str) -> str:
-        """Writes the line of a step, after a `look`; returns what the progress bar says of it."""
+        """Writes the line of a step, after a `look`. Returns what the progress bar says of it."""
         values = self.look()
         self.write(step, {**rates, **values})
         shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
@@ -438,7 +438,7 @@ class _Clock:
 
 
 def _agreed(is_over: bool, step: int, log_every: int) -> bool:
-    """Whether time is up; several processes do as the first one says, and ask it with every line only."""
+    """Whether time is up. Several processes do as the first one says, and ask it with every line only."""
     if jax.process_count() == 1:
         return is_over
     if step % log_every:

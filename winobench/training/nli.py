@@ -6,7 +6,7 @@ training on SNLI and ANLI, of which pairs with other labels are left out. The ru
     <workdir>/config.json
               metrics.jsonl, tensorboard/     the numbers of training and of every validation
               checkpoints/                    the newest for going on, and the best by validation
-              model/                          of the best validation, or of the newest checkpoint where there is none:
+              model/                          of the best validation, or of the newest checkpoint if missing:
                                               what `winobench.responders.text_encoders.NliEncoder` and transformers load
 """
 
@@ -62,7 +62,7 @@ _LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run goes on."""
+    """The fields of the config that may change when a run continues."""
     is_free = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
     return _FREE + (_LENGTH if is_free else ())
 
@@ -297,7 +297,7 @@ class PairSet:
         """Some pairs at the shortest length that holds them all, and rows of zeros up to a size.
 
         Returns:
-          ``rows`` int32 [size, bucket + 2], as of `text_encoders.padded`, and ``labels`` int32 [size].
+          ``rows`` int32 [size, bucket + 2], as in `text_encoders.padded`, and ``labels`` int32 [size].
         """
         longest = max(self._lengths[number] for number in numbers)
         bucket = next(bucket for bucket in self._buckets if longest <= bucket)
