@@ -69,27 +69,14 @@ class _Statistics(nnx.Module):
 
 
 class AutoencoderKLFlux2(AutoencoderKL):
-    """Encodes images to latents and decodes them. What diffusion works on is `normalize` of the latents.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, also of encoded and decoded arrays.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Encodes images to latents and decodes them. Diffusion works on `normalize` of the latents."""
 
     config_class: ClassVar = AutoencoderKLFlux2Config
 
-    def __init__(
-        self,
-        config: AutoencoderKLFlux2Config,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, jnp.dtype(param_dtype))
+    def build(self, config: AutoencoderKLFlux2Config, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        super().build(config, **kwargs)
+        self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, kwargs["param_dtype"])
 
     def normalize(self, latents: jax.Array) -> jax.Array:
         """Latents as `encode` gives them, [n, h, w, latent_channels] -> those that diffusion works on, float32.

@@ -332,28 +332,14 @@ class BertModel(Network):
     """The encoder. Attribute names equal the names in the published weights (``encoder.layer.0.attention.self...``).
 
     Args:
-      config: the network's shape.
       pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
-      dtype: compute dtype, also of the results.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self,
-        config: BertConfig,
-        *,
-        pooler: bool = True,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: BertConfig, *, pooler: bool = True, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.embeddings = BertEmbeddings(config, **kwargs)
         self.encoder = BertEncoder(config, **kwargs)
         self.pooler = BertPooler(config, **kwargs) if pooler else None
@@ -396,24 +382,17 @@ class BertForSequenceClassification(Network):
     """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
 
     Args:
-      config: the network's shape. The head has an output for each of its labels.
       dtype: compute dtype of the encoder.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(self, config: BertConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        param_dtype = jnp.dtype(param_dtype)
-        self.bert = BertModel(config, dtype=self.dtype, param_dtype=param_dtype, rngs=rngs)
+    def build(self, config: BertConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        self.bert = BertModel(config, **kwargs)
         # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
-        self.classifier = linear(
-            config.hidden_size, len(config.labels), dtype=jnp.float32, param_dtype=param_dtype, rngs=rngs
-        )
+        self.classifier = linear(config.hidden_size, len(config.labels), **{**kwargs, "dtype": jnp.float32})
 
     def __call__(
         self,

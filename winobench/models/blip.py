@@ -256,19 +256,14 @@ class BlipForImageTextRetrieval(Network):
     (``text_encoder.encoder...``).
 
     Args:
-      config: the network's shape.
       dtype: compute dtype of the encoders, that of the states too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BlipConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(self, config: BlipConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: BlipConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.vision_model = BlipVisionModel(config.vision_config, **kwargs)
         self.text_encoder = BlipTextModel(config.text_config, **kwargs)
         # Logits and cosines of different captions are equal in the 8 bits of bfloat16 too often: the heads, which cost

@@ -177,11 +177,8 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     """Image encoder, Q-Former and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the dense kernels of the language model's layers hold 8-bit numbers.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
 
     Attributes:
       reads_text: whether the Q-Former reads the question, too.
@@ -191,22 +188,14 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     image_processor: ClassVar[str] = "blip"
     form: ClassVar[PromptForm] = FORM
 
-    def __init__(
-        self,
-        config: Blip2Config,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         qformer = config.qformer_config
         self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
         shape = (1, config.num_query_tokens, qformer.hidden_size)
-        self.query_tokens = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), shape, kwargs["param_dtype"]))
+        self.query_tokens = nnx.Param(
+            nnx.initializers.normal(0.02)(kwargs["rngs"].params(), shape, kwargs["param_dtype"])
+        )
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
         self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
         language = {T5Config: T5ForConditionalGeneration, OPTConfig: OPTForCausalLM, DecoderConfig: Decoder}

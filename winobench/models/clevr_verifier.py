@@ -119,22 +119,12 @@ class _Block(nnx.Module):
 
 
 class ClevrVerifier(Network):
-    """Images -> maps -> objects.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype.
-      param_dtype: dtype of the parameters.
-      rngs: source of the first weights.
-    """
+    """Images -> maps -> objects."""
 
     config_class = ClevrVerifierConfig
 
-    def __init__(
-        self, config: ClevrVerifierConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config, self.dtype = config, dtype
-        common = dict(dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def build(self, config: ClevrVerifierConfig, **common: Any) -> None:
+        """Makes the layers; see `Network`."""
         fine, coarse = config.widths
         down, bottom, up = config.num_blocks
         self.conv_in = layers.Conv2d(3, fine // 2, 4, stride=2, padding=1, **common)
@@ -144,7 +134,9 @@ class ClevrVerifier(Network):
         self.mid_blocks = nnx.List([_Block(coarse, **common) for _ in range(bottom)])
         self.conv_up = layers.Conv2d(coarse, 4 * fine, 1, **common)
         self.up_blocks = nnx.List([_Block(fine, **common) for _ in range(up)])
-        self.norm_out = layers.GroupNorm(_GROUPS, fine, epsilon=1e-5, dtype=dtype, param_dtype=param_dtype)
+        self.norm_out = layers.GroupNorm(
+            _GROUPS, fine, epsilon=1e-5, dtype=common["dtype"], param_dtype=common["param_dtype"]
+        )
         self.conv_out = layers.Conv2d(fine, 4 * (1 + _MEASURES + sum(config.num_values)), 1, **common)
 
     @classmethod

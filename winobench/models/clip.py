@@ -339,25 +339,15 @@ _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
 class CLIPTextModel(Network):
-    """Encodes token ids. Attribute names equal the names in the published weights (``text_model.encoder.layers.0...``).
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, also of the results.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Encodes token ids. Attribute names equal the names in the published weights (``text_model.encoder...``)."""
 
     config_class: ClassVar = CLIPTextConfig
     weights_name: ClassVar[str] = "model"
     lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
 
-    def __init__(
-        self, config: CLIPTextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        self.text_model = CLIPTextTransformer(config, dtype=self.dtype, param_dtype=jnp.dtype(param_dtype), rngs=rngs)
+    def build(self, config: CLIPTextConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        self.text_model = CLIPTextTransformer(config, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
         """Encodes texts.
@@ -424,23 +414,10 @@ class CLIPTextModelWithProjection(CLIPTextModel):
 
     config_class: ClassVar = CLIPTextProjectionConfig
 
-    def __init__(
-        self,
-        config: CLIPTextProjectionConfig,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.text_projection = linear(
-            config.hidden_size,
-            config.projection_dim,
-            bias=False,
-            dtype=self.dtype,
-            param_dtype=jnp.dtype(param_dtype),
-            rngs=rngs,
-        )
+    def build(self, config: CLIPTextProjectionConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        super().build(config, **kwargs)
+        self.text_projection = linear(config.hidden_size, config.projection_dim, bias=False, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextProjectionOutput:
         """Encodes texts. Argument and errors as in `CLIPTextModel.__call__`."""

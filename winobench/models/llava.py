@@ -188,11 +188,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     """Vision tower, projector and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the projections of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = LlavaConfig
@@ -211,18 +207,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         on_square=True,
     )
 
-    def __init__(
-        self,
-        config: LlavaConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: LlavaConfig, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.vision_tower = CLIPVisionTransformer(config.vision_config, **kwargs)
         self.multi_modal_projector = LlavaProjector(config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from winobench.models import decoder_cache, qwen3_vl_vision, vision_language
 from winobench.models.decoder import Decoder
@@ -40,11 +39,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     """Vision tower and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the projections of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = Qwen3VLConfig
@@ -64,18 +59,8 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         scores_end=False,
     )
 
-    def __init__(
-        self,
-        config: Qwen3VLConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Qwen3VLConfig, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 

@@ -230,28 +230,15 @@ class T5ForConditionalGeneration(Network):
     (``encoder.block.0.layer...``).
 
     Args:
-      config: the network's shape.
       int8: the layers' dense kernels hold 8-bit numbers. Embeddings, head, norms and biases keep ``param_dtype``.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = T5Config
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self,
-        config: T5Config,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.shared = nnx.Embed(
             config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
         )

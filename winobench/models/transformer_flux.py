@@ -125,10 +125,7 @@ class FluxTransformer2DModel(Network):
     Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on).
 
     Args:
-      config: the network's shape.
       dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = FluxTransformerConfig
@@ -141,12 +138,8 @@ class FluxTransformer2DModel(Network):
         ),
     }
 
-    def __init__(
-        self, config: FluxTransformerConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: FluxTransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         width = config.width
         self.time_text_embed = _TimeTextEmbedding(config, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, width, **kwargs)

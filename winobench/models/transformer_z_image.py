@@ -136,10 +136,7 @@ class ZImageTransformer2DModel(Network):
     which the omni models put next to the noisy one, are not implemented.
 
     Args:
-      config: the network's shape.
       dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = ZImageTransformerConfig
@@ -149,18 +146,9 @@ class ZImageTransformer2DModel(Network):
         "all": re.compile(r"(layers|noise_refiner|context_refiner)\.\d+\.attention\.to_(q|k|v|out\.0)"),
     }
 
-    def __init__(
-        self,
-        config: ZImageTransformerConfig,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        types = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype)}
-        kwargs = {**types, "rngs": rngs}
+    def build(self, config: ZImageTransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        types = {key: kwargs[key] for key in ("dtype", "param_dtype")}
 
         def blocks(count: int, told_time: bool) -> nnx.List:
             return nnx.List([ZImageTransformerBlock(config, told_time=told_time, **kwargs) for _ in range(count)])
@@ -177,7 +165,7 @@ class ZImageTransformer2DModel(Network):
             ]
         )
         self.x_pad_token, self.cap_pad_token = (
-            nnx.Param(jnp.zeros((1, config.dim), jnp.dtype(param_dtype))) for _ in range(2)
+            nnx.Param(jnp.zeros((1, config.dim), jnp.dtype(kwargs["param_dtype"]))) for _ in range(2)
         )
         self.layers = blocks(config.n_layers, True)
 

@@ -210,12 +210,6 @@ class UNet2DConditionModel(Network):
     """Predicts the noise (or velocity) in noisy latents, given the timestep and text states.
 
     Attribute names equal the names in the published weights (``down_blocks.0.resnets.0.conv1`` and so on).
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, also of the result.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = UNet2DConditionConfig
@@ -225,12 +219,8 @@ class UNet2DConditionModel(Network):
         "all": re.compile(r".*\.attn[12]\.to_(q|k|v|out\.0)"),
     }
 
-    def __init__(
-        self, config: UNet2DConditionConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: UNet2DConditionConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         first, levels = config.block_out_channels[0], len(config.block_out_channels)
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)
