@@ -49,7 +49,7 @@ def test_before_it_is_prepared(tmp_path):
             use(str(tmp_path), None)
         assert str(caught.value) == f"the data of task 'toy' are not ready: {how}"
     downloads = published_task(source=_source(downloads=(Download("x", "http://x"),)), **FIELDS)
-    assert downloads.ready(str(tmp_path)) == f"{how}; without --source it downloads what may be downloaded"
+    assert downloads.ready(str(tmp_path)) == f"{how}. Without --source it downloads what may be downloaded"
 
 
 def test_when_it_is_prepared(source, data_dir):
