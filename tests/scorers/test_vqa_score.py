@@ -343,11 +343,6 @@ def test_what_questions_share_of_an_image(llava):
     assert {each.shape for each in (*keys, *values)} == {(2, heads, width * length)}
 
 
-def test_kinds_of_checkpoints():
-    """All that can be loaded is found."""
-    assert loading.SCORERS["vqa_score"].model_types == tuple(vision_language.NETWORKS)
-
-
 def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
     for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl", "blip2-opt-2.7b", "blip2-opt-6.7b"):
         assert registry.MODELS[name].scorer == "vqa_score"
