@@ -105,7 +105,7 @@ def checked_texts(texts: Any) -> list[str]:
 
 
 def check_placeholder(name: str, template: Any) -> None:
-    """Raises InputError for a text in which another one has no place. ``name`` is the option's."""
+    """Raises InputError unless an option has ``{}`` once, where a text comes."""
     if not isinstance(template, str) or template.count("{}") != 1:
         raise InputError(
             f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",

@@ -233,7 +233,7 @@ def _at(place: str) -> Iterator[ImageFile]:
     matches = sorted(glob.glob(os.fspath(path), recursive=True))
     found = [match for match in matches if match.lower().endswith(_ENDINGS) and os.path.isfile(match)]
     if not found:
-        raise InputError(f"no image is called {place}: correct the pattern", code="no-pictures")
+        raise InputError(f"the pattern {place} matches no images: correct it", code="no-pictures")
     yield from map(_file, found)
 
 

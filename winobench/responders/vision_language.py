@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.base import options as option_checks
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts, checked_list
-from winobench.checkpoints.vision_language import LoadedVisionLanguageModel, check_template, load_vision_language
+from winobench.checkpoints.vision_language import LoadedVisionLanguageModel, check_template
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
@@ -46,7 +44,7 @@ class _Batch(NamedTuple):
     prompts: decoding.ImagePrompts
 
 
-class VisionLanguageModel(networks.HoldsLoaded):
+class VisionLanguageModel(networks.HoldsVisionLanguage):
     """Writes texts about images, scores options of an answer, and, by VQAScore, how well texts match.
 
     It is a `winobench.runs.requests.Responder`. Each call uses the weights that the model has when the call begins.
@@ -59,6 +57,7 @@ class VisionLanguageModel(networks.HoldsLoaded):
     """
 
     kinds = frozenset({PictureText.kind, PictureOptions.kind, PictureMatch.kind})
+    TEMPLATE = "template"
 
     def __init__(
         self,
@@ -103,43 +102,6 @@ class VisionLanguageModel(networks.HoldsLoaded):
             loaded.processor,
             loaded.tokens(self.template, [""])[0],
         )
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        source: str | os.PathLike[str],
-        dtype: str = "float32",
-        *,
-        mesh: Mesh | None = None,
-        int8: bool = False,
-        max_pixels: int | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-        **others: Any,
-    ) -> Self:
-        """Loads a model and makes it answer.
-
-        Args:
-          source, dtype, mesh, int8, max_pixels, revision, allow_pickle: see
-            `winobench.checkpoints.vision_language.load_vision_language`.
-          **others: options of `VisionLanguageModel`.
-
-        Raises:
-          InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
-            choices.
-        """
-        networks.check_options(cls, others)
-        loaded = load_vision_language(
-            source,
-            dtype,
-            mesh=mesh,
-            int8=int8,
-            max_pixels=max_pixels,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            templates={"template": others.get("template")},
-        )
-        return cls(loaded, **others)
 
     def held(self) -> Self:
         """The same, which keeps the weights of this moment."""

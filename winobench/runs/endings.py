@@ -59,7 +59,7 @@ def why_incomplete(request: Request, response: Response, *, can_be_longer: bool 
 def incomplete(
     wanted: Mapping[str, Request], read: Mapping[str, Response], *, can_be_longer: bool = False
 ) -> dict[str, str]:
-    """Key -> why its answer is incomplete; arguments as of `why_incomplete`."""
+    """Key -> why its answer is incomplete. See `why_incomplete`."""
     found = {key: why_incomplete(wanted[key], read[key], can_be_longer=can_be_longer) for key in wanted if key in read}
     return {key: why for key, why in found.items() if why}
 

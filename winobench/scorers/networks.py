@@ -6,8 +6,9 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 from jax.sharding import Mesh
@@ -78,6 +79,62 @@ class HoldsLoaded(Holder):
             params = parallel.place_parameters(params, self.mesh)
         self._shardings = tuple(array.sharding for array in params)
         return structure, params
+
+
+class HoldsVisionLanguage(HoldsLoaded):
+    """A `HoldsLoaded` of a vision-language model, whose texts come in a template.
+
+    Attributes:
+      TEMPLATE: the option that sets the template.
+    """
+
+    TEMPLATE: ClassVar[str]
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        max_pixels: int | None = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Self:
+        """Loads a model and makes it ready.
+
+        Args:
+          source, dtype, mesh, int8, max_pixels, variant, revision, allow_pickle: see
+            `winobench.checkpoints.vision_language.load_vision_language`.
+          **others: options of the class.
+
+        Raises:
+          InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
+            choices.
+        """
+        from winobench.checkpoints.vision_language import load_vision_language  # late: it knows all networks
+
+        check_options(cls, others)
+        cls._check_choices(**others)
+        loaded = load_vision_language(
+            source,
+            dtype,
+            mesh=mesh,
+            int8=int8,
+            max_pixels=max_pixels,
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            templates={cls.TEMPLATE: others.get(cls.TEMPLATE)},
+        )
+        return cls(loaded, **others)
+
+    @classmethod
+    def _check_choices(cls, **options: Any) -> None:
+        """Raises InputError for an option that is wrong whatever the model: before the weights, which take long."""
 
 
 def fingerprint(network: Network, **others: Any) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,7 +62,7 @@ def _image_states(
 def _encode_images(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """As `_image_states`, with arrays as they stand in the table.
+    """As `_image_states`, with arrays of the table's shape.
 
     Where a row is one line, taking some of them copies these alone. TPUs lay out the axes of a larger array in another
     order, and XLA would transpose the whole table, at each step, before it takes a row.
@@ -152,7 +151,7 @@ def lower_step(
     return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
 
 
-class VQAScore(networks.HoldsLoaded, PairScorer):
+class VQAScore(networks.HoldsVisionLanguage, PairScorer):
     """Scores how well texts fit images by asking a vision-language model.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
@@ -172,6 +171,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
     """
 
     answers_questions = True
+    TEMPLATE = "question"
 
     def __init__(
         self,
@@ -257,45 +257,9 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         )
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: str | os.PathLike[str],
-        dtype: str = "float32",
-        *,
-        mesh: Mesh | None = None,
-        int8: bool = False,
-        max_pixels: int | None = None,
-        variant: str | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-        **others: Any,
-    ) -> VQAScore:
-        """Loads a model and makes it a scorer.
-
-        Args:
-          source, dtype, mesh, int8, max_pixels, variant, revision, allow_pickle: see
-            `winobench.checkpoints.vision_language.load_vision_language`.
-          **others: options of `VQAScore`.
-
-        Raises:
-          InputError: when files are missing or damaged, or an option is not one of its choices.
-        """
-        networks.check_options(cls, others)
-        # Before the weights, which take long.
-        common.choice("score", others.get("score", "probability"), SCORES)
-        common.choice("preprocessing", others.get("preprocessing", "published"), PREPROCESSING)
-        loaded = vision_language.load_vision_language(
-            source,
-            dtype,
-            mesh=mesh,
-            int8=int8,
-            max_pixels=max_pixels,
-            variant=variant,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            templates={"question": others.get("question")},
-        )
-        return cls(loaded, **others)
+    def _check_choices(cls, *, score: str = "probability", preprocessing: str = "published", **_: Any) -> None:
+        common.choice("score", score, SCORES)
+        common.choice("preprocessing", preprocessing, PREPROCESSING)
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
