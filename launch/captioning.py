@@ -70,7 +70,7 @@ def caption(
 
 
 def load(model: str, dtype: str = "float32") -> Responder:
-    """A model that writes about images. Raises InputError for another one, before it is loaded."""
+    """A model that writes about images; raises InputError for another one, before it is loaded."""
     from winobench.responders import image_judges, loading, recorded
     from winobench.runs.requests import PictureText
 
