@@ -175,6 +175,7 @@ def test_rendered_scenes_are_those_of_this_version():
     np.testing.assert_allclose(thumbnails, THUMBNAILS, atol=0.1)
 
 
+@pytest.mark.slow
 def test_materials_and_shadows_are_seen():
     scenes = clevr_scenes.sample_task_scenes(30)
     pictures, metal = (

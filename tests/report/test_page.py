@@ -274,6 +274,7 @@ def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
         assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
 
 
+@pytest.mark.slow
 def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     part = make_run(
         Skilled(0.5), tmp_path / "part", chosen=[fakes.image_task(count=4), fakes.text_task()], model="part"
