@@ -91,7 +91,7 @@ def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
         model = _MODEL_COLUMN.get(item.generator, item.generator)
         texts = (item.statement, item.pronoun, item.snippet, item.options_text)
         row = (*texts, item.answer, item.reason, model, item.type.capitalize())
-        writer.writerow(map(csv_cells.harmless, row))
+        writer.writerow(map(csv_cells.escape_formula, row))
     write_text(path, buffer.getvalue())
 
 
@@ -141,7 +141,7 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
                 f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row",
                 code="wrong-number-of-cells",
             )
-    return header, [dict(zip(header, map(csv_cells.restored, row), strict=True)) for row in table[1:]]
+    return header, [dict(zip(header, map(csv_cells.unescape_formula, row), strict=True)) for row in table[1:]]
 
 
 def _text(path: pathlib.Path) -> str:
