@@ -1,8 +1,7 @@
 """CSV files whose texts no spreadsheet takes for formulas.
 
-A spreadsheet computes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break, also where a model wrote
-the text. Such texts get an apostrophe in front, which marks a text (OWASP, "CSV Injection"). Numbers stay as they are,
-also as texts.
+A spreadsheet computes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break, even if a model wrote
+its text. Such texts get an apostrophe in front, which marks a text (OWASP, "CSV Injection"). Numbers stay as they are.
 """
 
 from __future__ import annotations
