@@ -261,6 +261,11 @@ def nested_tuples(depth: int) -> bytes:
     return b")" + b"".join(b"q%ch%c\x86" % (number, number) for number in range(depth))
 
 
+def nested(begin: bytes, end: bytes) -> bytes:
+    """Keys that hold 90 times what the one before is."""
+    return b"\x80\x02}(K\x00q\x00" + (begin + b"h\x00" * 90 + end + b"q\x00") * 10 + b"K\x01u."
+
+
 BOMBS = {
     "a key of nested tuples": b"\x80\x02}" + nested_tuples(40) + b"K\x01s.",
     "keys of nested tuples": b"\x80\x02}(" + nested_tuples(40) + b"K\x01u.",
@@ -280,6 +285,18 @@ BOMBS = {
     "a frame of 10 GB": b"\x80\x04\x95" + struct.pack("<Q", 10 * 2**30) + b"].",
     "one list many times": b"\x80\x02](" + b"2" * 1_000_000 + b"e.",
     "a tuple of one tuple many times": b"\x80\x02}(" + b"K\x01" * 90 + b"tq\x00(" + b"h\x00" * 1000 + b"tK\x01s.",
+    "storages of storages": b"\x80\x02}(K\x00q\x00"
+    + b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nh\x00h\x00\x86X\x03\x00\x00\x00cpuK\x01tQq\x00" * 40
+    + b"K\x01u.",
+    "parameters of tuples": nested(b"ctorch._utils\n_rebuild_parameter\n(", b"t\x85R"),
+    "tuples to which nothing is appended": nested(b"(", b"t(e"),
+    "tuples in which nothing is set": nested(b"(", b"t(u"),
+    "tuples behind a mark that is gone": nested(b"K\x00(", b"t(0"),
+    "copies of a dictionary": b"\x80\x02}("
+    + b"".join(b"M" + struct.pack("<H", n) + b"N" for n in range(60_000))
+    + b"uq\x00\x85q\x01ccollections\nOrderedDict\nq\x02("
+    + b"h\x02h\x01R" * 40_000
+    + b"l.",
     "an unknown opcode": b"\x80\x02\xfe.",
     "nothing": b"",
 }

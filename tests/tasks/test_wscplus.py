@@ -13,7 +13,6 @@ from tests.expectations import names, raises
 from winobench.data import wscplus as data
 from winobench.data.published_numbers import numbers
 from winobench.data.wscplus import answers as answers_in_words
-from winobench.data.wscplus import splits
 from winobench.metrics import wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response
 from winobench.tasks import wscplus
@@ -288,7 +287,7 @@ class TestMetrics:
 
 
 def take_for_validation(monkeypatch, ids):
-    for module in (data, splits):
+    for module in (data, data.files, data.items, data.results):
         monkeypatch.setattr(module, "validation_ids", lambda: ids)
 
 

@@ -204,13 +204,13 @@ def _finite(text: str) -> float:
 
 
 def _short_integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
+    if len(text.lstrip("-")) > LONGEST_NUMBER:
         raise NotJSON(f"it holds a number of {len(text):,} digits", code="number-too-large")
     return int(text)
 
 
 def _float(text: str) -> int | float:
-    return int(text) if len(text) <= LONGEST_NUMBER else float(text)
+    return int(text) if len(text.lstrip("-")) <= LONGEST_NUMBER else float(text)
 
 
 def _no_constant(name: str) -> float:

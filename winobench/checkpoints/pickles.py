@@ -118,11 +118,16 @@ class _Parameter(_Sealed):
     """``torch._utils._rebuild_parameter(tensor, requires_grad, backward_hooks)``, which is the tensor."""
 
     def __new__(cls, tensor: Any, *_: Any) -> Any:
+        if type(tensor) is not _Description:
+            raise _Refused("a parameter of something else than a tensor")
         return tensor
 
 
 class _Dictionary(dict):
     """``collections.OrderedDict()``, to which torch adds the versions of modules, unused here."""
+
+    def __init__(self):  # without arguments, which could be copied any number of times
+        super().__init__()
 
     def __setstate__(self, state: Any) -> None:
         pass
@@ -147,8 +152,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> _Storage:
         # ("storage", type, key, device, number of elements). The device does not matter to us.
-        known = type(pid) is tuple and len(pid) == 5 and pid[0] == "storage" and type(pid[1]) is str
-        if not known or pid[1] not in _DTYPES:
+        is_storage = type(pid) is tuple and list(map(type, pid)) == [str, str, str, str, int] and pid[0] == "storage"
+        if not is_storage or pid[1] not in _DTYPES:
             raise _Refused("an unknown kind of storage")
         return _Storage(pid[2], _DTYPES[pid[1]], pid[4])
 
@@ -160,6 +165,8 @@ SHORT_BINUNICODE UNICODE BINSTRING SHORT_BINSTRING EMPTY_DICT EMPTY_LIST EMPTY_T
 TUPLE3 SETITEM SETITEMS APPEND APPENDS BINPUT LONG_BINPUT PUT MEMOIZE BINGET LONG_BINGET GET GLOBAL STACK_GLOBAL
 BINPERSID REDUCE BUILD
 """
+# Of these, opcodes that change a value and leave it on the stack. With nothing to change, it can be a tuple.
+_CHANGES = ("SETITEM", "SETITEMS", "APPEND", "APPENDS", "BUILD")
 
 
 def _check_cost(program: bytes) -> None:
@@ -179,6 +186,8 @@ def _check_cost(program: bytes) -> None:
             raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
         if opcode.name == "MARK":
             marks.append(len(stack))
+        elif opcode.name == "POP" and marks and marks[-1] == len(stack):
+            marks.pop()
         elif "PUT" in opcode.name or opcode.name == "MEMOIZE":
             place = len(table) if argument is None else int(argument)
             if place > _MAX_OPCODES:
@@ -193,7 +202,11 @@ def _check_cost(program: bytes) -> None:
                 start = marks.pop() - (len(taken) - 1)
             if start < 0:
                 raise IndexError("a step that takes more values than there are")
-            size = 1 + sum(stack[start:]) if "TUPLE" in opcode.name else 1
+            size = 1
+            if "TUPLE" in opcode.name:
+                size += sum(stack[start:])
+            elif opcode.name in _CHANGES:
+                size = stack[start]
             if size > _LARGEST_TUPLE:
                 raise ValueError(f"a tuple of more than {_LARGEST_TUPLE} values")
             stack[start:] = [size] * len(opcode.stack_after)

@@ -37,17 +37,18 @@ def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_p
     status = config.get("status", "finished")
     if status not in ("running", "finished", "interrupted") and not status.startswith("failed"):
         _refuse(f"{config_path} has the unknown status {_quoted(status)}")
-    rounds = collections.Counter(task for described in config.get("rounds") or [] for task in described["tasks"])
-    for task, count in rounds.items():
+    sample_groups = config.get("rounds") or []
+    grouped = collections.Counter(task for group in sample_groups for task in group["tasks"])
+    for task, count in grouped.items():
         if count > 1:
             _refuse(f"{config_path} has the task {_quoted(task)} twice in rounds")
     known = (config["identity"].get("tasks") or {}).keys()
-    for file, tasks in (("results.json", results["tasks"]), ("rounds", rounds)):
+    for file, tasks in (("results.json", results["tasks"]), ("rounds", grouped)):
         for task in tasks:
             if known and task not in known:
                 _refuse(f"{file} has the task {_quoted(task)}, which identity.tasks of {config_path} does not name")
-    for number, described in enumerate(config.get("rounds") or []):
-        weights, timesteps, count = (described.get(name) for name in ("weights", "timesteps", "num_samples"))
+    for number, group in enumerate(sample_groups):
+        weights, timesteps, count = (group.get(name) for name in ("weights", "timesteps", "num_samples"))
         if timesteps is None:
             continue
         if weights is not None and len(weights) != len(timesteps):
