@@ -113,7 +113,7 @@ def parse_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> Any:
-    """The value of a file; see `parse`. Raises OSError where it cannot be read or is not a file, and NotJSON."""
+    """The value of a file (see `parse`). Raises OSError where it cannot be read or is not a file, and NotJSON."""
     with files.opened(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
@@ -121,7 +121,7 @@ def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> 
 
 
 def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> Any:
-    """The value of a file; see `load`. Raises InputError, which names the file and its fault, and ends with advice."""
+    """The value of a file (see `load`). Raises InputError, which names the file and its fault, and ends with advice."""
     try:
         return load(path, **options)
     except OSError as error:
@@ -131,7 +131,7 @@ def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) ->
 
 
 def read_object(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> dict[str, Any]:
-    """The object of a file; see `read`."""
+    """The object of a file (see `read`)."""
     value = read(path, advice, **options)
     if not isinstance(value, dict):
         raise InputError(
@@ -143,7 +143,7 @@ def read_object(path: str | os.PathLike, advice: str = "restore it", **options: 
 def read_lines(
     path: str | os.PathLike, advice: str = "restore it", *, largest_line: int = LARGEST, **options: Any
 ) -> Iterator[tuple[int, Any]]:
-    """Yields (number from 1 on, value) of each line of a file of any size, without blank lines; see `read`."""
+    """Yields (number from 1 on, value) of each line of a file of any size, without blank lines (see `read`)."""
     try:
         with files.opened(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(largest_line + 1), b""), 1):
