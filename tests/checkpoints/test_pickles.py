@@ -9,6 +9,7 @@ import pickle
 import struct
 import sys
 import time
+import tracemalloc
 import zipfile
 
 import hypothesis
@@ -311,6 +312,16 @@ def test_bombs_are_refused_quickly(tmp_path, bomb):
     assert time.process_time() - started < 3
     assert error.value.code in ("not-weights", "too-large", "unsafe-pickle")
     assert len(str(error.value)) < 500 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("bomb", ["a far place in the table of values", "bytes of 10 GB", "copies of a dictionary"])
+def test_bombs_take_no_memory(bomb):
+    tracemalloc.start()
+    with contextlib.suppress(Exception):
+        pickles._unpickle(BOMBS[bomb])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**28
 
 
 def test_an_encrypted_or_oddly_packed_archive_is_one_sentence(tmp_path):
