@@ -32,7 +32,7 @@ def main(
       processes: see `winobench.parallel.join_processes`; None for this process alone.
     """
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
-    from winobench.prompts import prompt_files as sets
+    from winobench.prompts import named_sets as sets
 
     # What is cheap to check comes first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)

@@ -21,7 +21,7 @@ from tests.responders import api_server
 from tests.scorers import tiny_models
 from winobench.base import registry
 from winobench.base.errors import InputError
-from winobench.report import published_texts
+from winobench.report import published
 from winobench.responders import loading as responder_loading
 from winobench.runs import reading as report_runs
 from winobench.scorers import loading
@@ -378,7 +378,7 @@ def test_the_command_that_makes_a_run_again(tmp_path):
 
 
 def test_the_papers_numbers_stand_beside_the_same_model_and_prompt():
-    beside = published_texts.reference
+    beside = published.text_reference
     gpt4 = {"model": "openai:gpt-4-0613", "protocol": "toe"}
     assert beside("wscplus", "accuracy", **gpt4).printed == "68.7"
     assert beside("wscplus", "accuracy", **gpt4, limit=100).printed == "71"
