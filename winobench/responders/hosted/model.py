@@ -160,9 +160,7 @@ class HostedModel:
 
         The table's prices are those of the providers: at other servers only prices given by the user count.
         """
-        if self._is_own:
-            return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
-        if self.model not in (self._prices or {}):
+        if not self._is_own and self.model not in (self._prices or {}):
             return None
         return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
 
