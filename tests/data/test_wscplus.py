@@ -141,8 +141,8 @@ class TestRead:
         assert third.pair is fourth.pair is None
         assert fourth.options == ("tall man", "short man")
         assert fourth.options_text == "['tall man', ' short man']"
-        assert (fourth.pronoun, fourth.target_pronoun, fourth.generator) == ("he ", "he", "GPT3")
-        assert (fifth.split, fifth.target_pronoun) == ("few_shot", "he")
+        assert (fourth.pronoun, fourth.generator) == ("he ", "GPT3")
+        assert fifth.split == "few_shot"
         assert first.original == {}
 
     def test_columns_in_any_order_and_more_of_them(self, table):

@@ -67,11 +67,6 @@ class Item:
         if not self.options_text:
             object.__setattr__(self, "options_text", repr(list(self.options)))
 
-    @property
-    def target_pronoun(self) -> str:
-        """The pronoun in lower case and stripped, for counting."""
-        return self.pronoun.strip().lower()
-
 
 def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
     """How many items there are by type, by generating model and by split.

@@ -1,4 +1,4 @@
-"""Whether what a caption says of a CLEVR-like image holds for a list of objects.
+"""Whether a caption is true of a list of objects: an oracle for the captions and questions of scenes.
 
 All captions of `clevr_captions` and `clevr_questions` are understood, with any of an object's attributes wherever they
 name one, and so are bare numbers ("Two large red cubes."):
