@@ -1,4 +1,4 @@
-"""The objects of CLEVR-like scenes one by one: what a verifier finds in a picture, and what truly stands there."""
+"""The objects of CLEVR-like scenes one by one: what a verifier finds in an image, and what truly is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTRIBUTES = {"shape": SHAPES, "color": COLORS, "size": SIZES, "material": MATER
 """Attribute of an object -> its values, in the order of their numbers."""
 
 TOLERANCE = 0.05
-"""How far from the truth a found centre may be, in widths of the picture: 3.2 of 64 pixels."""
+"""How far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels."""
 
 
 class SceneObject(NamedTuple):
@@ -57,7 +57,7 @@ def of_scenes(scenes: Scenes) -> list[list[SceneObject]]:
 
 
 def measures(scenes: Scenes) -> np.ndarray:
-    """Right, down, radius and depth of every object, as of `SceneObject`: float64 [num_scenes, max_objects, 4]."""
+    """Right, down, radius and depth of every object, as in `SceneObject`: float64 [num_scenes, max_objects, 4]."""
     boxes = clevr_scenes.project_boxes(scenes)
     radius = (boxes[..., 2:3] - boxes[..., 0:1]) / 2
     depth = np.asarray(scenes.position, np.float64)[..., 1:2]
