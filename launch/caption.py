@@ -53,7 +53,7 @@ def main(words: list[str]) -> None:
             "no model is named: give --model=MODEL, a vision-language model such as blip2-flan-t5-xl or openai:gpt-4o",
             code="nothing-named",
         )
-    shown = captions.find(words)
+    images = captions.find(words)
     caches.keep_compiled()
     responder = _load(model, _DTYPE.value)
     folder = _WORKDIR.value
@@ -62,14 +62,14 @@ def main(words: list[str]) -> None:
         folder = f"runs/captions-{text.model_label(model)}-{asked}"
     found = captions.write(
         responder,
-        shown,
+        images,
         pathlib.Path(user_path(folder)),
         model=text.display_name(model),
         question=question,
         max_tokens=max_tokens,
     )
     there = sum(one is not None for one in found["texts"])
-    print(f"{there:,} texts about {len(shown):,} images, {found['asked']:,} of them written now")
+    print(f"{there:,} texts about {len(images):,} images, {found['asked']:,} of them written now")
     if found["tokens"] is not None and there:
         cost = "" if found["cost"] is None else f"; ${found['cost']:,.4f}"
         print(f"{found['tokens'][0]:,} tokens read, {found['tokens'][1]:,} written{cost}")
@@ -93,13 +93,9 @@ def _load(model: str, dtype: str) -> Responder:
     kind = None if recorded.is_recorded(model) else picture_judges.scorer_kind(model)
     if kind == picture_judges.WRITES:
         return picture_judges.load(model, dtype)
-    what = (
-        "is a language model that takes no images"
-        if kind is None
-        else "scores or generates images, but writes no texts"
-    )
     raise InputError(
-        f"{model!r} {what}: name a vision-language model, such as blip2-flan-t5-xl or openai:gpt-4o",
+        f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
+        " openai:gpt-4o",
         code="wrong-kind-of-model",
     )
 

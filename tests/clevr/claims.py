@@ -97,7 +97,7 @@ def parse(caption: str, *, margin: float = 0.0) -> Holds:
         if match := re.fullmatch(pattern, text):
             return meaning(match, margin)
     raise InputError(
-        f"the caption {options.shown(caption)} is not one of those about CLEVR scenes that winobench.clevr.claims"
+        f"the caption {options.shown(caption)} is not one of those about CLEVR scenes that tests.clevr.claims"
         " lists: word it as they are"
     )
 

@@ -142,15 +142,12 @@ def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
 
 
 def test_what_does_not_see_is_one_sentence_wherever_it_is_named(blind, photos):
-    for module, *words in (
-        ("launch.caption", photos, f"--model={blind}"),
-        ("launch.caption", photos, "--model=flan-t5-base"),
-        ("launch.eval", "--config=gdbench", f"--config.model={blind}"),
-    ):
-        status, _, err = launching.launch(module, *words)
-        assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
+    status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
+    assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
     for words, message in (
-        ([photos, "--model=clip-vit-b32"], "writes no texts"),
+        ([photos, f"--model={blind}"], "writes no texts about images"),
+        ([photos, "--model=flan-t5-base"], "writes no texts about images"),
+        ([photos, "--model=clip-vit-b32"], "writes no texts about images"),
         ([photos], "give --model=MODEL"),
         ([photos.parent, "--model=blip2-flan-t5-xl"], "has no pictures right in it"),
     ):
