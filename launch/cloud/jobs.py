@@ -138,7 +138,7 @@ def make(request: Request) -> Job:
     takes_checkout = installs and request.package is None
     environment = _environment(request, checkout)
     processes = _processes(request, slice_) if several else None
-    command = _command(request, launcher, installs, takes_checkout, workdir, processes)
+    command = _command(request, launcher, takes_checkout, workdir, processes)
     setup = _setup(request, _extras(config, accelerator), takes_checkout)
     submit_command = _submit_command(request, name)
     values = dataclasses.asdict(request) | {
@@ -195,12 +195,10 @@ def _environment(request: Request, checkout: str | None) -> list[str]:
     return environment
 
 
-def _command(
-    request: Request, launcher: str, installs: bool, takes_checkout: bool, workdir: str, processes: str | None
-) -> str:
+def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str, processes: str | None) -> str:
     return " \\\n  ".join(
         [
-            f"{_python(request, installs)} -m launch.{launcher}",
+            f"{_python(request)} -m launch.{launcher}",
             shlex.quote(f"--config={_config_spec(request, takes_checkout)}"),
             *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
             f"--workdir={workdir}",
@@ -310,12 +308,12 @@ def _workdir(request: Request, name: str, several: bool) -> str:
     return f'"$HOME"/winobench_runs/{name}'
 
 
-def _python(request: Request, installs: bool) -> str:
+def _python(request: Request) -> str:
     if request.python is not None:
         return shlex.quote(request.python)
     if request.target == "slurm":
         return shlex.quote(sys.executable)
-    return '"$HOME"/winobench_env/bin/python' if installs else "python"
+    return '"$HOME"/winobench_env/bin/python'
 
 
 def _config_spec(request: Request, takes_checkout: bool) -> str:
@@ -346,7 +344,7 @@ def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
         wanted = shlex.quote(_with_extras(request.package, extras))
     else:
         return ""
-    install = [f"{_python(request, False)} -m pip install --quiet {wanted}"]
+    install = [f"{_python(request)} -m pip install --quiet {wanted}"]
     if request.python is None:
         # The machines' own Python is often older than what winobench needs. Uv brings one.
         install = [
