@@ -135,8 +135,8 @@ def test_devices_share_one_copy(published, expected, int8):
     kernel = shared.module().layers[1].mlp.down_proj.kernel[...]
     assert {shard.data.shape for shard in kernel.addressable_shards} == {(8, 32)}
     held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(shared.network[1]))
-    # Each device has a quarter of all but the norms.
-    assert held < 0.27 * sum(leaf.nbytes for leaf in jax.tree.leaves(shared.network[1]))
+    # Each device has a quarter of all but the norms and the scales of 8-bit numbers.
+    assert held < 0.3 * sum(leaf.nbytes for leaf in jax.tree.leaves(shared.network[1]))
     if int8:
         alone = language_models.load_decoder(published, mesh=one_device(), int8=True)
         assert kernel.dtype == jnp.int8
