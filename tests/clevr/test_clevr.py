@@ -260,13 +260,6 @@ def test_most_training_captions_name_two_objects():
     assert 0.4 < np.mean(first) < 0.6
 
 
-def test_a_caption_of_one_scene_is_drawn_as_those_of_many():
-    scenes = clevr_scenes.sample_free_scenes(4)
-    for index in range(4):
-        one = clevr_captions.training_caption(scenes[index], np.random.default_rng(index))
-        assert [[one]] == clevr_captions.training_captions(scenes[[index]], np.random.default_rng(index))
-
-
 @pytest.mark.parametrize("weights", [{"spatial": -1.0, "pair": 2.0}, {"spatial": 0.0}, {}])
 def test_weights_without_a_meaning_are_refused(weights):
     with pytest.raises(ValueError, match=names("weights")):

@@ -279,12 +279,6 @@ class TestMetrics:
         found = wscplus.metrics(QUESTIONS[2:], answers(1, 1, 2))["accuracy"]
         assert (found["low"], found["high"]) == pytest.approx(wilson(2, 3)[1:])
 
-    def test_pronouns(self):
-        found = wscplus.pronoun_distribution(ITEMS)
-        assert {name: entry["value"] for name, entry in found.items()} == {"she": 0.8, "he": 0.2}
-        assert list(found) == ["she", "he"]
-        assert wscplus.pronoun_distribution(QUESTIONS) == found
-
 
 def take_for_validation(monkeypatch, ids):
     for module in (data, data.files, data.items, data.results):
