@@ -53,7 +53,7 @@ def lines(folder):
 
 
 def caption(*words, cwd=None):
-    return launching.launch("launch.generate", "--caption", *words, cwd=cwd)
+    return launching.launch("launch.caption", *words, cwd=cwd)
 
 
 def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
@@ -142,27 +142,25 @@ def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
 
 
 def test_a_text_only_model_is_one_sentence_wherever_it_is_named(blind, photos):
+    status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
+    assert (status, err.count("\n"), "text-only" in err) == (2, 1, True), err
     for words, message in (
         ([photos, f"--model={blind}"], "writes no texts about images"),
         ([photos, "--model=flan-t5-base"], "writes no texts about images"),
         ([photos, "--model=clip-vit-b32"], "writes no texts about images"),
-        ([photos], "--caption needs --model=MODEL"),
+        ([photos], "give --model=MODEL"),
         ([photos.parent, "--model=blip2-flan-t5-xl"], "has no images right in it"),
     ):
         status, _, err = caption(*words)
         assert (status, err.count("\n"), message in err) == (2, 1, True), err
-    status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
-    assert (status, err.count("\n"), "text-only" in err) == (2, 1, True), err
-    status, _, err = launching.launch("launch.generate", "--model=blip2-flan-t5-xl")
-    assert (status, "--model is for --caption" in err) == (2, True), err
 
 
 def test_a_model_that_sees_judges_a_comparison(sees, tmp_path):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
     prompts = [fakes.PROMPTS[0]]
     draw_pictures(drawers, prompts, tmp_path / "run", progress=False)
-    words = ["--compare", tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
-    status, out, err = launching.launch("launch.generate", *words)
+    words = [tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
+    status, out, err = launching.launch("launch.compare", *words)
     assert (status, f"{sees.name} (automatic)" in out) == (0, True), err
     (run,) = (tmp_path / "compared" / "judges").iterdir()
     assert json.loads((run / "config.json").read_text())["identity"]["scorer"]["scorer"] == "vqa_score"
