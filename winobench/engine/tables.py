@@ -334,6 +334,7 @@ def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahe
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@parallel.without_mesh
 def score_rows(
     images: DeviceTable,
     texts: DeviceTable,

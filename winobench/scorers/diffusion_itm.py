@@ -152,6 +152,7 @@ class DiffusionITM(Holder):
         """
         return self.held()._lora
 
+    @parallel.without_mesh
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
         weights = memory.of_arrays((self._params.given, self._images.encoder.params, self._texts.encoder.params))
         resident = weights // self.mesh.shape.get(parallel.MODEL_AXIS, 1)
@@ -405,6 +406,7 @@ class DiffusionITM(Holder):
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
         return session.iter_errors(triples, among)
 
+    @parallel.without_mesh
     def session(
         self,
         images: Sequence[Any],
@@ -464,6 +466,7 @@ class DiffusionITM(Holder):
             **({} if held._lora is None else {"lora": held._lora}),
         }
 
+    @parallel.without_mesh
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
     ) -> tuple[np.ndarray, Any]:
