@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from winobench.runs.reading import read_run
     from winobench.runs.run import Run
     from winobench.scorers.contrastive import Contrastive
-    from winobench.scorers.denoising import denoising_errors
+    from winobench.scorers.denoising import Triples, denoising_errors
     from winobench.scorers.diffusion_itm import DiffusionITM
     from winobench.scorers.itm_head import ItmHead
     from winobench.scorers.loading import load_scorer
+    from winobench.scorers.samples import noise_key
     from winobench.scorers.vqa_score import VQAScore
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
@@ -73,6 +74,7 @@ _HOME = {
     "Task": "winobench.tasks.base",
     "TextQuestion": "winobench.tasks.questions",
     "TextTask": "winobench.tasks.questions",
+    "Triples": "winobench.scorers.denoising",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
     "denoising_errors": "winobench.scorers.denoising",
@@ -84,6 +86,7 @@ _HOME = {
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
+    "noise_key": "winobench.scorers.samples",
     "read_pictures": "winobench.runs.image_runs",
     "read_prompts": "winobench.prompts.prompt_files",
     "read_run": "winobench.runs.reading",
@@ -119,6 +122,7 @@ __all__ = [
     "Task",
     "TextQuestion",
     "TextTask",
+    "Triples",
     "UNet2DConditionModel",
     "VQAScore",
     "__version__",
@@ -131,6 +135,7 @@ __all__ = [
     "load_pipeline",
     "load_responder",
     "load_scorer",
+    "noise_key",
     "read_pictures",
     "read_prompts",
     "read_run",

@@ -86,10 +86,7 @@ def test_a_perfect_denoiser_has_no_error():
         NoiseSchedule(),
         z,
         jnp.zeros((1, 1, 1)),
-        zero,
-        zero,
-        jnp.arange(2),
-        jnp.array([500, 900]),
+        denoising.Triples(zero, zero, jnp.arange(2), jnp.array([500, 900])),
         noise,
     )
     np.testing.assert_allclose(errors, 0, atol=1e-8)
@@ -103,9 +100,14 @@ def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
     def mean_error(params, states):
         index = jnp.array([0, 1, 1])
         errors = denoising.denoising_errors(
-            denoiser, params, NoiseSchedule(), jnp.zeros((2, 1, 1, 1)), states, index, index, index,
-            jnp.array([1, 2, 3]), jnp.zeros((2, 1, 1, 1)),
-        )  # fmt: skip
+            denoiser,
+            params,
+            NoiseSchedule(),
+            jnp.zeros((2, 1, 1, 1)),
+            states,
+            denoising.Triples(index, index, index, jnp.array([1, 2, 3])),
+            jnp.zeros((2, 1, 1, 1)),
+        )
         return errors
 
     states = {"a": jnp.array([[1.0], [2.0]]), "b": jnp.array([0.0, 10.0])}

@@ -157,14 +157,17 @@ class Encoder:
         split = parallel.split_axis(self._how.mesh)
         return jax.tree.map(lambda *rows: parallel.put(stacked(*rows), split), *items)
 
+    @parallel.without_mesh
     def empty_table(self, rows: int, example: Any) -> Any:
         """A table of zeros for encoded items like ``example``."""
         return _empty(self._how, rows, self._spec, self.params, self._put([example]))
 
+    @parallel.without_mesh
     def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
         return parallel.take_turns(self._how.mesh, _encode(self._how, self.params, self._put(items)))
 
+    @parallel.without_mesh
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
         mesh = self._how.mesh

@@ -143,10 +143,10 @@ def without_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates what runs programs on a mesh of its own: the caller's `jax.set_mesh` does not reach into it.
 
     Args:
-      function: a function or a generator, which is then without the caller's mesh whenever it runs.
+      function: a function, which may be compiled, or a generator, which runs without the caller's mesh each time.
     """
 
-    @functools.wraps(function)
+    @functools.wraps(function, (*functools.WRAPPER_ASSIGNMENTS, "lower"))
     def called(*arguments: Any, **keywords: Any) -> Any:
         with _no_mesh():
             return function(*arguments, **keywords)

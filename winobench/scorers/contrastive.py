@@ -354,7 +354,6 @@ class _Column:
         return int(np.searchsorted(self._last_row, self._encoded))
 
 
-@parallel.without_mesh
 def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """Encodes items, a batch at a time: float32 [up to batch_size, width] each.
 

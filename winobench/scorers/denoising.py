@@ -90,13 +90,13 @@ def denoising_errors(
         noise = jax.random.wrap_key_data(noise)
 
     def noised(latents: jax.Array, text_states: Any, triples: Triples, noise: jax.Array) -> tuple[Any, ...]:
-        clean = latents[triples.image].astype(jnp.float32)
+        clean = jnp.asarray(latents)[triples.image].astype(jnp.float32)
         if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
             eps = samples.draw_noise(noise, triples.sample, clean.shape[1:])
         else:
-            eps = noise[triples.sample].astype(jnp.float32)
+            eps = jnp.asarray(noise)[triples.sample].astype(jnp.float32)
         noisy = schedule.add_noise(clean, eps, triples.timestep)
-        states = jax.tree.map(lambda table: table[triples.text], text_states)
+        states = jax.tree.map(lambda table: jnp.asarray(table)[triples.text], text_states)
         return clean, eps, noisy, states, schedule.model_time(triples.timestep)
 
     def distance(clean: jax.Array, eps: jax.Array, noisy: jax.Array, prediction: jax.Array, triples: Triples) -> Any:

@@ -406,7 +406,6 @@ class DiffusionITM(Holder):
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
         return session.iter_errors(triples, among)
 
-    @parallel.without_mesh
     def session(
         self,
         images: Sequence[Any],

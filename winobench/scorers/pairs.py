@@ -127,7 +127,6 @@ class PairScorer(Holder):
             scores[numbers] = part
         return common.finite_scores(scores.reshape(grid)[np.ix_(image_of, text_of)])
 
-    @parallel.without_mesh
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
