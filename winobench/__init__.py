@@ -13,11 +13,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from winobench.base.errors import InputError
     from winobench.diffusion.families import load_pipeline
+    from winobench.diffusion.flux import Flux
+    from winobench.diffusion.flux_2 import Flux2Klein
     from winobench.diffusion.pipeline import Pipeline
     from winobench.diffusion.samplers import SAMPLERS
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
+    from winobench.diffusion.z_image import ZImage
     from winobench.evaluation.evaluate import evaluate
     from winobench.evaluation.hosted_vqa_score import HostedVQAScore
     from winobench.evaluation.questions import evaluate_questions
@@ -58,6 +62,8 @@ _HOME = {
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
+    "Flux": "winobench.diffusion.flux",
+    "Flux2Klein": "winobench.diffusion.flux_2",
     "HostedVQAScore": "winobench.evaluation.hosted_vqa_score",
     "InputError": "winobench.base.errors",
     "ItmHead": "winobench.scorers.itm_head",
@@ -69,6 +75,7 @@ _HOME = {
     "Run": "winobench.runs.run",
     "Schedule": "winobench.diffusion.schedules",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
+    "StableDiffusion3": "winobench.diffusion.stable_diffusion_3",
     "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
     "TargetPair": "winobench.tasks.base",
     "Task": "winobench.tasks.base",
@@ -77,6 +84,7 @@ _HOME = {
     "Triples": "winobench.scorers.denoising",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
+    "ZImage": "winobench.diffusion.z_image",
     "denoising_errors": "winobench.scorers.denoising",
     "draw_pictures": "winobench.generation.generate",
     "evaluate": "winobench.evaluation.evaluate",
@@ -106,6 +114,8 @@ __all__ = [
     "Contrastive",
     "DiffusionITM",
     "Example",
+    "Flux",
+    "Flux2Klein",
     "HostedVQAScore",
     "InputError",
     "ItmHead",
@@ -117,6 +127,7 @@ __all__ = [
     "Run",
     "Schedule",
     "StableDiffusion",
+    "StableDiffusion3",
     "StableDiffusionXL",
     "TargetPair",
     "Task",
@@ -125,6 +136,7 @@ __all__ = [
     "Triples",
     "UNet2DConditionModel",
     "VQAScore",
+    "ZImage",
     "__version__",
     "denoising_errors",
     "draw_pictures",

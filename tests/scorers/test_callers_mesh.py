@@ -133,7 +133,9 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
     folder = tmp_path_factory.mktemp("models")
     images = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), np.uint8) for seed in range(2)]
     mesh = parallel.make_mesh(jax.devices()[:2])
-    scorer = winobench.load_scorer
+    clip = winobench.Contrastive.from_pretrained(tiny_models.write_clip(folder / "clip"), mesh=mesh)
+    blip = tiny_models.write_blip(folder / "blip")
+    vqa = write_vision_language(folder / "vqa")
     turns = (Turn("user", "Is it yellow?"),)
 
     def answers(model):
@@ -145,9 +147,9 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
             images, TEXTS, noise=np.ones((3, *fakes.LATENT_SHAPE), np.float32), normalize="gray_image"
         ),
         "generate": lambda: pipeline.generate(TEXTS, num_steps=2, batch_size=2, sampler="euler_ancestral", seed=3),
-        "contrastive": lambda: scorer(tiny_models.write_clip(folder / "clip"), mesh=mesh).score(images, TEXTS),
-        "matching head": lambda: scorer(tiny_models.write_blip(folder / "blip"), mesh=mesh).score(images, TEXTS),
-        "vqa": lambda: scorer(write_vision_language(folder / "vqa"), mesh=mesh).score(images, TEXTS),
+        "contrastive": lambda: clip.score(images, TEXTS),
+        "matching head": lambda: winobench.ItmHead.from_pretrained(blip, mesh=mesh).score(images, TEXTS),
+        "vqa": lambda: winobench.VQAScore.from_pretrained(vqa, mesh=mesh).score(images, TEXTS),
         "language model": lambda: answers(LanguageModel.from_pretrained(tiny_language_model, mesh=mesh)),
     }
 

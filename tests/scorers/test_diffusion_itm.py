@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import PIL.Image
 import pytest
+from flax import nnx
 
 from tests.expectations import names, raises
 from tests.scorers import fakes
@@ -712,3 +713,28 @@ def test_weights_of_timesteps_weigh_the_errors():
     np.testing.assert_allclose(scores, -(errors @ [0.5, 0.0, 2.0, 2.0]) / 4.5, rtol=1e-6)
     with pytest.raises(InputError, match=names("cosmap", "uniform")):
         s.score(IMAGES, TEXTS, timestep_weights="cosmap")
+
+
+class Plain(nnx.Module):
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def __call__(self, noisy, times, conditions):
+        return 0.5 * noisy
+
+
+def test_a_plain_module_is_a_denoiser_with_two_attributes():
+    with raises("wrong-type", "unet", "Plain", "config"):
+        fakes.Pipeline().replace(unet=Plain())
+    with raises("wrong-type", "dtype"):
+        fakes.Pipeline().replace(unet=Plain(config=None))
+    plain = DiffusionITM(fakes.Pipeline().replace(unet=Plain(config=None, dtype=jnp.float32)), batch_size=2)
+    assert np.isfinite(plain.errors(IMAGES, TEXTS, num_samples=2)).all()
+
+
+def test_one_image_and_keys_are_refused_in_one_sentence():
+    with raises("wrong-type", "images"):
+        scorer().score(IMAGES[0], TEXTS)
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        with raises("wrong-shape", "noise"):
+            scorer().score(IMAGES, TEXTS, noise=key)

@@ -16,8 +16,11 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
+from winobench.base import memory
+from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
-from winobench.engine import sharing
+from winobench.engine import limits, sharing
+from winobench.engine.limits import Limit
 from winobench.models import functional
 from winobench.scorers import common, samples
 
@@ -25,6 +28,10 @@ ERRORS = ("squared_l2", "l2")
 TARGETS = ("own", "epsilon")
 
 Denoiser = Callable[..., jax.Array]
+
+# Work of one step on each device, as positions of the latents (batch x height x width).
+_POSITIONS_PER_STEP = Limit(131_072, cpu=8_192)
+_MAX_BATCH = Limit(512, cpu=32)
 
 
 class Triples(NamedTuple):
@@ -246,3 +253,23 @@ def make_step(
         return parallel.take_turns(how.mesh, errors)
 
     return step
+
+
+def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:
+    """How many triples a device works on at once by default.
+
+    Args:
+      pipeline: the model, of whose denoiser the config and the dtype are read.
+      latent_shape: (h, w, c).
+      mesh: the devices.
+      resident: bytes of parameters and tables on each of them.
+    """
+    device = mesh.devices.flat[0]
+    positions = latent_shape[0] * latent_shape[1]
+    chosen = min(max(1, _POSITIONS_PER_STEP.on(mesh) // positions), _MAX_BATCH.on(mesh))
+    if device.platform == "cpu":
+        return chosen
+    # Other networks than ours need not say how wide they are.
+    width = getattr(getattr(pipeline.denoiser, "config", None), "width_per_position", latent_shape[2])
+    itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
+    return min(chosen, limits.steps_that_fit(positions, width, itemsize, memory.of_device(device), resident))
