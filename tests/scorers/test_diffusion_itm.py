@@ -453,7 +453,7 @@ def test_bad_input(call, words):
         ({"table_rows": 0}, ("bad-value", "table_rows", "0")),
         ({"image_size": 18}, ("not-a-multiple", "4")),
         ({"timestep_range": (10, 5)}, ("bad-value", "timestep_range")),
-        ({"mesh": jax.make_mesh((1,), ("x",), devices=jax.devices()[:1])}, ("wrong-axes", "mesh", "'x'")),
+        ({"mesh": jax.make_mesh((1, 1), ("x", "y"), devices=jax.devices()[:1])}, ("wrong-axes", "mesh", "'x'")),
     ],
 )
 def test_bad_options(options, words):
