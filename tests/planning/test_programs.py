@@ -13,7 +13,7 @@ import pytest
 from tests.planning import small
 from winobench import parallel
 from winobench.planning import abstract, compiling, fit, hlo, programs, topologies
-from winobench.scorers import step_sizes
+from winobench.scorers import denoising
 
 HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
 
@@ -171,4 +171,4 @@ def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
     denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)
     pipeline = types.SimpleNamespace(denoiser=denoiser)
-    assert step_sizes.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch
+    assert denoising.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch

@@ -323,6 +323,7 @@ def _ahead(items: Iterable[Item], function: Callable[[Item], Result]) -> Iterato
             yield first, future.result()
 
 
+@parallel.without_mesh
 def _place(
     values: dict[models.Path, jax.Array],
     leaves: Mapping[models.Path, Any],

@@ -17,7 +17,7 @@ from winobench.base import memory
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import layouts, limits, tables
 from winobench.planning import few_blocks
-from winobench.scorers import denoising, pipeline_tables, samples, step_sizes
+from winobench.scorers import denoising, pipeline_tables, samples
 
 TEXT = "text"
 """The noun of the program that encodes texts."""
@@ -148,7 +148,7 @@ def scoring(
     return Scoring(
         weights,
         tables_there.bytes,
-        batch or step_sizes.usual_batch_size(pipeline, latents.shape[1:], mesh, resident),
+        batch or denoising.usual_batch_size(pipeline, latents.shape[1:], mesh, resident),
         lambda items: Program("denoising step", "pass", items, lowering(pipeline), blocks, of_few),
         ()
         if shallow

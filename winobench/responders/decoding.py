@@ -118,6 +118,7 @@ class Draws(NamedTuple):
     temperatures: jax.Array
 
 
+@parallel.without_mesh
 @functools.partial(jax.jit, static_argnames="program")
 def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
     """The keys and values of a text that many prompts begin with.
@@ -141,6 +142,7 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
     return program._over_rows(run, (_WHOLE, _WHOLE, _WHOLE), _WHOLE)(params, ids, length)
 
 
+@parallel.without_mesh
 @functools.partial(jax.jit, static_argnames="program")
 def score_options(
     program: Program,
@@ -184,6 +186,7 @@ def score_options(
     )
 
 
+@parallel.without_mesh
 @functools.partial(jax.jit, static_argnames=("program", "width"))
 def generate(
     program: Program,

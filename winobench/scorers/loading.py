@@ -195,7 +195,7 @@ def check_scorer(
         return
     import jax
 
-    from winobench.diffusion import families, memory_checks
+    from winobench.diffusion import families, folders
 
     description = families.read_description(
         registry.model_source(name), revision=revision, settings=given.get("pipeline_options")
@@ -212,7 +212,7 @@ def check_scorer(
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
             raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}", code="not-a-multiple")
-        memory_checks.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
+        folders.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
 def _check_options(name: str, kind: str | None, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
