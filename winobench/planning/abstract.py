@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from winobench.base import registry
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import language_models, models, sources
 from winobench.diffusion import families
@@ -18,6 +18,10 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+from winobench.planning import few_blocks
+
+if TYPE_CHECKING:
+    import ml_collections
 
 
 class _Tokens(dict):
@@ -94,6 +98,19 @@ def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
     return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 
 
+def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
+    """The pipeline of a config's model, of its dtype and with its ``pipeline_options``."""
+    settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+    return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
+
+
+def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
+    """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`); empty if all blocks are as few."""
+    whole = pipeline.denoiser.config
+    counts = few_blocks.shallow_counts(few_blocks.block_counts(whole))
+    return [(each, with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts]
+
+
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
     """The shape of a language model that writes, by its config alone.
 
@@ -109,8 +126,8 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
         return known
     if ":" in source and not os.path.exists(source):
         raise InputError(
-            f"{source} does not run on devices of one's own, for which plans are: name one of"
-            f" {', '.join(registry.LANGUAGE_MODELS)}, a folder or a hub id"
+            f"{source} is hosted; plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
+            " folder or a hub id"
         )
     found = sources.resolve(source, revision=revision)
     kind = language_models.language_model_kind(found)
