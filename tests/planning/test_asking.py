@@ -12,6 +12,7 @@ import pytest
 
 from configs import winoviz, wscplus
 from tests.expectations import names
+from tests.planning import small
 from tests.planning.test_programs import HAS_CUDA, _environment  # noqa: F401
 from winobench import parallel
 from winobench.base.errors import InputError
@@ -96,26 +97,10 @@ def test_an_encoder_decoder_on_a_tpu():
     assert found.answering.turn.collectives == {"all-reduce": 3 + 1 + 2}
 
 
-class Devices:
-    """A target, and a compiler by which a batch of more than a few rows does not fit."""
-
-    def __init__(self, monkeypatch, count, usable, most=64):
-        self.asked, self.most = [], most
-        self.target = types.SimpleNamespace(
-            text=f"h100:{count}",
-            devices=tuple(jax.devices()[:count]),
-            accelerator=types.SimpleNamespace(usable_memory=usable, platform="gpu"),
-        )
-        monkeypatch.setattr(planning, "compile_program", self.compile)
-
-    def compile(self, program, target):
-        assert target is self.target
-        self.asked.append(program.items)
-        if program.items > self.most:
-            return None
-        sums = {"other": Sum(1, 0.0, 0.0, 0.5)}
-        turn = programs.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
-        return programs.Compiled(program.name, program.noun, program.items, 1000, 0, 0, sums, {}, 3.0, turn)
+def devices_of(*arguments, **options):
+    """Half a second for a batch, and 10 ms for a token."""
+    turn = programs.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
+    return small.Devices(*arguments, seconds={"question": 0.5}, turn=turn, **options)
 
 
 def config_of(folder, **fields):
@@ -128,7 +113,7 @@ def config_of(folder, **fields):
 
 def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
     whole = asking.make_model(LLAMA, parallel.make_mesh(jax.devices()[:1]), dtype="bfloat16").room.parameter_bytes
-    devices = Devices(monkeypatch, 8, usable=int(0.3 * whole))
+    devices = devices_of(monkeypatch, 8, usable=int(0.3 * whole))
     plan = plans.make_plan(config_of(tmp_path, batch_size=2), devices.target, devices=(4, 8), say=lambda _: None)
     assert (plan.content["model_parallel"], plan.content["copies"], plan.fits) == (4, 2, True)
     assert plan.content["weights"] == pytest.approx(whole / 4, rel=0.01)
@@ -148,22 +133,22 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
 
 
 def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 1, usable=10**9, most=2)
+    devices = devices_of(monkeypatch, 1, usable=10**9, most=2)
     plan = plans.make_plan(config_of(tmp_path, batch_size=9), devices.target, say=lambda _: None)
-    assert devices.asked == [9, 4, 2]
+    assert devices.asked == [("question", items) for items in (9, 4, 2)]
     assert (plan.content["batches"][0]["rows"], plan.fits) == (2, True)
     assert "--config.batch_size=2" in " ".join(plan.notes)
 
 
 def test_weights_that_fit_nowhere(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 2, usable=10_000)
+    devices = devices_of(monkeypatch, 2, usable=10_000)
     plan = plans.make_plan(config_of(tmp_path), devices.target, say=lambda _: None)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
     assert plan.total > plan.content["weights"] > 10_000
 
 
 def test_shorter_answers(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 1, usable=10**9)
+    devices = devices_of(monkeypatch, 1, usable=10**9)
     assumed = planning.Assumptions(answer_tokens=101)
     plan = plans.make_plan(config_of(tmp_path, batch_size=7), devices.target, assumed=assumed, say=lambda _: None)
     assert plan.durations[0].parts["writing"] == pytest.approx(100 * 100 * 0.01)

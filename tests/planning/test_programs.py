@@ -34,9 +34,9 @@ def _environment(monkeypatch, tmp_path):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
 
 
-def scorer_on(text, described=small.description, **options):
+def scorer_on(text, described=None, **options):
     target = topologies.find(text)
-    pipeline = abstract.make_pipeline(described(), "bfloat16")
+    pipeline = abstract.make_pipeline(described or small.description(), "bfloat16")
     return target, scoring.make_scoring(pipeline, parallel.make_mesh(target.devices), **options)
 
 
@@ -54,9 +54,10 @@ def scores_in_memory(module, positions):
     ]
 
 
-def test_the_step_on_a_tpu():
+@pytest.mark.parametrize("side", [16, pytest.param(32, marks=pytest.mark.slow)])
+def test_the_step_on_a_tpu(side):
     pytest.importorskip("libtpu")
-    _, found = scorer_on("v5e:2x2", batch=4)
+    _, found = scorer_on("v5e:2x2", small.description(side), batch=4)
     compiled = found.step.lower().compile()
     module = hlo.parse(compiled.as_text())
     kernels = hlo.kernels(module)
@@ -64,7 +65,7 @@ def test_the_step_on_a_tpu():
     # The image to itself and to the text, in each of two blocks down and up, and in the middle.
     assert sum(kernel.times for kernel in attention) == 8
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
-    assert not [array for array in scores_in_memory(module, 1024) if array.dims[-1] in (77, 128, 1024)]
+    assert not [array for array in scores_in_memory(module, side**2) if array.dims[-1] in (77, 128, side**2)]
     # Beside the table of latents, which is turned around once, there is room for what lies between layers.
     assert compiled.memory_analysis().temp_size_in_bytes - 4 * found.tables < 20e6
     assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
@@ -74,7 +75,7 @@ def test_the_step_on_a_tpu():
 def test_the_step_of_one_stream_on_a_tpu():
     """Z-Image: texts of several lengths do not keep the kernel from it."""
     pytest.importorskip("libtpu")
-    _, found = scorer_on("v5e:2x2", small.z_image, batch=4)
+    _, found = scorer_on("v5e:2x2", small.z_image(), batch=4)
     module = hlo.parse(text_of(found.step))
     kernels = hlo.kernels(module)
     # The image, the text, and both.

@@ -36,7 +36,7 @@ def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
     run = hardneg.Training(config, tmp_path / "run")
     batch = next(run._batches_from(0))
     mesh = parallel.make_mesh(jax.devices()[:1])
-    program, held = training.step_program(abstract.read_pipeline(config, config.model), config, mesh, 1)
+    program, held = training.step_program(abstract.read_description(config.model), config, mesh, 1)
     planned = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), program.lower().args_info[0])
     there = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), (run._state, batch, run._frozen))
     assert planned == there
@@ -44,13 +44,22 @@ def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
     assert held == whole + sum(leaf.nbytes for leaf in jax.tree.leaves(batch))
 
 
+def test_only_gradients_are_sent():
+    """By the compiler for CPUs, which fuses no attention."""
+    config, mesh = config_of("small", batch_size=2), parallel.make_mesh(jax.devices()[:2])
+    program, _ = training.step_program(small.description(side=4), config, mesh, 1)
+    module = hlo.parse(program.lower().compile().as_text())
+    assert set(compiling.collectives(hlo.kernels(module))) == {"all-reduce"}
+
+
+@pytest.mark.slow
 def test_the_step_on_tpus():
     """Attention is fused forward and backward on each chip's own rows; only the adapters' gradients are sent."""
     pytest.importorskip("libtpu")
     target = topologies.find("v5e:2x2")
     mesh = parallel.make_mesh(target.devices)
     config = config_of("small")
-    program, _ = training.step_program(abstract.make_pipeline(small.description(), config.dtype), config, mesh, 2)
+    program, _ = training.step_program(small.description(), config, mesh, 2)
     module = hlo.parse(program.lower().compile().as_text())
     kernels = hlo.kernels(module)
     fused = [kernel for kernel in kernels if kernel.kind == hlo.ATTENTION]
@@ -69,8 +78,7 @@ def test_the_step_on_gpus(devices):
     """cuDNN's attention forward and backward, also to the odd number of a text's positions."""
     target = topologies.find(f"h100:{devices}")
     config = config_of("small")
-    pipeline = abstract.make_pipeline(small.description(), config.dtype)
-    program, _ = training.step_program(pipeline, config, parallel.make_mesh(target.devices), 1)
+    program, _ = training.step_program(small.description(), config, parallel.make_mesh(target.devices), 1)
     text = program.lower().compile().as_text()
     assert "__cudnn$fmhaSoftmaxBackward" in text
     assert ("all-reduce" in text) == (devices > 1)

@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import math
-import types
 
 import jax
 import numpy as np
@@ -14,15 +13,14 @@ from flax import nnx
 
 from configs import gdbench
 from tests.expectations import names
+from tests.planning import small
 from tests.tiny_vision_language import SIZE, write_vision_language
 from winobench import parallel
 from winobench.base import memory, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.models import released_vision_language
-from winobench.planning import asking, few_blocks, plans, programs, table, vision_language
-from winobench.planning import plan as planning
-from winobench.planning.roofline import Sum
+from winobench.planning import asking, few_blocks, plans, table, vision_language
 from winobench.planning.vision_language import Question
 from winobench.scorers.vqa_score import VQAScore
 
@@ -93,10 +91,10 @@ def test_devices_that_share_the_parameters_share_the_images():
     for name in ("llava-1.5-7b", "instructblip-flan-t5-xl"):
         network = released_vision_language.vision_language_config(name)
         asked = Question.of(vision_language.network_class(network).form, 4.0, 32)
-        small = vision_language.with_block_counts(network, [1] * len(vision_language.block_counts(network)))
+        shallow = vision_language.with_block_counts(network, [1] * len(vision_language.block_counts(network)))
         one, two = (
             vision_language.make_scorer(
-                small, parallel.make_mesh(jax.devices()[:2], model_parallel=parts), asked, dtype="bfloat16"
+                shallow, parallel.make_mesh(jax.devices()[:2], model_parallel=parts), asked, dtype="bfloat16"
             )
             for parts in (1, 2)
         )
@@ -134,25 +132,8 @@ def test_few_layers():
     assert vision_language.block_counts(other) == ()
 
 
-class Devices:
-    """A target, and a compiler by which no more than a few images and pairs fit."""
-
-    def __init__(self, monkeypatch, count, usable, most=64):
-        self.asked, self.most = [], most
-        self.target = types.SimpleNamespace(
-            text=f"h100:{count}",
-            devices=tuple(jax.devices()[:count]),
-            accelerator=types.SimpleNamespace(usable_memory=usable, platform="gpu"),
-        )
-        monkeypatch.setattr(planning, "compile_program", self.compile)
-
-    def compile(self, program, target):
-        self.asked.append((program.noun, program.items))
-        if program.items > self.most:
-            return None
-        seconds = {"image": 0.5, "pair": 0.25}[program.noun]
-        sums = {"other": Sum(1, 0.0, 0.0, seconds)}
-        return programs.Compiled(program.name, program.noun, program.items, 1000, 0, 0, sums, {}, 3.0)
+def devices_of(*arguments, **options):
+    return small.Devices(*arguments, seconds={"image": 0.5, "pair": 0.25}, **options)
 
 
 def planned(devices, folder, numbers=(), **fields):
@@ -169,11 +150,11 @@ def shown(plan):
 
 
 def test_as_few_devices_share_as_hold_it(monkeypatch, folder):
-    devices = Devices(monkeypatch, 4, usable=10**12)
+    devices = devices_of(monkeypatch, 4, usable=10**12)
     whole = planned(devices, folder)
     assert (whole.content["model_parallel"], whole.content["copies"], whole.fits) == (1, 4, True)
     # Nothing is compiled for devices on which not even the weights have room.
-    devices = Devices(monkeypatch, 4, usable=int(0.8 * (whole.content["weights"] + whole.content["table"])))
+    devices = devices_of(monkeypatch, 4, usable=int(0.8 * (whole.content["weights"] + whole.content["table"])))
     plan = planned(devices, folder, numbers=(2, 4), batch_size=2)
     assert (plan.content["model_parallel"], plan.content["copies"]) == (2, 2)
     assert plan.content["weights"] < 0.8 * whole.content["weights"]
@@ -189,7 +170,7 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, folder):
 
 
 def test_what_does_not_fit_is_halved(monkeypatch, folder):
-    devices = Devices(monkeypatch, 1, usable=10**12, most=3)
+    devices = devices_of(monkeypatch, 1, usable=10**12, most=3)
     plan = planned(devices, folder, batch_size=9)
     images = [items for noun, items in devices.asked if noun == "image"]
     assert images[-1] <= 3
@@ -202,7 +183,7 @@ def test_what_does_not_fit_is_halved(monkeypatch, folder):
 
 
 def test_weights_that_fit_nowhere(monkeypatch, folder):
-    devices = Devices(monkeypatch, 2, usable=10_000)
+    devices = devices_of(monkeypatch, 2, usable=10_000)
     plan = planned(devices, folder)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
     assert plan.total > plan.content["weights"] > 10_000

@@ -158,6 +158,11 @@ class Job:
         return self.devices or (len(self.target.devices),)
 
     @property
+    def batch_size(self) -> int | None:
+        """The config's number; None where programs choose it."""
+        return self.config.batch_size if isinstance(self.config.batch_size, int) else None
+
+    @property
     def storage(self) -> str:
         """The assumed rate of storage, for notes."""
         return f"storage of {self.assumed.storage_rate / 1e9:g} GB/s a host (an assumption)"

@@ -80,14 +80,8 @@ class Fit:
     def load(self, name: str) -> Load:
         """The memory and rates of the model."""
         scoring, step, programs = self.scoring, self.step, (self.step, *self.encoders)
-        of_texts = [each and bool(scoring.staged) and each.noun == TEXT for each in programs]
-        while_scoring, while_encoding = (
-            max(
-                (each.own for each, is_text in zip(programs, of_texts, strict=True) if each and is_text == staged),
-                default=0,
-            )
-            for staged in (False, True)
-        )
+        of_texts = [each for each in programs if each and each.noun == TEXT and scoring.staged]
+        temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
         row = {}
         if step:
             row = {
@@ -96,12 +90,13 @@ class Fit:
                 "GB": f"{step.bytes / step.items / 1e9:.2f}",
                 "passes/s": f"{step.items / step.seconds:,.0f}",
             }
-        shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": while_scoring}
-        shown["sum"] = while_scoring = while_scoring + scoring.resident
+        shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": temporaries}
+        shown["sum"] = total = temporaries + scoring.resident
         if scoring.staged:
-            while_encoding += scoring.encoding
-            shown |= {"text encoders": "staged", WHILE_ENCODING: while_encoding}
-        return Load(name, programs, max(while_scoring, while_encoding), shown, row)
+            shown["text encoders"] = "staged"
+            shown[WHILE_ENCODING] = scoring.encoding + max((each.own for each in of_texts), default=0)
+            total = max(total, shown[WHILE_ENCODING])
+        return Load(name, programs, total, shown, row)
 
 
 def make_plan(job: Job) -> Plan:
@@ -119,7 +114,7 @@ def make_plan(job: Job) -> Plan:
         error=config.error,
         target=config.target,
         staged=config.encoders == "staged",
-        batch=config.batch_size if isinstance(config.batch_size, int) else None,
+        batch=job.batch_size,
         shallow=abstract.shallow(pipeline) if job.few else (),
     )
     found = fit(scoring, job)

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.base.errors import InputError
-from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.folders import Description
 from winobench.planning import abstract, table
 from winobench.planning.plan import Duration, Job, Load, Plan
 from winobench.planning.programs import Compiled, Program, bytes_there, placed
@@ -43,9 +43,7 @@ def make_plan(job: Job) -> Plan:
     num_steps, notes = _steps(config)
     for accumulate in _ways_to_cut(config.batch_size, config.accumulate, mesh.size):
         rows = config.batch_size // accumulate
-        # Each step adapts a new pipeline.
-        pipeline = abstract.make_pipeline(description, config.dtype)
-        program, state = step_program(pipeline, config, mesh, accumulate)
+        program, state = step_program(description, config, mesh, accumulate)
         size = f"{accumulate} x {rows // mesh.size} rows a device"
         step = job.fitting(program, lambda noun, items, own, state=state: state + own, size)
         if step:
@@ -81,11 +79,12 @@ def _load(config: ml_collections.ConfigDict, accumulate: int, state: int, step: 
 
 
 def step_program(
-    pipeline: Pipeline, config: ml_collections.ConfigDict, mesh: Mesh, accumulate: int
+    description: Description, config: ml_collections.ConfigDict, mesh: Mesh, accumulate: int
 ) -> tuple[Program, int]:
     """The training step of so many micro-batches, not yet compiled, and the bytes of its state on a device."""
     config = config.copy_and_resolve_references()
     config.accumulate = accumulate
+    pipeline = abstract.make_pipeline(description, config.dtype)  # which gets the adapters
     adapted = hardneg_step.adapt(pipeline, config)
     # Rates that fall with the steps are a number that the step reads. How many there are does not change it.
     step, optimizer = hardneg_step.make_step(pipeline, adapted, config, config.num_steps or 1_000, mesh)

@@ -154,10 +154,9 @@ def make_plan(job: Job) -> Plan:
     question = Question.of(network_class(network).form_of(network), assumed.characters_a_token, assumed.text_tokens)
     counts = few_blocks.shallow_counts(block_counts(network)) if job.few else ()
     shallow = [(each, with_block_counts(network, each)) for each in counts]
-    batch_size = config.batch_size if isinstance(config.batch_size, int) else None
     for parts in job.ways_to_share(asking.heads_of(network.text_config)):
         mesh = parallel.make_mesh(job.target.devices, model_parallel=parts)
-        scorer = make_scorer(network, mesh, question, dtype=config.dtype, batch_size=batch_size, shallow=shallow)
+        scorer = make_scorer(network, mesh, question, dtype=config.dtype, batch_size=job.batch_size, shallow=shallow)
         images = job.halved(scorer.images, scorer.needed)
         pairs = job.halved(scorer.pairs, scorer.needed) if images else None
         if pairs:
