@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import re
+import types
 
 import jax
 import pytest
@@ -20,7 +21,7 @@ from winobench.base.accelerators import ACCELERATORS
 from winobench.base.errors import InputError
 from winobench.diffusion import families, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.planning import abstract, compiling, generating, hlo, plans, table, topologies
+from winobench.planning import abstract, compiling, generating, hlo, plans, programs, table, topologies
 from winobench.planning import plan as planning
 from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
@@ -217,6 +218,15 @@ def test_encoders_that_leave_before_the_denoiser_comes(planned):
     assert model["batch"] == 1
     assert staged.total == weights["denoiser"] + weights["autoencoder"] + model["others"] + 10**9
     assert not any("staged" in note for note in staged.notes)
+
+
+def test_encoders_need_room_where_few_blocks_leave_them_out():
+    weights = {"denoiser": 5, "autoencoder": 1, "text encoders": 12}
+    loop = programs.Program("loop", generating.IMAGE, 4, None)
+    made = generating.Generator(weights, lambda items: (loop,), lambda items: items, 1, 1, staged=True)
+    target = types.SimpleNamespace(accelerator=types.SimpleNamespace(usable_memory=13))
+    job = planning.Job(types.SimpleNamespace(batch_size=4), target, say=lambda _: pytest.fail("it was compiled"))
+    assert generating.fit(made, job) == (0, ())
 
 
 def test_settings_of_a_family():

@@ -46,23 +46,6 @@ class Model:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rates:
-    """Estimated rates of all devices of a plan.
-
-    Attributes:
-      prompts: seconds of a batch's prompts or options.
-      token: seconds of a token of all rows; 0 where options are scored.
-      tokens: per second; 0 where options are scored.
-      questions: per second.
-    """
-
-    prompts: float
-    token: float
-    tokens: float
-    questions: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Batches:
     """How a language model processes the requests of a task.
 
@@ -102,13 +85,18 @@ class Batches:
         """Turns of the loop for the longest answer, whose first token needs none; None for the longest allowed."""
         return min(tokens or self.asked.limit, self.asked.limit) - 1 if self.answering.turn else 0
 
-    def rates(self, copies: int, tokens: int | None) -> Rates:
-        """Estimated rates of so many copies of the model; the program must fit."""
+    def rates(self, copies: int, tokens: int | None) -> dict[str, float]:
+        """Estimated rates of so many copies of the model, whose program must fit.
+
+        Seconds of a batch's ``prompts`` and of a ``token`` of all rows, and ``tokens`` and ``questions`` per second. No
+        tokens where options are scored.
+        """
         token = self.answering.turn.seconds if self.answering.turn else 0.0
         rows = self.rows * copies
         questions = rows / (self.answering.seconds + self.turns(tokens) * token)
         questions *= self.asked.questions / self.asked.requests
-        return Rates(self.answering.seconds, token, rows / token if token else 0.0, questions)
+        written = rows / token if token else 0.0
+        return {"prompts": self.answering.seconds, "token": token, "tokens": written, "questions": questions}
 
     def load(self, weights: int, model_parallel: int, copies: int, tokens: int | None, usable: int) -> Load:
         """The memory and rates of the model on this task."""
@@ -125,15 +113,15 @@ class Batches:
         if self.answering and total <= usable:
             rates = self.rates(copies, tokens)
             row["at once"] = f"{self.rows * copies}"
-            row["tokens/s"] = f"{rates.tokens:,.0f}" if rates.tokens else ""
-            row["questions/s"] = f"{rates.questions:,.1f}" if rates.questions >= 1 else f"{rates.questions:.2g}"
+            row["tokens/s"] = f"{rates['tokens']:,.0f}" if rates["tokens"] else ""
+            questions = rates["questions"]
+            row["questions/s"] = f"{questions:,.1f}" if questions >= 1 else f"{questions:.2g}"
         programs = (self.answering, *filter(None, [self.reading]))
         return Load(self.asked.name, programs, total, shown, row)
 
     def as_json(self, copies: int, tokens: int | None) -> dict[str, Any]:
         """All fields, and the rates."""
-        rates = dataclasses.asdict(self.rates(copies, tokens)) if self.answering else None
-        return dataclasses.asdict(self) | {"rates": rates}
+        return dataclasses.asdict(self) | {"rates": self.rates(copies, tokens) if self.answering else None}
 
 
 def make_plan(job: Job) -> Plan:
@@ -151,10 +139,10 @@ def make_plan(job: Job) -> Plan:
     asked, unknown = text_work.read(
         config.tasks, config.protocol, config.data_dir, config.limit, job.assumed.characters_a_token
     )
-    model, batches = _fitting(network, asked, job)
+    model, found = _fitting(network, asked, job)
     copies, weights = parallel.data_parallelism(model.mesh), model.room.parameter_bytes
     parts = len(job.target.devices) // copies
-    loads = [each.load(weights, parts, copies, tokens, job.usable) for each in batches]
+    loads = [each.load(weights, parts, copies, tokens, job.usable) for each in found]
     notes = _notes(asked, unknown, job)
     fits = all(each.programs[0] and each.total <= job.usable for each in loads)
     if fits and parts != config.model_parallel:
@@ -168,12 +156,12 @@ def make_plan(job: Job) -> Plan:
         "copies": copies,
         "model_parallel": parts,
         "weights": weights,
-        "batches": [each.as_json(copies, tokens) for each in batches],
+        "batches": [each.as_json(copies, tokens) for each in found],
         "answer_tokens": tokens,
     }
     about = "memory of a device, all else of all devices together"
     return job.plan(
-        about, loads, functools.partial(_duration, model, batches, parts, job) if fits else None, notes, content
+        about, loads, functools.partial(_duration, model, found, parts, job) if fits else None, notes, content
     )
 
 
@@ -201,14 +189,14 @@ def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Mode
     return model, found
 
 
-def _duration(model: Model, batches: Sequence[Batches], parts: int, job: Job, devices: int) -> Duration:
-    copies, tokens = job.copies(devices, parts), job.assumed.answer_tokens
+def _duration(model: Model, found: Sequence[Batches], sharing: int, job: Job, devices: int) -> Duration:
+    copies, tokens = job.copies(devices, sharing), job.assumed.answer_tokens
     reading = writing = 0.0
     programs = []
-    for each in batches:
+    for each in found:
         runs = each.runs(copies)
         reading += runs * each.answering.seconds + (each.reading.seconds if each.reading else 0.0)
-        writing += runs * each.turns(tokens) * each.rates(copies, tokens).token
+        writing += runs * each.turns(tokens) * each.rates(copies, tokens)["token"]
         programs += [program for program in (each.answering, each.reading) if program and program not in programs]
     parts = {
         "reading": reading,

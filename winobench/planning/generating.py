@@ -333,10 +333,11 @@ def fit(found: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
         def needed(noun: str, items: int, own: int, batch: int = batch) -> int:
             return found.resident(noun) + found.others(batch) + own
 
+        # Text encoders need room where their program is left out, too. The loop takes longest to compile.
+        has_room = all(needed(noun, batch, 0) <= job.usable for noun in (IMAGE, TEXT))
         results: list[Compiled] = []
-        # The loop takes longest to compile, and is left out where another program does not fit.
         for program in reversed(found.programs(batch)):
-            result = job.fitting(program, needed)
+            result = job.fitting(program, needed) if has_room else None
             if result is None:
                 break
             results.insert(0, result)
