@@ -1,8 +1,8 @@
 """Edits the images of a task towards its texts: how far must an image move until the text fits?
 
-python -m launch.generate --config=edit                        # clevr_image by optimisation, minutes on a laptop
-python -m launch.generate --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
-python -m launch.generate --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+python -m launch.edit --config=edit                        # clevr_image by optimisation, minutes on a laptop
+python -m launch.edit --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
+python -m launch.edit --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from winobench.base import options
 
-LAUNCHER = "generate"
+LAUNCHER = "edit"
 
 FORMS = ("optimize", "denoise")
 
@@ -63,6 +63,7 @@ def get_config(form: str = "optimize") -> ml_collections.ConfigDict:
     if form not in FORMS:
         raise ValueError(f"edit comes as {', '.join(FORMS)}, not {form!r}.")
     config = ml_collections.ConfigDict()
+    config.kind = "edit"
     config.model = "clevr-tiny"
     config.variant = config_dict.placeholder(str)
     config.revision = config_dict.placeholder(str)

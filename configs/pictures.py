@@ -1,9 +1,9 @@
 """Draws images of a set of prompts by one or several models.
 
-python -m launch.generate --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
-python -m launch.generate --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
-python -m launch.generate --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
-python -m launch.generate --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
+python -m launch.draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
+python -m launch.draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
+python -m launch.draw --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
+python -m launch.draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
     --config.lora=none,FOLDER                        # App. B: a model against its LoRA, 104 prompts x 2 seeds
 """
 
@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from winobench.base import options
 
-LAUNCHER = "generate"
+LAUNCHER = "draw"
 
 FORMS = {
     "standard": ("clevr:70", (0,), 25, 3.0),
@@ -74,6 +74,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         raise ValueError(f"pictures comes as {', '.join(FORMS)}, not {form!r}.")
     prompts, seeds, num_steps, guidance_scale = FORMS[form]
     config = ml_collections.ConfigDict()
+    config.kind = "draw"
     config.prompts = prompts
     config.categories = config_dict.placeholder(str)
     config.limit = config_dict.placeholder(int)

@@ -67,7 +67,7 @@ HELP = {
     "tasks": "names with commas (--list_tasks); winoviz_* is every one whose data are there",
     "data_dir": "the folder with winoviz/items.jsonl; none for $WINOBENCH_DATA or ~/winobench_data",
     "limit": "items a task, of which each has two questions, or six if decoupled; none for all",
-    "pictures": "a run of launch.generate --config=pictures that has drawn the premises, or a .csv or .jsonl file of"
+    "pictures": "a run of launch.draw --config=pictures that has drawn the premises, or a .csv or .jsonl file of"
     " your own pictures (premise, file); none has the drawer draw them first",
     "drawer": "the diffusion model that draws the premises; of a run by several models, the one that is meant",
     "pictures_per_premise": "pictures of each premise, of which the majority decides",
@@ -119,6 +119,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         form, ("flan-t5-base", None, None, 5, 50, 32)
     )
     config = ml_collections.ConfigDict()
+    config.kind = "ask"
 
     config.model = model
     config.protocol = config_dict.FieldReference(protocol, field_type=str)

@@ -23,11 +23,10 @@ import ml_collections
 from absl import app, flags, logging
 
 from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
-from launch.overrides import OVERRIDE, flat, override, set_field
-from winobench.base import options
+from launch.overrides import KIND, OVERRIDE, flat, override, set_field
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
-from winobench.base.registry import near_first
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 """The folder of the configs that can be named."""
@@ -70,6 +69,8 @@ def load(
     """
     module, argument = _load_module(spec, launcher)
     config = _made(module, spec.partition(":")[0], argument)
+    if KIND not in config:
+        config[KIND] = getattr(_stand_in(module, config), "get_config", ml_collections.ConfigDict)().get(KIND)
     config.lock()
     for field, text in overrides:
         override(config, field, text)
@@ -113,9 +114,9 @@ def field_help(spec: str) -> Mapping[str, str]:
     return help_of if isinstance(help_of, Mapping) else {}
 
 
-def launcher_of(spec: str) -> str | None:
-    """The launcher that a config names in its ``LAUNCHER``; None if it is for any."""
-    return _launcher_of(_load_module(spec)[0])
+def chosen_name(default: str) -> str:
+    """The config's name without its form, for the beginning of a folder's name."""
+    return registry.model_label((flags.FLAGS.config or default).removesuffix(".py").partition(":")[0])
 
 
 def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
@@ -134,11 +135,8 @@ def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The config as nested dictionaries of JSON values."""
-    return {
-        name: plain(value) if isinstance(value, ml_collections.ConfigDict) else _jsonable(value)
-        for name, value in config.items()
-    }
+    """The config as nested dictionaries of JSON values, without its `KIND`."""
+    return {name: _jsonable(value) for name, value in config.items() if name != KIND}
 
 
 def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str, usage: str) -> None:
@@ -153,17 +151,6 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
       usage: the text of ``--help``. The fields of the chosen config and the launcher's flags are added to it.
     """
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
-
-
-def start_with_words(
-    main: Callable[[ml_collections.ConfigDict, list[str]], None], *, launcher: str, default: str, usage: str
-) -> None:
-    """Runs a launcher that also takes words that are no flags, and hands them to ``main``; otherwise as ``start``."""
-
-    def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, list[str]]:
-        return _parsed(argv, launcher, default, usage)
-
-    _run(lambda parsed: main(*parsed), parse)
 
 
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
@@ -285,16 +272,6 @@ def _check_surroundings() -> None:
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
-    config, words = _parsed(argv, launcher, default, usage)
-    if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
-    return config
-
-
-def _parsed(
-    argv: Sequence[str], launcher: str | None, default: str, usage: str
-) -> tuple[ml_collections.ConfigDict, list[str]]:
-    """Parses the flags into ``flags.FLAGS``; returns the config, and the words that are no flags."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
     spec = flags.FLAGS.config or default
@@ -302,7 +279,9 @@ def _parsed(
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
-    return config, words
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+    return config
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
@@ -346,7 +325,7 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     is_path = name.endswith(".py") or "/" in name
     path = pathlib.Path(user_path(name)) if is_path else CONFIGS / f"{name}.py"
     if not is_path and name not in config_names():
-        known = near_first(name, config_names(launcher))
+        known = registry.near_first(name, config_names(launcher))
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
         raise InputError(f"config {name!r} is unknown: {choices}.", code="unknown-name")
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
@@ -389,7 +368,8 @@ def _execute(path: pathlib.Path) -> Any:
 
 
 def _launcher_of(module: Any) -> str | None:
-    return getattr(module, "LAUNCHER", None)
+    launcher = getattr(module, "LAUNCHER", None)
+    return None if launcher == "generate" else launcher  # of configs from before there were five launchers
 
 
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:
@@ -418,8 +398,7 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
 def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, options.Range]:
     """The ranges of a config's fields.
 
-    A user's own config need not have them: its fields are then checked as those of the first config in ``configs/`` for
-    the same launcher that has no field which the user's lacks.
+    A user's own config need not have them: its fields are then checked as those of its `_stand_in`.
     """
     own = getattr(module, "RANGES", None)
     if own is not None:
@@ -429,12 +408,17 @@ def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, opti
                 code="bad-ranges",
             )
         return own
+    return getattr(_stand_in(module, config), "RANGES", {})
+
+
+def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
+    """The first config in ``configs/`` for the same launcher all of whose fields a user's config has; None if none."""
     fields = set(flat(config))
     for path in sorted(CONFIGS.glob("[!_]*.py")):
         other = _execute(path)
         if _launcher_of(module) in (None, _launcher_of(other)) and set(flat(other.get_config())) <= fields:
-            return getattr(other, "RANGES", {})
-    return {}
+            return other
+    return None
 
 
 def _described(error: BaseException) -> str:
@@ -480,4 +464,6 @@ def _flags_of(module: str) -> list[flags.Flag]:
 
 
 def _jsonable(value: Any) -> Any:
+    if isinstance(value, ml_collections.ConfigDict):
+        return {name: _jsonable(item) for name, item in value.items()}
     return [_jsonable(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -12,7 +12,7 @@ from absl import flags
 
 import winobench
 from launch import configuration, text
-from launch.timesteps import parse_timesteps
+from launch.overrides import parse_timesteps
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path

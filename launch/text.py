@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration, premise_pictures
-from launch.timesteps import parse_timesteps
+from launch.overrides import parse_timesteps
 from winobench.base import json_files, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path

@@ -23,7 +23,7 @@ from winobench.planning import abstract, few_blocks
 from winobench.planning.plan import DEVICES_PER_HOST, Duration, Job, Load, Plan, of_all_blocks
 from winobench.planning.programs import TEXT, Compiled, Program, placed, rows_like
 from winobench.planning.topologies import Target
-from winobench.prompts import prompt_files
+from winobench.prompts import named_sets
 
 if TYPE_CHECKING:
     import ml_collections
@@ -190,7 +190,7 @@ def _count(config: ml_collections.ConfigDict) -> tuple[int, str]:
     name, _, file = config.prompts.partition(":")
     if name in _PUBLISHED and not file and not config.categories:
         return min(_PUBLISHED[name], config.limit or _PUBLISHED[name]), "by the set's published size"
-    found = prompt_files.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+    found = named_sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
     return len(found), "counted"
 
 
