@@ -255,36 +255,44 @@ class Api(abc.ABC):
         if status is None:
             return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
         if (fatal := self._fatal(status, message, codes, sent)) is not None:
-            return Failure("refused", fatal=InputError(fatal[1], code=fatal[0]), **known)
+            return Failure("refused", fatal=fatal, **known)
         passing = (status in _RETRIED or status >= 500) and headers.get("x-should-retry") != "false"
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
-    def _fatal(
-        self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]
-    ) -> tuple[str, str] | None:
-        """The code and the words of an error that every call would meet; None for another one."""
+    def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
+        """The error that every call would meet; None for another one."""
         said, url = f"({status}: {message})", self._url
         takes_no_images = status in (400, 404, 422) and _TAKES_NO_IMAGES.search(message)
         # The words differ from model to model. They have in common that the field is refused altogether.
         fields = (*_ADVICE, *LIMITS) if status in (400, 422) else ()
         refused = [field for field in fields if field in sent and refuses(field, message, codes)]
         if status == 401:
-            return "key-refused", f"{url} does not accept the key (401): set {self.key_variable} to a valid one."
+            return InputError(
+                f"{url} does not accept the key (401): set {self.key_variable} to a valid one.", code="key-refused"
+            )
         if status in (402, 403):
-            return "account-refused", f"{url} refuses this account {said}: see to its rights and credit."
+            return InputError(
+                f"{url} refuses this account {said}: see to its rights and credit.", code="account-refused"
+            )
         if status == 404 and not takes_no_images:
             words = f"{url} has no such model or address {said}: correct the model's name or the base URL."
-            return "no-such-model", words
+            return InputError(words, code="no-such-model")
         if 300 <= status < 400:
-            return "server-moved", f"{url} has moved ({status}): give the new base URL."
+            return InputError(f"{url} has moved ({status}): give the new base URL.", code="server-moved")
         if _NO_CREDIT & set(codes) or (status == 400 and "credit balance" in message):
-            return "no-credit", f"the account has no credit left {said}: see to that and give the same command again."
+            return InputError(
+                f"the account has no credit left {said}: see to that and give the same command again.", code="no-credit"
+            )
         if refused:
             field = min(refused, key=message.index)
-            return "field-refused", f"the model refuses the field {field} {said}: {self.advice(field)}."
+            return InputError(
+                f"the model refuses the field {field} {said}: {self.advice(field)}.", code="field-refused"
+            )
         if takes_no_images:
-            return "wrong-kind-of-model", f"the model takes no images {said}: name a vision-language model."
+            return InputError(
+                f"the model takes no images {said}: name a vision-language model.", code="wrong-kind-of-model"
+            )
         return None
 
 
