@@ -1,4 +1,4 @@
-"""What the launchers can run: named sets of values of options, each in a file of its own."""
+"""Named sets of values of options, which the launchers run."""
 
 from __future__ import annotations
 

@@ -10,14 +10,20 @@ from winobench.runs import settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Checkpoint:
+class Weights:
+    """How weights are read."""
+
+    revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
+    allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
+    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint(Weights):
     """How a checkpoint is loaded."""
 
     model: str = option("clevr-tiny", options.text(), "a name of launch.eval --list_models, a folder, or a hub id")
     variant: str | None = option(None, options.text(255).or_none(), "which of several weight files, such as fp16")
-    revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
-    allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
-    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +31,19 @@ class Pipeline(Checkpoint):
     """How a diffusion model is loaded."""
 
     lora: str | None = option(
-        None, options.PATH.or_none(), "LoRA for the model: a file, a folder, or a hub id; none for the model as it is"
+        None,
+        options.PATH.or_none(),
+        "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
+        only_for=(settings.DIFFUSION,),
     )
     lora_scale: float = option(
         1.0, options.SCALE, "what the LoRA's effect is multiplied by", only_for=(settings.DIFFUSION,)
+    )
+    image_size: int | None = option(
+        None,
+        options.IMAGE_SIZE.or_none(),
+        "pixels that images are resized to; none for the model's own size",
+        only_for=(settings.DIFFUSION,),
     )
 
 
@@ -75,7 +90,7 @@ class Api:
 
 
 @dataclasses.dataclass(frozen=True)
-class Responder:
+class Responder(Weights):
     """How a model that answers in text is loaded, or called."""
 
     model: str = option(
@@ -83,12 +98,9 @@ class Responder:
         options.text(),
         "a name of --list_models, a folder, a hub id, openai:MODEL, anthropic:MODEL, recorded:FILE; or several",
     )
-    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
     int8: bool = option(False, options.flag(), "keep the weights of dense layers in 8 bits")
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
     chat_template: str = option("auto", options.choice("auto", "tokenizer", "plain"), "auto, tokenizer, or plain")
-    revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
-    allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
     batch_size: int | None = option(
         None, options.BATCH_SIZE.or_none(), "requests at once on each device; none chooses by their length"
     )
@@ -132,7 +144,7 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """How long and on how much at once a model is trained, and what is noted of it."""
+    """Length, batches and notes of a training run."""
 
     batch_size: int = option(32, options.BATCH_SIZE, "rows a step, over all devices and micro-batches")
     accumulate: int = option(1, options.BATCH_SIZE, "micro-batches that a step is made of, one after the other")

@@ -18,7 +18,7 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data(clevr_tiny.Data):
-    """What is rendered."""
+    """The rendered scenes."""
 
     num_hard_scenes: int = option(60_000, options.whole(0, 10_000_000), "more scenes, each with hard negatives")
 

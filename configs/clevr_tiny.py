@@ -20,7 +20,7 @@ _WIDTH = options.whole(1, 65_536)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is rendered."""
+    """The rendered scenes."""
 
     num_scenes: int = option(40_000, options.whole(1, 10_000_000), "scenes that are learned from")
     image_size: int = option(64, options.whole(8, 4_096), "height and width in pixels")

@@ -18,7 +18,7 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is rendered."""
+    """The rendered scenes."""
 
     num_scenes: int = option(16_384, options.whole(1, 10_000_000), "scenes that are learned from")
     num_shards: int = option(8, options.whole(1, 10_000), "files that they are kept in")

@@ -43,9 +43,6 @@ class Settings(settings.Data, _shared.Pipeline):
     guidance_scale: float = option(7.5, options.GUIDANCE, "denoise: 1 or less for none")
     seed: int = option(0, options.SEED, "random seed for the noise")
     batch_size: int = option(8, options.BATCH_SIZE, "edits at once on each device")
-    image_size: int | None = option(
-        None, options.IMAGE_SIZE.or_none(), "pixels that images are resized to; none for the model's own size"
-    )
 
 
 SETTINGS = Settings

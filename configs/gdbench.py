@@ -43,18 +43,12 @@ class Sampling(settings.Sampling):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Scoring, _shared.Pipeline):
-    """Of a benchmark of images and texts: how models are loaded, and what they are asked."""
+    """Of a benchmark of images and texts: models and tasks."""
 
     model: str = option(
         "clevr-tiny",
         options.text(),
         "a name of --list_models, a folder, a hub id, openai:MODEL or anthropic:MODEL; several with commas",
-    )
-    lora: str | None = option(
-        None,
-        options.PATH.or_none(),
-        "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
-        only_for=_DIFFUSION,
     )
     pipeline_options: str | None = option(
         None,
@@ -81,12 +75,6 @@ class Settings(settings.Scoring, _shared.Pipeline):
         "own",
         options.choice("own", "epsilon"),
         "own compares in what the network predicts, noise or velocity; epsilon in noise",
-        only_for=_DIFFUSION,
-    )
-    image_size: int | None = option(
-        None,
-        options.IMAGE_SIZE.or_none(),
-        "pixels that images are resized to; none for the model's own size",
         only_for=_DIFFUSION,
     )
     max_pixels: int | None = option(

@@ -41,7 +41,7 @@ class Lora:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """What is minimised."""
+    """The loss."""
 
     kind: str = option(
         "mixed",
@@ -78,7 +78,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is learned from."""
+    """The training data."""
 
     name: str = option(
         "clevr",
@@ -107,7 +107,7 @@ class Optimizer(options.Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """What is validated on."""
+    """The validation."""
 
     tasks: str | None = option(
         None,

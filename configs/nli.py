@@ -21,7 +21,7 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is learned from."""
+    """The training data."""
 
     folder: str | None = option(
         None,
@@ -41,7 +41,7 @@ class Optimizer(options.Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """What is validated on."""
+    """The validation."""
 
     limit: int | None = option(
         None, options.LIMIT, "pairs of each part of the validation set, evenly chosen; none for all"

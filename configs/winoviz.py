@@ -118,7 +118,7 @@ FORMS = {
         "drawing.num_steps": 2,
         "sampling.num_samples": 2,
     },
-    # Of the paper's InstructBLIP no more is said than its 11B parameters.
+    # Of its InstructBLIP the paper names the 11B parameters alone.
     "table6": {
         "tasks": "winoviz_single",
         "model": "clip-vit-l14,flan-t5-xxl,Salesforce/instructblip-flan-t5-xxl",

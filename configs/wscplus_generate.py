@@ -20,7 +20,7 @@ LAUNCHER = "generate"
 
 @dataclasses.dataclass(frozen=True)
 class Checks:
-    """What is checked of new items."""
+    """The checks of new items."""
 
     max_changed_words: int = option(5, options.whole(0, 1_000), "words in which the sentences of a pair may differ")
     similarity: float = option(90.0, options.number(0, 100), "percent from which on two sentences are near-duplicates")

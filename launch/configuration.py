@@ -114,7 +114,7 @@ def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.
 
 
 def options_of(spec: str) -> Mapping[str, dataclasses.Field]:
-    """Dotted field -> option of a config: from its own ``SETTINGS``, or those of the config that it stands in for."""
+    """Dotted field -> option of a config: from its own ``SETTINGS``, or from its `_stand_in`."""
     module, argument = _load_module(spec)
     return _declared(module, _made(module, spec.partition(":")[0], argument))
 

@@ -58,8 +58,8 @@ def evaluate(
       scorer: judges the pairs. Anything with ``score(images, texts)`` (see `winobench.scorers.base`).
       tasks: names, `Task` objects, or ``"ready"`` for every known task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
-      sampling: how noise and timesteps are drawn, and what is made of their errors.
-      settings: what is asked about, and how it is scored.
+      sampling: how noise and timesteps are sampled, and how their errors are averaged.
+      settings: the data, and how they are scored.
       recording: how the run is recorded and shown.
       **more: fields of these three by their names, such as ``num_samples=16`` or ``limit=10``.
 

@@ -92,7 +92,7 @@ def evaluate_questions(
         (id, requests) of all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
-      settings: what is asked about, and how.
+      settings: the data, and the protocol.
       recording: how the run is recorded and shown.
       pictures: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded

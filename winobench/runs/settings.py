@@ -36,7 +36,7 @@ def _read_weights(given: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How noise and timesteps are drawn, and what is made of their errors.
+    """How noise and timesteps are sampled, and how their errors are averaged.
 
     Attributes:
       num_samples: noise and timestep samples a pair, in a race at most; None for as many as timesteps are listed, or
@@ -114,7 +114,7 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What is asked about.
+    """The data of the tasks.
 
     Attributes:
       data_dir: where the tasks find prepared data. See `winobench.data.prepared.default_data_dir`.
