@@ -138,7 +138,9 @@ class Mesh:
     """How training is spread over devices."""
 
     model_parallel: int = option(
-        1, options.DEVICES, "devices that share one copy of the parameters (FSDP); 1 gives each its own"
+        1,
+        options.DEVICES,
+        "devices that share one copy of the parameters, or of frozen weights (FSDP); 1 gives each its own",
     )
 
 
@@ -147,13 +149,17 @@ class Training:
     """Length, batches and notes of a training run."""
 
     batch_size: int = option(32, options.BATCH_SIZE, "rows a step, over all devices and micro-batches")
-    accumulate: int = option(1, options.BATCH_SIZE, "micro-batches that a step is made of, one after the other")
+    accumulate: int = option(
+        1,
+        options.BATCH_SIZE,
+        "micro-batches that a step is made of, one after the other; a loss of means has them over each",
+    )
     num_steps: int | None = option(None, options.STEPS.or_none(), "steps in all; none for as many as the epochs are")
     epochs: float = option(3.0, options.number(above=0, high=1e6), "times that every row is seen")
     explosion_factor: float | None = option(
         None,
         options.FACTOR,
-        "stop when the loss exceeds so many times its running median; none for never",
+        "stop when the loss (hardneg: of positives) exceeds so many times its running median; none for never",
     )
     validate_every: int | None = option(
         None, options.STEPS.or_none(), "steps between validations, each with a checkpoint; none for no validation"

@@ -131,6 +131,11 @@ class Settings(_shared.Training, _shared.Checkpoint):
     """Of a diffusion model that learns from hard negatives."""
 
     recipe: str = option("hardneg", options.choice("hardneg"), "what launch.train runs with this config")
+    dtype: str = option(
+        "float32",
+        options.DTYPE,
+        "dtype of the frozen UNet and its computation: float32 or bfloat16; trained parameters are float32",
+    )
     remat: bool = option(
         False,
         options.flag(),

@@ -57,6 +57,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
     )
+    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16; parameters are always float32")
     data: Data = options.group(Data)
     optimizer: Optimizer = options.group(Optimizer)
     validation: Validation = options.group(Validation)
