@@ -8,8 +8,15 @@ import setuptools
 ROOT = pathlib.Path(__file__).resolve().parent
 
 
-# The official clients of hosted models.
-API = ["anthropic>=2.12,<3", "openai>=3.54,<4"]
+def read_clients() -> list[str]:
+    """The official clients of hosted models, as the providers' modules state them."""
+    modules = (ROOT / "winobench" / "responders" / "hosted" / "providers").glob("*.py")
+    sources = "".join(path.read_text(encoding="utf-8") for path in modules)
+    return sorted(set(re.findall(r'^    requirement = "([^"]+)"$', sources, re.MULTILINE)))
+
+
+# Tests compare with it, and nothing imports it at run time.
+DIFFUSERS = "diffusers>=0.42,<0.43"
 
 
 def read_version() -> str:
@@ -41,7 +48,6 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.5,<3",
         "array_record>=0.8.6,<0.9",
-        "diffusers>=0.42,<0.43",
         "flax>=0.12.8,<0.13",
         "grain>=0.2.18,<0.3",
         "huggingface_hub>=2.4,<3",
@@ -69,18 +75,17 @@ setuptools.setup(
         "transformers>=5.23,<6",
     ],
     extras_require={
-        "api": API,
-        # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
+        "api": read_clients(),
+        # Validates a SkyPilot task without a cloud.
         "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
             # Compares the JSON Schemas in docs/schemas with real runs.
             "jsonschema>=4.26,<5",
-            *API,
+            *read_clients(),
+            DIFFUSERS,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10,<0.12",
             "hypothesis>=6,<7",
-            # The models of JobSet and of Kubernetes' pods.
-            "kubeflow_trainer_api>=2.3,<3",
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
             # 5.24 takes no PEFT before 0.22, which is not out yet.
@@ -94,6 +99,7 @@ setuptools.setup(
             "setuptools>=77",
             "torch==2.13.0",
         ],
+        "diffusers": [DIFFUSERS],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
         # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab

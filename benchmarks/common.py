@@ -1,10 +1,9 @@
-"""What the benchmarks share: networks, devices, options, and how figures are written down."""
+"""What the benchmarks share: networks, devices, and options."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import pathlib
 import sys
@@ -152,13 +151,6 @@ def where(figures: Mapping[str, Any], libraries: Iterable[str]) -> str:
     versions = ", ".join(f"{name} {system['libraries'][name]}" for name in libraries)
     before, after = figures["load_average"]
     return f"{machine}; {versions}; load average {before} before, {after} after."
-
-
-def write(figures: Mapping[str, Any], path: pathlib.Path | None) -> None:
-    """Writes figures as JSON, if there is a path."""
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def run(main: Callable[[], None]) -> None:

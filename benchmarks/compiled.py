@@ -18,6 +18,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks import result_files
 from launch import configuration
 from winobench.base import json_files
 from winobench.planning import topologies
@@ -55,7 +56,6 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     topologies.prepare()
 
-    from winobench.base import files
     from winobench.planning import plans, table
 
     if arguments.plain:
@@ -70,8 +70,7 @@ def main(words: Sequence[str] | None = None) -> None:
             made.append(plans.make_plan(config, topologies.find(text), few=arguments.few_blocks))
             key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
             found[key] = made[-1].as_json()
-            if arguments.output is not None:
-                files.write_json(arguments.output, found)
+            result_files.write(dict(sorted(found.items())), arguments.output)
         print(f"{model}, {arguments.dtype}\n{table.as_markdown(made)}")
 
 

@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from flax import nnx
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
@@ -474,7 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         size, device, options.dtype, options.rounds, options.steps, compile=options.compile, log=common.log
     )
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 if __name__ == "__main__":

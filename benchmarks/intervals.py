@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +33,7 @@ import numpy as np
 import scipy.sparse
 import scipy.stats
 
+from benchmarks import result_files
 from winobench.metrics import (
     METRICS,
     Dependence,
@@ -588,17 +588,8 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"\n{name}")
             for row in rows:
                 print("  " + "  ".join(f"{key} {_short(value)}" for key, value in row.items()))
-    if arguments.output:
-        arguments.output.write_text(_written(found), encoding="utf-8")
-
-
-def _written(found: dict[str, Any]) -> str:
-    """JSON with a row a line."""
-    parts = []
-    for name, rows in found.items():
-        lines = ",\n ".join(json.dumps(_rounded(row)) for row in rows) if isinstance(rows, list) else ""
-        parts.append(f'"{name}": ' + (f"[\n {lines}\n]" if lines else json.dumps(rows)))
-    return "{" + ",\n".join(parts) + "}\n"
+    rounded = {name: list(map(_rounded, rows)) if isinstance(rows, list) else rows for name, rows in found.items()}
+    result_files.write(rounded, arguments.output)
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ import tokenizers
 import torch
 import transformers
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench.responders.language_model import LanguageModel
 from winobench.runs.requests import Generation, Options, Turn
 
@@ -501,7 +501,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dtype = options.dtype or ("bfloat16" if on_gpu else "float32")
     figures = benchmark(size, device, dtype, options.rounds, log=common.log)
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 if __name__ == "__main__":

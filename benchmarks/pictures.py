@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import torch
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.diffusion import families
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures["machine"] = machine.describe(common.accelerator_name(device))
     figures["load_average"] = [before, machine.load_average()]
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: int, rounds: int) -> dict[str, Any]:

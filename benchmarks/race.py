@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench import metrics, parallel
 from winobench.base.errors import InputError
 from winobench.base.progress import counting
@@ -537,7 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.errors,
     )
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import winobench
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench import metrics, parallel
 from winobench.base import files
 from winobench.base.errors import InputError
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         workdir = options.workdir or pathlib.Path(temporary)
         figures = benchmark(scorer, options.model, options.classes, options.images, options.budget, workdir)
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import AutoencoderKLConfig, CLIPTextConfig
@@ -503,7 +503,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     size = SIZES[options.size or ("sd21-base" if device == "cuda" else "mid")]
     figures = benchmark(size, device, options.rounds, log=common.log)
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from benchmarks import common, machine, scorer
+from benchmarks import common, machine, result_files, scorer
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -570,7 +570,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         work = dataclasses.replace(work, images=options.images)
     figures, timelines = benchmark(size, options.device, work, options.slow_loading, options.keep)
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
     if options.picture:
         draw(timelines, options.picture)
 

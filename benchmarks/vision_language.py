@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import common, machine
+from benchmarks import common, machine, result_files
 from benchmarks.vision_language_peer import SIZES, Inputs, Size, TorchPeer, make_work, write_model
 from winobench.responders.captioner import Captioner
 from winobench.scorers.vqa_score import VQAScore
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures["machine"] = machine.describe(common.accelerator_name(device), more=("tokenizers",))
     figures["load_average"] = [before, machine.load_average()]
     print(table(figures))
-    common.write(figures, options.output)
+    result_files.write(figures, options.output)
 
 
 def benchmark(size: Size, device: str, rounds: int) -> dict[str, Any]:

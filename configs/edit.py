@@ -1,8 +1,8 @@
 """Edits the images of a task towards its texts: how far must an image move until the text fits?
 
-python -m launch.generate --config=edit                        # clevr_image by optimisation, minutes on a laptop
-python -m launch.generate --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
-python -m launch.generate --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+python -m launch.edit --config=edit                        # clevr_image by optimisation, minutes on a laptop
+python -m launch.edit --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
+python -m launch.edit --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from winobench.base import options
 from winobench.base.options import option
 from winobench.runs import settings
 
-LAUNCHER = "generate"
+LAUNCHER = "edit"
 
 
 @dataclasses.dataclass(frozen=True)

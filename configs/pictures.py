@@ -1,9 +1,9 @@
 """Draws images of a set of prompts by one or several models.
 
-python -m launch.generate --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
-python -m launch.generate --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
-python -m launch.generate --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
-python -m launch.generate --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
+python -m launch.draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
+python -m launch.draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
+python -m launch.draw --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
+python -m launch.draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
     --config.lora=none,FOLDER                        # App. B: a model against its LoRA, 104 prompts x 2 seeds
 """
 
@@ -15,7 +15,7 @@ from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
 
-LAUNCHER = "generate"
+LAUNCHER = "draw"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Settings(settings.Asking, _shared.Responder):
     pictures: str | None = option(
         None,
         options.PATH.or_none(),
-        "a run of launch.generate --config=pictures that has drawn the premises, or a .csv or .jsonl file of"
+        "a run of launch.draw --config=pictures that has drawn the premises, or a .csv or .jsonl file of"
         " your own images (premise, file); none has the drawer draw them first",
     )
     drawer: str | None = option(

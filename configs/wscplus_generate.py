@@ -1,10 +1,10 @@
 """Has language models write new WSC+ items, checks them, and lets two people judge them.
 
-python -m launch.generate --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
-python -m launch.generate --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
-python -m launch.generate --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
-python -m launch.generate --config=wscplus_generate:debug --config.model=...      # a request a prompt
-python -m launch.generate --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
+python -m launch.write_items --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
+python -m launch.write_items --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
+python -m launch.write_items --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
+python -m launch.write_items --config=wscplus_generate:debug --config.model=...      # a request a prompt
+python -m launch.write_items --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
 
-LAUNCHER = "generate"
+LAUNCHER = "write_items"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+from typing import Any
 
 from winobench.runs import records, schema
 
@@ -19,7 +20,7 @@ def main(words: list[str]) -> int:
     """Writes the files, or returns 1 where one is not what it should be."""
     for name, expected in (("config", schema.Config), ("results", schema.Results)):
         title = f"{name}.json of a winobench run, layout {records.SCHEMA_VERSION}"
-        text = json.dumps(schema.json_schema(expected, title), indent=2) + "\n"
+        text = _lines(schema.json_schema(expected, title)) + "\n"
         path = FOLDER / f"{name}.schema.json"
         if words != ["--check"]:
             FOLDER.mkdir(exist_ok=True)
@@ -27,6 +28,18 @@ def main(words: list[str]) -> int:
         elif not path.is_file() or path.read_text() != text:
             return 1
     return 0
+
+
+def _lines(value: Any, indent: str = "") -> str:
+    """JSON with one line per value that holds no lists or objects."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not any(isinstance(one, dict | list) for one in inner):
+        return json.dumps(value)
+    deeper = f"{indent} "
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
+    entries = (f"{deeper}{name}{_lines(one, deeper)}" for name, one in zip(names, inner, strict=True))
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n" + ",\n".join(entries) + f"\n{indent}{end}"
 
 
 if __name__ == "__main__":

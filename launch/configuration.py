@@ -25,10 +25,9 @@ from absl import app, flags, logging
 
 from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
 from launch.overrides import KIND, OVERRIDE, flat, override, set_field
-from winobench.base import options
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
-from winobench.base.registry import near_first
 from winobench.runs import settings
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -132,9 +131,9 @@ def read_settings(config: ml_collections.ConfigDict, kind: type[T], group: str =
     return kind(**{field.name: values[name] for name, field in options.declared(kind, prefix).items()})
 
 
-def launcher_of(spec: str) -> str | None:
-    """The launcher that a config names in its ``LAUNCHER``; None if it is for any."""
-    return _launcher_of(_load_module(spec)[0])
+def chosen_name(default: str) -> str:
+    """The config's name without its form, for the beginning of a folder's name."""
+    return registry.model_label((flags.FLAGS.config or default).removesuffix(".py").partition(":")[0])
 
 
 def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
@@ -169,17 +168,6 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
       usage: the text of ``--help``. The fields of the chosen config and the launcher's flags are added to it.
     """
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
-
-
-def start_with_words(
-    main: Callable[[ml_collections.ConfigDict, list[str]], None], *, launcher: str, default: str, usage: str
-) -> None:
-    """Runs a launcher that also takes words that are no flags, and hands them to ``main``; otherwise as ``start``."""
-
-    def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, list[str]]:
-        return _parsed(argv, launcher, default, usage)
-
-    _run(lambda parsed: main(*parsed), parse)
 
 
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
@@ -301,16 +289,6 @@ def _check_surroundings() -> None:
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
-    config, words = _parsed(argv, launcher, default, usage)
-    if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
-    return config
-
-
-def _parsed(
-    argv: Sequence[str], launcher: str | None, default: str, usage: str
-) -> tuple[ml_collections.ConfigDict, list[str]]:
-    """Parses the flags into ``flags.FLAGS``; returns the config, and the words that are no flags."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
     spec = flags.FLAGS.config or default
@@ -318,7 +296,9 @@ def _parsed(
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
-    return config, words
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+    return config
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
@@ -362,7 +342,7 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     is_path = name.endswith(".py") or "/" in name
     path = pathlib.Path(user_path(name)) if is_path else CONFIGS / f"{name}.py"
     if not is_path and name not in config_names():
-        known = near_first(name, config_names(launcher))
+        known = registry.near_first(name, config_names(launcher))
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
         raise InputError(f"config {name!r} is unknown: {choices}.", code="unknown-name")
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
@@ -406,7 +386,8 @@ def _execute(path: pathlib.Path) -> Any:
 
 
 def _launcher_of(module: Any) -> str | None:
-    return getattr(module, "LAUNCHER", None)
+    launcher = getattr(module, "LAUNCHER", None)
+    return None if launcher == "generate" else launcher  # of configs from before there were five launchers
 
 
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:

@@ -21,6 +21,16 @@ OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 KIND = "kind"
 """The field that says which program a config is for: score, ask, draw, edit, train, items. It is not an option."""
 
+LAUNCHERS = {
+    "score": "eval",
+    "ask": "eval",
+    "draw": "draw",
+    "edit": "edit",
+    "train": "train",
+    "items": "write_items",
+}
+"""Kind of a config -> the launcher that runs it."""
+
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")

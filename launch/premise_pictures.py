@@ -54,7 +54,7 @@ def find(
     if not config.pictures:
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
-        how = shlex.join(["python", "-m", "launch.generate", "--config=pictures", f"--workdir={source}"]) + " ..."
+        how = shlex.join(["python", "-m", "launch.draw", "--config=pictures", f"--workdir={source}"]) + " ..."
     return finding.find_pictures(source, texts, most=config.pictures_per_premise, model=config.drawer, how=how)
 
 

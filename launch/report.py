@@ -77,9 +77,9 @@ def eval_command(run: Run) -> str | None:
     """
     name = "gdbench"
     if run.is_text:
-        from winobench.report import published_texts
+        from winobench.report import published
 
-        name = published_texts.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
+        name = published.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
     fields = _flat(run.config.get("config") or {})
     defaults = _flat(configuration.plain(configuration.load(name)))
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():

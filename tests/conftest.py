@@ -1,5 +1,6 @@
 """Fixtures that all tests share: small random models, and the folder of reference data."""
 
+import collections
 import contextlib
 import ctypes
 import gc
@@ -85,7 +86,14 @@ def pytest_configure(config):
         config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    seen = collections.Counter()
+    for item in items:
+        if (mark := item.get_closest_marker("quick")) is not None:
+            seen[item.parent, item.originalname] += 1
+            if seen[item.parent, item.originalname] > mark.args[0]:
+                item.add_marker(pytest.mark.slow)
     place = {str(pathlib.Path(__file__).parent / name): number for number, name in enumerate(_LONG)}
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 

@@ -1,6 +1,7 @@
 """README and docs: what they tell to type can be typed, their Python runs, and what they point to is there."""
 
 import argparse
+import ast
 import importlib
 import json
 import pathlib
@@ -352,3 +353,11 @@ def test_names_of_the_package_exist(document):
             if not hasattr(value, part):
                 importlib.import_module(".".join([first, *rest[:number]]))
             value = getattr(value, part)
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_imports_of_the_python_blocks_exist(document):
+    for block in blocks(document, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "winobench":
+                exec(ast.unparse(node), {})

@@ -1,5 +1,6 @@
 """The dependencies of setup.py have upper bounds, and the lock file has them within these bounds, with hashes."""
 
+import ast
 import pathlib
 import re
 import runpy
@@ -59,7 +60,7 @@ def test_the_lock_file_pins_by_hash_and_names_no_place(locked):
         assert specifier.operator == "=="
         assert num_hashes >= 1
         assert requirement.url is None
-    assert "torch" not in {requirement.name for requirement, _ in locked}
+    assert not {"torch", "diffusers"} & {requirement.name for requirement, _ in locked}
     text = (ROOT / "requirements.lock").read_text()
     assert not re.search(r"https?:|file:|--index|--find-links|--extra|/home|/opt|/work", text)
 
@@ -71,3 +72,21 @@ def test_every_requirement_has_an_upper_bound(setup_fields):
         # What builds and installs packages is not pinned by any of them.
         if requirement.name != "setuptools":
             assert any(one.operator in ("<", "<=", "==") for one in requirement.specifier), text
+
+
+@pytest.mark.parametrize("package", ["winobench", "launch", "configs"])
+def test_what_is_installed_imports_neither_diffusers_nor_torch(package):
+    """Not late either: their folders are read without them."""
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not {name.partition(".")[0] for name in names} & {"diffusers", "torch", "torchvision"}, path
+
+
+def test_diffusers_comes_with_the_tests_and_by_its_own_extra(setup_fields):
+    named = {
+        extra: [Requirement(text).name for text in texts] for extra, texts in setup_fields["extras_require"].items()
+    }
+    assert "diffusers" not in [Requirement(text).name for text in setup_fields["install_requires"]]
+    assert {extra for extra, names in named.items() if "diffusers" in names} == {"test", "diffusers"}

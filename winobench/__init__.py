@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from winobench.models.clevr_verifier import ClevrVerifier
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
-    from winobench.prompts.prompt_files import Prompt, read_prompts
+    from winobench.prompts.named_sets import read_prompts
+    from winobench.prompts.prompt_files import Prompt
     from winobench.responders.captioner import Captioner
     from winobench.responders.loading import load_responder
     from winobench.runs.image_runs import Pictures, read_pictures
@@ -90,7 +91,7 @@ _HOME = {
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
     "read_pictures": "winobench.runs.image_runs",
-    "read_prompts": "winobench.prompts.prompt_files",
+    "read_prompts": "winobench.prompts.named_sets",
     "read_run": "winobench.runs.reading",
     "task_from_jsonl": "winobench.tasks.jsonl",
 }

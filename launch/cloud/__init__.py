@@ -1,1 +1,1 @@
-"""Job files for clusters and clouds: SkyPilot, JobSets on GKE, Slurm, and Cloud TPU VMs."""
+"""Job files for clusters and clouds: SkyPilot and Slurm."""

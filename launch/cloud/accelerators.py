@@ -20,27 +20,16 @@ class Gpus:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A TPU slice: ``kind`` as Cloud TPU's types begin, chips in all, and how many machines they are in."""
+    """A TPU slice: its type, such as v5litepod-16, the type's ``kind``, and the number of chips."""
 
     name: str
     kind: str
     chips: int
-    topology: str
 
     @property
     def num_hosts(self) -> int:
         """Machines of the slice; up to eight chips of the small kinds share one."""
         return 1 if self.chips <= _GENERATIONS[self.kind].one_host else self.chips // 4
-
-    @property
-    def chips_per_host(self) -> int:
-        """Chips that each process sees."""
-        return self.chips // self.num_hosts
-
-    @property
-    def gke_label(self) -> str:
-        """The value of GKE's node label ``cloud.google.com/gke-tpu-accelerator``."""
-        return _GENERATIONS[self.kind].gke_label
 
     @property
     def runtime(self) -> str:
@@ -50,35 +39,21 @@ class Slice:
 
 @dataclasses.dataclass(frozen=True)
 class _Generation:
-    gke_label: str
     runtime: str
     one_host: int
-    topologies: tuple[str, ...]
+    sizes: tuple[int, ...]
     cores_per_chip: int = 1
 
 
-_FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
-_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
+_FLAT = (1, 4, 8, 16, 32, 64, 128, 256)
+_CUBES = tuple(4 * 2**number for number in range(10))
 # The number in a v4's and v5p's type counts cores, of which a chip has two. In the others' it counts chips.
 _GENERATIONS = {
-    "v4": _Generation("tpu-v4-podslice", "tpu-ubuntu2204-base", 4, _CUBES, cores_per_chip=2),
-    "v5litepod": _Generation("tpu-v5-lite-podslice", "v2-alpha-tpuv5-lite", 8, _FLAT),
-    "v5p": _Generation("tpu-v5p-slice", "v2-alpha-tpuv5", 4, _CUBES, cores_per_chip=2),
-    "v6e": _Generation("tpu-v6e-slice", "v2-alpha-tpuv6e", 8, _FLAT),
+    "v4": _Generation("tpu-ubuntu2204-base", 4, _CUBES, cores_per_chip=2),
+    "v5litepod": _Generation("v2-alpha-tpuv5-lite", 8, _FLAT),
+    "v5p": _Generation("v2-alpha-tpuv5", 4, _CUBES, cores_per_chip=2),
+    "v6e": _Generation("v2-alpha-tpuv6e", 8, _FLAT),
 }
-
-GKE_GPUS = {
-    "T4": "nvidia-tesla-t4",
-    "V100": "nvidia-tesla-v100",
-    "L4": "nvidia-l4",
-    "A100": "nvidia-tesla-a100",
-    "A100-80GB": "nvidia-a100-80gb",
-    "H100": "nvidia-h100-80gb",
-    "H100-MEGA": "nvidia-h100-mega-80gb",
-    "H200": "nvidia-h200-141gb",
-    "B200": "nvidia-b200",
-}
-"""Name of a GPU -> the value of GKE's node label ``cloud.google.com/gke-accelerator``."""
 
 
 def parse(text: str) -> Gpus | Slice | None:
@@ -107,15 +82,8 @@ def _slice(kind: str, number: int, text: str) -> Slice:
     generation = _GENERATIONS.get(kind)
     if generation is None:
         raise InputError(f"--accelerator={text} is no TPU that is known: it is one of {', '.join(_GENERATIONS)}.")
-    by_number = {_size(shape) * generation.cores_per_chip: shape for shape in generation.topologies}
-    if number not in by_number:
-        sizes = ", ".join(f"{kind}-{size}" for size in by_number)
-        raise InputError(f"--accelerator={text} is no slice that there is: choose one of {sizes}.")
-    return Slice(f"{kind}-{number}", kind, number // generation.cores_per_chip, by_number[number])
-
-
-def _size(topology: str) -> int:
-    size = 1
-    for edge in topology.split("x"):
-        size *= int(edge)
-    return size
+    numbers = [size * generation.cores_per_chip for size in generation.sizes]
+    if number not in numbers:
+        sizes = ", ".join(f"{kind}-{size}" for size in numbers)
+        raise InputError(f"--accelerator={text} is not a valid TPU slice: choose one of {sizes}.")
+    return Slice(f"{kind}-{number}", kind, number // generation.cores_per_chip)

@@ -91,13 +91,10 @@ def test_pickles_where_allowed(folder, arrays, fingerprint, tmp_path):
     assert checkpoints.weights_sha256(loaded.model) == fingerprint
 
 
-def test_encoder_with_and_without_pooler(folder, arrays, tmp_path):
-    model, tokenizer = encoder_layouts.load_bert_encoder(folder)
-    assert model.pooler is not None
-    assert tokenizer("a ball")["input_ids"] == [2, 5, 10, 3]
+def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
+    assert encoder_layouts.load_bert(folder).tokenizer("a ball")["input_ids"] == [2, 5, 10, 3]
     rest = {name: array for name, array in arrays.items() if not name.startswith(("bert.pooler", "classifier"))}
     other = copy_with(folder, tmp_path / "other", rest)
-    assert encoder_layouts.load_bert_encoder(other).model.pooler is None
     with raises("no-task-head", "BERT"):
         encoder_layouts.load_bert(other)
     # The missing parts are drawn, the same for the same seed.
@@ -135,9 +132,10 @@ def test_what_does_not_fit(folder, arrays, tmp_path):
     twice = copy_with(folder, tmp_path / "twice", arrays | {"bert.embeddings.LayerNorm.gamma": EXTRA[0]})
     with raises("repeated-tensor"):
         encoder_layouts.load_bert(twice)
-    frozen = {f"vlbert.{name}": EXTRA for name in ("word_embeddings.weight", "special_word_embeddings.weight")}
+    frozen = {name: array for name, array in arrays.items() if name.startswith("classifier")}
+    frozen |= {f"vlbert.{name}": EXTRA for name in ("word_embeddings.weight", "special_word_embeddings.weight")}
     with raises("mismatched-parts", "vlbert.special_word_embeddings.weight"):
-        encoder_layouts.load_bert_encoder(copy_with(folder, tmp_path / "frozen", frozen))
+        encoder_layouts.load_bert(copy_with(folder, tmp_path / "frozen", frozen))
     small = copy_with(folder, tmp_path / "small", arrays, vocab_size=12)
     with raises("mismatched-parts"):
         encoder_layouts.load_bert(small)

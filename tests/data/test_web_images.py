@@ -14,7 +14,7 @@ from tests.data import photo_sites
 from tests.expectations import raises
 from winobench.data import web_images
 
-QUICK = web_images.Manners(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
+QUICK = web_images.RateLimits(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
 
 
 class Display:
@@ -102,7 +102,7 @@ def test_what_is_there_comes_and_what_is_not_is_listed(sites, tmp_path):
 def test_a_site_is_asked_for_one_picture_at_a_time_with_pauses(sites, tmp_path):
     hosts = ("127.0.0.1", "localhost")
     addresses = {f"{host}-{n}.jpg": sites.url(f"/photo/{n}", host) for n in range(4) for host in hosts}
-    found, _ = fetch(tmp_path, addresses, web_images.Manners(delay=0.2))
+    found, _ = fetch(tmp_path, addresses, web_images.RateLimits(delay=0.2))
     assert found.there == 8
     assert list(sites.most.values()) == [1, 1]
     for host in sites.most:
@@ -139,7 +139,7 @@ def test_a_killed_download_goes_on(sites, tmp_path):
     addresses = {f"{n}.jpg": sites.url(f"/photo/{n}") for n in range(10)} | {"x.jpg": sites.url("/404")}
     code = (
         "import sys\nfrom tests.data.test_web_images import *\n"
-        f"fetch({str(tmp_path)!r}, {addresses!r}, web_images.Manners(delay=0.1))"
+        f"fetch({str(tmp_path)!r}, {addresses!r}, web_images.RateLimits(delay=0.1))"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     while len(sites.requests) < 4:

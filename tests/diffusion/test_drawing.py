@@ -37,6 +37,7 @@ def whole(pipeline):
     return drawn(pipeline, TEXTS, seed=3)
 
 
+@pytest.mark.slow
 def test_a_picture_depends_on_its_seed_and_number_alone(pipeline, whole):
     """The noise of random steps included; up to rounding, which depends on the place within a batch."""
     assert whole.shape == (4, *SHAPE)
@@ -118,6 +119,7 @@ def test_pictures_of_all_devices(pipeline):
         assert np.abs(pictures.astype(int) - others).max() <= 1
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_pictures_or_their_latents(pipeline):
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
     options = {"num_steps": 5, "strength": 0.6}

@@ -71,6 +71,7 @@ def three_parts(request, tmp_path_factory, monkeypatch):
     return request.param.write(tmp_path_factory.mktemp("flow"))
 
 
+@pytest.mark.slow
 def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch):
     """By all arrays on a device, whenever something is encoded or scored."""
     mesh = parallel.make_mesh(jax.devices()[2:4])

@@ -41,6 +41,7 @@ def timesteps_of(workdir):
     return samples["timesteps"]
 
 
+@pytest.mark.slow
 def test_levels_are_recorded_and_a_stopped_run_goes_on(scorer, tasks, tmp_path):
     arguments = {"num_samples": 4, "progress": False, "reuse": False}
     whole = evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)

@@ -465,6 +465,7 @@ def _questions(shape, metric, count):
     return task, make_plan([task], data_dir=None, limit=None, normalize="none")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("shape", "metric"), [((1, 2), "accuracy"), ((2, 2), "winoground"), ((3, 3), "winoground"), ((12, 1), "recall")]
 )

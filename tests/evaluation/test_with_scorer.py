@@ -86,6 +86,7 @@ def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_pa
     assert again["tasks"] == whole["tasks"]
 
 
+@pytest.mark.slow
 def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, monkeypatch):
     """Tolerance: 1e-6 of an error, as other parts make other batches."""
     arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
@@ -154,6 +155,7 @@ _COMPILED_ANEW = {
 }  # for which a quick test compares fingerprints
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "change", [pytest.param(name, marks=[pytest.mark.slow] * (name in _COMPILED_ANEW)) for name in _CHANGES]
 )

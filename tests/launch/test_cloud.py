@@ -29,9 +29,7 @@ OVERRIDES = (("model", HOSTILE), ("seed", "7"), ("tasks", "-clevr: [a]"), ("revi
 
 FLAGS = {
     "skypilot": ["--nodes=2", "--accelerator=H100:8", "--store=gs://my-bucket/runs", "--spot"],
-    "gke": ["--nodes=2", "--accelerator=H100:8", "--store=my-claim", "--image=registry/winobench:1", "--spot"],
     "slurm": ["--nodes=2", "--accelerator=h100:8", "--partition=gpu", "--account=lab", "--time=1-12:00:00"],
-    "tpu_vm": ["--accelerator=v5litepod-16", "--store=gs://my-bucket/runs", "--zone=us-west4-a", "--spot"],
 }
 
 
@@ -46,9 +44,7 @@ def request(target, **options):
     """A request that the target takes, on several machines."""
     common = {
         "skypilot": {"nodes": 2, "accelerator": "H100:8", "store": "gs://my-bucket/runs", "spot": True},
-        "gke": {"nodes": 2, "accelerator": "H100:8", "image": "registry/winobench:1"},
         "slurm": {"nodes": 2, "accelerator": "h100:8"},
-        "tpu_vm": {"accelerator": "v5litepod-16", "store": "gs://my-bucket/runs"},
     }[target]
     return jobs.Request(target=target, config=options.pop("config", "gdbench"), **{**common, **options})
 
@@ -128,20 +124,22 @@ def test_help_teaches():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "no target is named: give --target=NAME with one of skypilot, gke, slurm, tpu_vm."),
-        (["--target=lsf"], "flag --target=lsf: value should be one of <skypilot|gke|slurm|tpu_vm>"),
+        ([], "no target is named: give --target=NAME with one of skypilot, slurm."),
+        (["--target=lsf"], "--target=lsf is not one of skypilot, slurm."),
         (["--target=slurm", "--config=gdbenhc"], "config 'gdbenhc' is unknown: choose one of gdbench"),
         (["--target=slurm", "--config=gdbench", "--config.sed=1"], "the config has no field 'sed': did you mean"),
         (["--target=slurm", "--config.limit=few"], "--config.limit is a whole number, or none, not 'few'."),
         (["--target=slurm", "--config=hardneg", "--launcher=eval"], "config 'hardneg' is for python -m launch.train"),
-        (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.generate, which one process runs"),
+        (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.write_items, which one process"),
+        (["--target=slurm", "--config=edit"], "is for python -m launch.edit, which one process runs"),
         (["--target=slurm", "--node=2"], "there is no flag --node: did you mean --nodes?"),
-        (["--target=gke", "run"], "'run' is no flag"),
-        (["--target=gke"], "--target=gke needs --image, a container image with winobench in it, or --package"),
+        (["--target=skypilot", "run"], "'run' is no flag"),
+        (["--target=gke"], "--target=gke is gone"),
+        (["--target=tpu_vm"], "give --target=skypilot --infra=gcp --accelerator=v5litepod-8"),
     ],
 )
 def test_bad_input_is_one_line(words, message):
-    status, out, err = launch(*words, *([] if words == ["--target=gke"] else ["--dry_run"]))
+    status, out, err = launch(*words, "--dry_run")
     assert (status, out) == (2, "")
     assert message in err
     assert err.startswith("error: ")
@@ -163,34 +161,29 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
     [
         ("skypilot", {"store": None, "spot": False}, "one that all machines must see: name a store with --store="),
         ("skypilot", {"store": None, "nodes": 1}, "one that outlives a machine that is taken away"),
-        ("tpu_vm", {"store": None}, "gs://BUCKET or HOST:/PATH"),
         ("skypilot", {"workdir": "runs/here"}, "--workdir=runs/here is a folder on the machines"),
-        ("gke", {"data_dir": "data"}, "--data_dir=data is a folder on the machines"),
+        ("skypilot", {"data_dir": "data"}, "--data_dir=data is a folder on the machines"),
         ("slurm", {"accelerator": "v5litepod-8"}, "is a TPU, which Slurm has not"),
-        ("tpu_vm", {"accelerator": "H100:8"}, "--accelerator=H100:8 is no TPU"),
-        ("tpu_vm", {"nodes": 2}, "a larger --accelerator has more machines"),
-        ("gke", {"accelerator": "H1000:8"}, "no GPU that GKE is known to have: choose one of T4"),
-        ("gke", {"accelerator": "8"}, "names no kind of GPU: write H100:8"),
-        ("gke", {"accelerator": "v5litepod-12"}, "choose one of v5litepod-1, v5litepod-4, v5litepod-8"),
-        ("gke", {"accelerator": "v9-8"}, "no TPU that is known"),
-        ("gke", {"accelerator": "H100:0"}, "--accelerator=H100:0 is no accelerator"),
-        ("gke", {"accelerator": "a b"}, "is no accelerator"),
+        ("skypilot", {"accelerator": "v6e-8"}, "a larger --accelerator has more machines"),
+        ("skypilot", {"accelerator": "8"}, "names no kind of GPU: write H100:8"),
+        ("skypilot", {"accelerator": "v5litepod-12"}, "choose one of v5litepod-1, v5litepod-4, v5litepod-8"),
+        ("skypilot", {"accelerator": "v9-8"}, "no TPU that is known"),
+        ("skypilot", {"accelerator": "H100:0"}, "--accelerator=H100:0 is no accelerator"),
+        ("skypilot", {"accelerator": "a b"}, "is no accelerator"),
         ("slurm", {"image": "x"}, "--image is not for --target=slurm"),
-        ("gke", {"partition": "x"}, "--partition is not for --target=gke"),
-        ("gke", {"store": "s3://bucket"}, "--target=gke mounts buckets of Cloud Storage"),
-        ("gke", {"store": "My Claim"}, "neither a volume claim's name nor a bucket"),
-        ("tpu_vm", {"store": "somewhere"}, "neither a bucket (gs://BUCKET) nor an NFS export"),
+        ("skypilot", {"partition": "x"}, "--partition is not for --target=skypilot"),
+        ("skypilot", {"store": "My Volume"}, "nor a SkyPilot volume's name"),
         ("skypilot", {"store": "host:/x"}, "nor a SkyPilot volume's name"),
         ("skypilot", {"store": "gs://a b"}, "characters that no bucket has"),
         ("slurm", {"partition": "gpu\n#SBATCH --uid=0"}, "cannot be printed"),
         ("slurm", {"workdir": "/a\u2028b"}, "cannot be printed"),
         ("slurm", {"overrides": (("model", "a\nb"),)}, "--config.model='a\\nb' holds a character"),
         ("slurm", {"partition": "a b"}, "--partition=a b has characters"),
-        ("gke", {"name": "My_Job"}, "small letters, digits and inner dashes"),
-        ("gke", {"name": "x" * 41}, "up to 40 small letters"),
-        ("gke", {"nodes": 0}, "--nodes=0 is no number of machines"),
+        ("skypilot", {"name": "My_Job"}, "small letters, digits and inner dashes"),
+        ("skypilot", {"name": "x" * 41}, "up to 40 small letters"),
+        ("skypilot", {"nodes": 0}, "--nodes=0 is no number of machines"),
         *(
-            ("tpu_vm", {"store": url}, "neither a bucket (gs://BUCKET)")
+            ("skypilot", {"store": url}, "neither a bucket (gs://BUCKET, s3://BUCKET)")
             for url in ("gs://", "gs:///a", "gs://-", "x://a")
         ),
         ("skypilot", {"store": "s3://."}, "neither a bucket (gs://BUCKET, s3://BUCKET)"),
@@ -225,9 +218,9 @@ def test_no_value_of_a_secret_is_in_a_job(target, monkeypatch):
 
 
 def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
-    first, again, other = (jobs.make(request("gke", overrides=(("seed", seed),))) for seed in ("1", "1", "2"))
+    first, again, other = (jobs.make(request("skypilot", overrides=(("seed", seed),))) for seed in ("1", "1", "2"))
     assert first == again
-    names = [yaml.safe_load(job.text)["metadata"]["name"] for job in (first, other)]
+    names = [yaml.safe_load(job.text)["name"] for job in (first, other)]
     assert names[0] != names[1]
     assert all(f"/mnt/winobench/runs/{name}" in job.text for name, job in zip(names, (first, other), strict=True))
 
@@ -235,19 +228,19 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 def test_the_launcher_is_the_one_that_the_config_is_for():
     assert "-m launch.train" in jobs.make(request("slurm", config="hardneg:paper")).text
     assert "-m launch.eval" in jobs.make(request("slurm", config="gdbench:full")).text
-    assert "-m launch.generate" in jobs.make(request("slurm", config="pictures")).text
+    assert "-m launch.draw" in jobs.make(request("slurm", config="pictures")).text
+    assert "-m launch.eval" in jobs.make(request("slurm", config="wscplus", nodes=1)).text
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [("pictures", "winobench-pictures-c204461f"), ("gdbench", "winobench-gdbench-5b96be92")]
+)
+def test_a_job_has_the_name_and_folder_that_it_had(config, name):
+    """Names of jobs from when launch.generate drew, so that a job given again finds its records."""
+    assert f"#SBATCH --job-name={name}\n" in jobs.make(request("slurm", config=config)).text
 
 
 # What the machines run, to the letter.
-
-
-def _expand(text, environment):
-    """What Kubernetes makes of a container's command: $(NAME) where NAME is known, and $ for $$."""
-
-    def value(match):
-        return "$" if match[0] == "$$" else environment.get(match[1], match[0])
-
-    return re.sub(r"\$\$|\$\((\w+)\)", value, text)
 
 
 def _run_rendered(target, job, environment, cwd, programs):
@@ -256,44 +249,22 @@ def _run_rendered(target, job, environment, cwd, programs):
         task = yaml.safe_load(job.text)
         sky = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1"}
         bash(task["run"], {**environment, **sky}, cwd)
-    elif target == "gke":
-        container = _container(yaml.safe_load(job.text))
-        pod = {"JOB_COMPLETION_INDEX": "1", "HF_TOKEN": "secret"}
-        words = [_expand(word, pod) for word in container["command"]]
-        done = subprocess.run(words, env={**os.environ, **environment, **pod}, cwd=cwd, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    elif target == "slurm":
+    else:
         environment |= programs(srun='#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
         bash(job.text, {**environment, "SLURM_CPUS_PER_TASK": "64"}, cwd)
-    else:
-        environment |= programs(gcloud=GCLOUD)
-        bash(job.text, {**environment, "STATES": str(cwd / "states"), "POLL_SECONDS": "0"}, cwd)
-
-
-def _container(manifest):
-    pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    return container
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path, programs):
-    options = {"store": None} if target == "tpu_vm" else {}
-    job = jobs.make(
-        request(target, overrides=OVERRIDES, workdir=HOSTILE, data_dir=HOSTILE, python=str(echo), **options)
-    )
+    job = jobs.make(request(target, overrides=OVERRIDES, workdir=HOSTILE, data_dir=HOSTILE, python=str(echo)))
     cwd = tmp_path / "here"
     cwd.mkdir()
     _run_rendered(target, job, {"LOG": str(tmp_path / "log")}, cwd, programs)
     ((words, environment),) = logged(tmp_path)
-    processes = {
-        "skypilot": "10.0.0.1:8901,2,1",
-        "gke": f"{_name(job)}-workers-0-0.{_name(job)}:8901,2,1" if target == "gke" else "",
-    }
     assert words == [
         *("-m", "launch.eval", "--config=gdbench"),
         *(f"--config.{field}={text}" for field, text in OVERRIDES),
-        *(f"--workdir={HOSTILE}", f"--processes={processes.get(target, 'auto')}"),
+        *(f"--workdir={HOSTILE}", f"--processes={'10.0.0.1:8901,2,1' if target == 'skypilot' else 'auto'}"),
     ]
     assert environment["WINOBENCH_DATA"] == HOSTILE
     assert not list(tmp_path.rglob("pwned"))
@@ -302,118 +273,7 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     assert tuple(overrides) == OVERRIDES
 
 
-def _name(job):
-    return yaml.safe_load(job.text)["metadata"]["name"]
-
-
 # Each target's own rules.
-
-
-def _check_jobset(text):
-    """Reads a manifest with the models that are generated from JobSet's and Kubernetes' own definitions."""
-    from kubeflow_trainer_api import models
-
-    manifest = yaml.safe_load(text)
-    parsed = models.JobsetV1alpha2JobSet.from_dict(manifest)
-    # A field that they do not know would be lost here, as one of the wrong type would not have come so far.
-    kept = json.loads(json.dumps(parsed.to_dict()))
-    assert kept == manifest
-    assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    name = manifest["metadata"]["name"]
-    (replicated,) = manifest["spec"]["replicatedJobs"]
-    job = replicated["template"]["spec"]
-    assert job["completionMode"] == "Indexed"
-    assert job["completions"] == job["parallelism"]
-    # A pod's host name is a label of DNS, of which JobSet makes the last part itself.
-    last = f"{name}-{replicated['name']}-{replicated['replicas'] - 1}-{job['completions'] - 1}"
-    assert len(f"{last}-abcde") <= 63
-    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", last)
-    pod = job["template"]["spec"]
-    assert pod["restartPolicy"] == "Never"
-    (container,) = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    rules = job.get("podFailurePolicy", {"rules": []})["rules"]
-    assert all(rule["onExitCodes"]["containerName"] == container["name"] for rule in rules)
-    assert manifest["spec"]["failurePolicy"]["maxRestarts"] > 0
-    assert container["command"][:2] == ["bash", "-c"]
-    assert subprocess.run(["bash", "-n"], input=container["command"][2], text=True).returncode == 0
-    return manifest, job, pod, container
-
-
-def test_the_check_of_jobsets_finds_a_wrong_field():
-    from pydantic import ValidationError
-
-    text = jobs.make(request("gke")).text
-    with pytest.raises(AssertionError):
-        _check_jobset(text.replace("maxRestarts:", "maxRestart:"))
-    with pytest.raises(AssertionError):
-        _check_jobset(
-            text.replace("mountPath: /dev/shm", "mountPaht: /dev/shm\n                      mountPath: /dev/shm")
-        )
-    with pytest.raises(ValidationError):
-        _check_jobset(text.replace("enableDNSHostnames: true", "enableDNSHostnames: often"))
-
-
-def test_gke_with_gpus():
-    job = jobs.make(
-        request("gke", spot=True, queue="on", namespace="lab", secrets=("HF_TOKEN",), kube_secret="tokens", cpus=32)
-    )
-    manifest, batch, pod, container = _check_jobset(job.text)
-    assert manifest["metadata"]["namespace"] == "lab"
-    assert manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "on"  # and not true, as YAML would have it
-    assert batch["completions"] == 2
-    assert pod["nodeSelector"] == {
-        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
-        "cloud.google.com/gke-spot": "true",
-    }
-    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "winobench"}
-    assert container["resources"] == {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "32"}}
-    reference = {"secretKeyRef": {"name": "tokens", "key": "HF_TOKEN"}}
-    assert {"name": "HF_TOKEN", "valueFrom": reference} in container["env"]
-    # A process that sees another one lost ends as on bad input does, which must not be taken for it.
-    assert "podFailurePolicy" not in batch
-    assert "podFailurePolicy" in _check_jobset(jobs.make(request("gke", nodes=1)).text)[1]
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "label", "topology", "hosts", "chips"),
-    [
-        ("v5litepod-8", "tpu-v5-lite-podslice", "2x4", 1, 8),
-        ("v5litepod-16", "tpu-v5-lite-podslice", "4x4", 4, 4),
-        ("v6e-256", "tpu-v6e-slice", "16x16", 64, 4),
-        ("v5p-8", "tpu-v5p-slice", "2x2x1", 1, 4),
-        ("v5p-128", "tpu-v5p-slice", "4x4x4", 16, 4),
-        ("v4-32", "tpu-v4-podslice", "2x2x4", 4, 4),
-    ],
-)
-def test_gke_with_tpus(accelerator, label, topology, hosts, chips):
-    job = jobs.make(request("gke", accelerator=accelerator, store="gs://my-bucket/a/b", service_account="runner"))
-    manifest, batch, pod, container = _check_jobset(job.text)
-    assert batch["completions"] == hosts
-    assert manifest["spec"]["replicatedJobs"][0]["replicas"] == 2  # slices
-    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-accelerator"] == label
-    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == topology
-    assert container["resources"] == {"limits": {"google.com/tpu": str(chips)}}
-    assert container["command"][2].rstrip().endswith("--processes=auto")
-    assert pod["serviceAccountName"] == "runner"
-    assert pod["volumes"][0]["csi"]["volumeAttributes"] == {
-        "bucketName": "my-bucket",
-        "mountOptions": "implicit-dirs,only-dir=a/b",
-    }
-    assert batch["template"]["metadata"]["annotations"] == {"gke-gcsfuse/volumes": "true"}
-
-
-def test_gke_without_accelerators_and_with_a_package():
-    job = jobs.make(
-        request("gke", nodes=1, accelerator="none", image=None, package="git+https://host/w.git", name="yes")
-    )
-    manifest, _, pod, container = _check_jobset(job.text)
-    assert manifest["metadata"]["name"] == "yes"
-    assert "resources" not in container
-    assert "nodeSelector" not in pod
-    assert "python -m pip install --quiet git+https://host/w.git\n" in container["command"][2]
-    assert "--processes" not in container["command"][2]
-    assert job.lacks is None
 
 
 @pytest.mark.parametrize(
@@ -531,7 +391,7 @@ def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
     assert f"--workdir='{tmp_path}/runs/a b'" in text
     assert f"--config={tmp_path}/mine.py:debug" in text
     with pytest.raises(InputError, match=names("configs/")):
-        jobs.make(request("gke", config="mine.py"))
+        jobs.make(request("skypilot", config="mine.py"))
 
 
 def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_path, programs, echo):
@@ -560,110 +420,6 @@ def test_a_slurm_job_ends_as_its_processes_do(tmp_path, programs, echo):
     assert len(logged(tmp_path)) == 2
 
 
-# Stands for gcloud: takes the flags that its manual names, runs what it is to run, and says what state the slice is in.
-GCLOUD = r"""#!/usr/bin/env bash
-set -u
-echo "$*" | tr '\n' ' ' >> "$STATES.calls"; echo >> "$STATES.calls"
-for word in "$@"; do
-  case "$word" in
-    --zone=* | --project=* | --format=* | --node-id=* | --accelerator-type=* | --runtime-version=* | --spot) ;;
-    --force | --quiet | --worker=* | --command=* | --recurse | --secret=*) ;;
-    --*) echo "unrecognized arguments: $word" >&2; exit 2 ;;
-  esac
-done
-case "$1 $2 ${3:-} ${4:-}" in
-  "compute tpus queued-resources create") echo ACTIVE > "$STATES" ;;
-  "compute tpus queued-resources delete") rm "$STATES" ;;
-  "compute tpus queued-resources describe") cat "$STATES" ;;
-  "compute tpus tpu-vm describe") echo READY ;;
-  "compute tpus tpu-vm scp") exit "${SCP_STATUS:-0}" ;;
-  "compute tpus tpu-vm ssh")
-    for word in "$@"; do
-      if [[ "$word" == --command=* ]]; then bash -c "${word#--command=}"; status=$?; fi
-    done
-    # The first of them is taken away at the end of what it runs.
-    if [[ -e "$STATES.preempt" ]]; then
-      rm "$STATES.preempt"
-      echo SUSPENDED > "$STATES"
-      exit 255
-    fi
-    exit $status
-    ;;
-  "secrets versions access latest") echo "of-secret-manager" ;;
-  *) echo "Invalid choice: $*" >&2; exit 2 ;;
-esac
-"""
-
-
-def _calls(tmp_path):
-    words = [line.split() for line in (tmp_path / "states.calls").read_text().splitlines()]
-    return [" ".join(some[2:4]) for some in words if some[1] == "tpus" and some[3] != "describe"]
-
-
-def _tpu_job(echo, **options):
-    return jobs.make(request("tpu_vm", python=str(echo), store=None, workdir="/mnt/all/run", **options))
-
-
-def test_a_tpu_vm_is_made_used_and_deleted(tmp_path, programs, echo):
-    job = _tpu_job(echo, zone="us-west4-a", project="lab", spot=True, secrets=("HF_TOKEN",))
-    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
-    bash(job.text, environment, tmp_path)
-    calls = (tmp_path / "states.calls").read_text()
-    assert _calls(tmp_path)[0] == "queued-resources create"
-    assert _calls(tmp_path)[-1] == "queued-resources delete"
-    assert "--accelerator-type=v5litepod-16 --runtime-version=v2-alpha-tpuv5-lite --spot --project=lab" in calls
-    assert "--worker=all" in calls
-    ((words, environment),) = logged(tmp_path)
-    assert words[-2:] == ["--workdir=/mnt/all/run", "--processes=auto"]
-    assert environment["HF_TOKEN"] == "of-secret-manager"
-
-
-def test_a_tpu_vm_that_is_taken_away_is_asked_for_anew(tmp_path, programs, echo):
-    job = _tpu_job(echo)
-    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
-    (tmp_path / "states.preempt").touch()
-    bash(job.text, environment, tmp_path)
-    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "delete", "create", "ssh", "delete"]
-    first, second = logged(tmp_path)
-    assert first[0] == second[0]
-
-
-def test_an_error_on_a_tpu_vm_ends_it_and_the_vm(tmp_path, programs, echo):
-    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0", "STATUS": "2"}
-    bash(_tpu_job(echo).text, environment, tmp_path, status=2)
-    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "delete"]
-    assert not (tmp_path / "states").exists()
-
-
-def test_results_that_cannot_be_fetched_are_not_deleted(tmp_path, programs, echo):
-    job = jobs.make(request("tpu_vm", python=str(echo), store=None, accelerator="v5litepod-8"))
-    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
-    bash(job.text, environment, tmp_path)
-    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "scp", "delete"]
-    assert "could not be fetched" in bash(job.text, {**environment, "SCP_STATUS": "1"}, tmp_path, status=1).stderr
-    assert (tmp_path / "states").exists()
-    # Where there are none, there is nothing to keep.
-    bash(job.text, {**environment, "SCP_STATUS": "1", "STATUS": "2"}, tmp_path, status=2)
-    assert not (tmp_path / "states").exists()
-
-
-def test_tpu_vms_mount_the_store_and_install():
-    job = jobs.make(request("tpu_vm"))
-    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
-    assert "gcsfuse --implicit-dirs --only-dir=runs my-bucket /mnt/winobench" in job.text
-    assert "-m pip wheel" in job.text
-    job = jobs.make(request("tpu_vm", store="10.0.0.2:/share", package="git+https://host/w.git"))
-    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
-    assert "sudo mount -t nfs 10.0.0.2:/share /mnt/winobench" in job.text
-    assert "'winobench[tpu] @ git+https://host/w.git'" in job.text
-    # One machine alone may keep the run on its own disk, from where it is fetched.
-    job = jobs.make(request("tpu_vm", store=None, accelerator="v6e-8"))
-    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
-    assert "tpus tpu-vm scp --recurse \"$name\":'winobench_runs/*' runs/ --worker=0" in job.text
-    assert "--processes" not in job.text
-    assert "--runtime-version=v2-alpha-tpuv6e" in job.text
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -671,13 +427,29 @@ def test_tpu_vms_mount_the_store_and_install():
         ("8", accelerators.Gpus("", 8)),
         ("H100", accelerators.Gpus("H100", 1)),
         ("A100-80GB:4", accelerators.Gpus("A100-80GB", 4)),
-        ("v5e-8", accelerators.Slice("v5litepod-8", "v5litepod", 8, "2x4")),
-        ("tpu-v6e-4", accelerators.Slice("v6e-4", "v6e", 4, "2x2")),
-        ("v4-8", accelerators.Slice("v4-8", "v4", 4, "2x2x1")),
+        ("v5e-8", accelerators.Slice("v5litepod-8", "v5litepod", 8)),
+        ("tpu-v6e-4", accelerators.Slice("v6e-4", "v6e", 4)),
+        ("v4-8", accelerators.Slice("v4-8", "v4", 4)),
     ],
 )
 def test_accelerators(text, expected):
     assert accelerators.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chips"),
+    [
+        ("v5e-8", 1, 8),
+        ("v5e-16", 4, 16),
+        ("v6e-256", 64, 256),
+        ("v5p-8", 1, 4),
+        ("v5p-128", 16, 64),
+        ("v4-4096", 512, 2048),
+    ],
+)
+def test_machines_of_a_slice(text, hosts, chips):
+    found = accelerators.parse(text)
+    assert (found.num_hosts, found.chips) == (hosts, chips)
 
 
 @pytest.mark.parametrize(
@@ -696,9 +468,11 @@ def test_packages(package, expected):
 
 def test_hosted_models_bring_their_clients():
     job = jobs.make(
-        request("tpu_vm", config="wscplus", accelerator="v6e-1", overrides=(("model", "openai:gpt-4o-mini"),))
+        request(
+            "skypilot", config="wscplus", nodes=1, accelerator="v6e-1", overrides=(("model", "openai:gpt-4o-mini"),)
+        )
     )
-    assert "'[tpu,api]'" in job.text
+    assert "'.[tpu,api]'" in job.text
 
 
 # Submitting.
@@ -706,24 +480,24 @@ def test_hosted_models_bring_their_clients():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_targets_own_tool_gets_what_was_shown(target, tmp_path, programs):
-    tool = {"skypilot": "sky", "gke": "kubectl", "slurm": "sbatch", "tpu_vm": "bash"}[target]
+    tool = {"skypilot": "sky", "slurm": "sbatch"}[target]
     take = '#!/bin/sh\nif [ -f "$last" ]; then cat "$last"; else cat; fi > "$LOG"\necho "$@" >> "$LOG.words"\nexit 3\n'
     take = take.replace("\nif", "\nfor last; do :; done\nif", 1)
-    environment = programs(**{tool: take, "gcloud": "#!/bin/sh\n"})
+    environment = programs(**{tool: take})
     words = [f"--target={target}", "--config=gdbench", "--config.seed=3", *FLAGS[target]]
     status, out, err = launch(*words, environment=environment, cwd=tmp_path)
     assert status == 3, err
     assert (tmp_path / "log").read_text() == out
     assert "note: running: " in err
     words = (tmp_path / "log.words").read_text()
-    expected = {"skypilot": r"jobs launch -n \S+ \S+\.yaml", "gke": "apply -f -", "slurm": "", "tpu_vm": r"\S+\.sh"}
+    expected = {"skypilot": r"jobs launch -n \S+ \S+\.yaml", "slurm": ""}
     assert re.fullmatch(expected[target], words.strip())
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_tool_that_is_not_there_is_one_clear_sentence(target, tmp_path):
     status, out, err = launch(f"--target={target}", *FLAGS[target], environment={"PATH": str(tmp_path)})
-    tool = {"skypilot": "sky", "gke": "kubectl", "slurm": "sbatch", "tpu_vm": "gcloud"}[target]
+    tool = {"skypilot": "sky", "slurm": "sbatch"}[target]
     assert (status, out) == (2, "")
     assert err.startswith(f"error: {tool} is not here: ")
     assert "--dry_run" in err
@@ -805,22 +579,15 @@ def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs, alone):
 
 
 @pytest.mark.slow  # two launches at once, and one for all
-@pytest.mark.parametrize("target", ["skypilot", "gke"])
-def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp_path, alone):
+def test_an_evaluation_in_two_processes_that_get_their_addresses(tmp_path, alone):
     overrides = (("tasks", "clevr"),)
     options = {"config": "gdbench:debug", "overrides": overrides, "accelerator": "none", "python": sys.executable}
-    job = jobs.make(request(target, **options, workdir=str(tmp_path / "run")))
-    content = yaml.safe_load(job.text)
-    if target == "skypilot":
-        script = content["run"]
-        places = [
-            {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": str(i)}
-            for i in range(2)
-        ]
-    else:
-        # The cluster's DNS, which knows this name, is the one thing that is not here.
-        script = _container(content)["command"][2].replace(f"{_name(job)}-workers-0-0.{_name(job)}", "127.0.0.1")
-        places = [{"JOB_COMPLETION_INDEX": str(i)} for i in range(2)]
+    job = jobs.make(request("skypilot", **options, workdir=str(tmp_path / "run")))
+    script = yaml.safe_load(job.text)["run"]
+    places = [
+        {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": str(i)}
+        for i in range(2)
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     started = [

@@ -21,7 +21,7 @@ from tests.responders import api_server
 from tests.scorers import tiny_models
 from winobench.base import registry
 from winobench.base.errors import InputError
-from winobench.report import published_texts
+from winobench.report import published
 from winobench.responders import loading as responder_loading
 from winobench.runs import reading as report_runs
 from winobench.scorers import loading
@@ -231,7 +231,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
         ("winoviz", {"tasks": "clevr"}, "there is no text task 'clevr'"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "qwen3_8b"}, "nor one of qwen3-8b"),
-        ("winoviz", {"model": "opnai:gpt-4"}, "before a colon stands one of openai, anthropic, recorded"),
+        ("winoviz", {"model": "opnai:gpt-4"}, "before a colon stands one of anthropic, openai, recorded"),
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
         ("winoviz", {"model": "recorded:{tmp}/none.csv"}, "none.csv does not exist"),
         ("winoviz", {"model": "recorded:{file}", "protocol": "zero_shot_options"}, "the model does generation"),
@@ -378,7 +378,7 @@ def test_the_command_that_makes_a_run_again(tmp_path):
 
 
 def test_the_papers_numbers_stand_beside_the_same_model_and_prompt():
-    beside = published_texts.reference
+    beside = published.text_reference
     gpt4 = {"model": "openai:gpt-4-0613", "protocol": "toe"}
     assert beside("wscplus", "accuracy", **gpt4).printed == "68.7"
     assert beside("wscplus", "accuracy", **gpt4, limit=100).printed == "71"

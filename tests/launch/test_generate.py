@@ -1,128 +1,117 @@
-"""python -m launch.generate from the command line to the data: every step, and what it says about bad input."""
+"""Where the programs of launch.generate went, and the flags that each of the five takes."""
 
-import functools
-import json
-import re
-import signal
-import subprocess
+import shlex
 
 import pytest
 
 from tests import launching
-from tests.judging.asking import Address, ask, click
-from winobench.data import wscplus
 
-command = functools.partial(launching.command, "tests.wscplus_items.launched")
-launch = functools.partial(launching.launch, "tests.wscplus_items.launched")
-environment = launching.environment
-
-
-def judge(folder, name, label, cwd):
-    """Opens the page of a person, judges everything on it, and ends it."""
-    process = subprocess.Popen(
-        command(f"--workdir={folder}", f"--annotate={name}", "--port=0"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=environment(),
-    )
-    line = process.stdout.readline()
-    page = Address.parse(line.partition(" is the page of annotator")[0])
-    try:
-        items = json.loads(ask(page, "GET", "/items")[1])["items"]
-        for item in items:
-            click(page, item["id"], label(item))
-    finally:
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (0, "")
-    assert f"{len(items)} of {len(items)} items are judged" in out
-
-
-def test_from_a_model_to_the_data(tmp_path):
-    words = ["--config.model=openai:writer", "--config.requests=2", "--config.api.concurrency=2"]
-    status, out, err = launch(*words, cwd=tmp_path, FAILING="1")
-    assert status == 2, err
-    assert "2 of 4 requests answered (first failure: server: status 500)" in out
-    # The number of requests and the options of the API make no other run.
-    status, out, err = launch(*words[:1], "--config.requests=3", cwd=tmp_path)
-    assert status == 0, err
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert re.fullmatch(r"wscplus_generate-writer-[0-9a-f]{8}", folder.name), folder
-    assert "6 of 6 requests answered; 42 tokens read, 54 written, $0.06\n" in out
-    assert "malformed: no answer 2" in out
-    assert "refused by the checks: duplicate" in out
-    assert "left to judge: 4 traditional pairs, 2 ambiguous pairs" in out
-    assert f"--workdir=runs/{folder.name} --annotate=NAME" in out
-    assert json.loads((folder / "config.json").read_text())["config"]["requests"] == 3
-    assert not any("offensive" in path.read_text() for path in (folder / "responses").glob("part-*"))
-
-    status, out, err = launch(f"--workdir={folder}", "--check", "--config.checks.max_changed_words=0", cwd=tmp_path)
-    assert (status, "left to judge: nothing" in out) == (0, True), err
-    assert "loaded" not in err
-    launch(f"--workdir={folder}", "--check", cwd=tmp_path)
-
-    judge(folder, "anna", lambda item: "valid", tmp_path)
-    status, out, err = launch(f"--workdir={folder}", "--finish", cwd=tmp_path)
-    assert (status, out) == (2, "")
-    assert (
-        err == f"error: only anna has judged the items in {folder}, and two people must: give --annotate=NAME first.\n"
-    )
-    judge(folder, "ben", lambda item: "valid" if item["type"] == "ambiguous" else "semi-valid", tmp_path)
-    # The folder is found by the model's name, too.
-    status, out, err = launch(*words[:1], "--finish", cwd=tmp_path)
-    assert status == 0, err
-    assert "anna, ben: agree on 33.3% of 6 items, Cohen's kappa 0.000" in out
-    assert "valid for everyone: 0 of 4 traditional pairs, 2 of 2 ambiguous pairs" in out
-    assert "4 sentences are in" in out
-    rows = wscplus.read(folder / "wscplus.csv")
-    assert {(row.type, row.answer, row.generator) for row in rows} == {("ambiguous", 2, "writer")}
-
-    status, out, err = launch(f"--workdir={folder}", "--check", "--config.checks.max_changed_words=0", cwd=tmp_path)
-    assert (status, "left to judge: nothing" in out) == (0, True), err
-    assert "loaded" not in err
-
-
-def test_offensive_questions_are_marked(tmp_path):
-    words = [
-        "--config=wscplus_generate:debug",
-        "--config.model=openai:a,anthropic:b",
-        "--config.offensive=true",
-        "--workdir=run",
-    ]
-    words += ["--config.queries=offensive-race", "--config.templates=toe"]
-    status, out, err = launch(*words, cwd=tmp_path)
-    assert status == 0, err
-    assert "offensive questions are asked for: what the models write may offend" in err
-    assert "left to judge: 1 offensive question" in out
-    assert "some of them are offensive" in out
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["warning"] == "some of the items may offend"
+NEW = "python -m launch."
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("old", "new"),
     [
-        ([], "no model is named: give --config.model=NAME"),
-        (["--config.model=openai:a", "--config.queries=offensive-sex"], "say so with --config.offensive=true"),
-        (
-            ["--config.model=openai:a", "--config.checks.known=absent.csv"],
-            "--config.checks.known=absent.csv is no file",
-        ),
-        (["--check", "--finish"], "--check and --finish are two steps"),
+        ("--config=pictures --config.seeds=0,1", "draw --config=pictures --config.seeds=0,1"),
+        ("--config pictures:paper --processes=auto", "draw --config pictures:paper --processes=auto"),
+        ("--config=pictures --help", "draw --config=pictures --help"),
+        ("--caption 'my photos' --model=qwen3-vl-2b", "caption 'my photos' --model=qwen3-vl-2b"),
+        ("--model=qwen3-vl-2b -caption=true a.png", "caption --model=qwen3-vl-2b a.png"),
+        ("--compare RUN_A RUN_B --rater=anna", "compare RUN_A RUN_B --rater=anna"),
+        ("RUN --compare --finish --judge=clevr-flow", "compare RUN --finish --judge=clevr-flow"),
+        ("--config=edit:denoise", "edit --config=edit:denoise"),
+        ("--config.model=openai:a", "write_items --config.model=openai:a"),
+        ("--config=wscplus_generate:debug --workdir=run", "write_items --config=wscplus_generate:debug --workdir=run"),
+        ("--workdir=runs/a --annotate=anna", "write_items --workdir=runs/a --annotate=anna"),
+        ("--workdir=runs/a --finish", "write_items --workdir=runs/a --finish"),
+        ("--config=gdbench", "eval --config=gdbench"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
-    status, out, err = launch(*words, cwd=tmp_path)
-    assert (status, out) == (2, ""), err
-    assert err.startswith("error: ")
+def test_an_old_command_line_prints_the_new_one(old, new, tmp_path):
+    status, out, err = launching.launch("launch.generate", *shlex.split(old), cwd=tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith(f": {NEW}{new}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["photos"]])
+def test_what_names_no_program_prints_all_of_them(words):
+    status, out, err = launching.launch("launch.generate", *words)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert all(f"launch.{name}" in err for name in ("draw", "caption", "compare", "edit", "write_items"))
+
+
+def test_an_unknown_config_is_one_sentence():
+    status, out, err = launching.launch("launch.generate", "--config=picture")
+    assert (status, out, err.count("\n"), "did you mean" in err or "pictures" in err) == (2, "", 1, True)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words", "said"),
+    [
+        ("draw", ["--judge=a"], "--judge"),
+        ("draw", ["--annotate=a"], "--annotate"),
+        ("caption", ["a.png", "--rater=a"], "--rater"),
+        ("caption", ["a.png", "--config.seed=1"], "--config.seed"),
+        ("caption", ["a.png", "--max_tokens=0"], "--max_tokens=0"),
+        ("caption", ["a.png", "--dtype=float16"], "--dtype=float16"),
+        ("compare", ["a", "b"], "--rater=NAME"),
+        ("compare", ["a", "b", "--rater=anna", "--finish"], "--finish"),
+        ("compare", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),
+        ("compare", ["a", "b", "--rater=anna", "--port=70000"], "--port=70000"),
+        ("compare", ["a", "b", "--rater=anna", "--overwrite"], "--overwrite"),
+        ("edit", ["--processes=auto"], "--processes"),
+        ("edit", ["--config=pictures"], "launch.draw"),
+        ("edit", ["--config.model=a,b"], "a,b"),
+        ("edit", ["--config.strengths=0.5,2"], "--config.strengths"),
+        ("write_items", ["--processes=auto", "--config.model=openai:a"], "--processes"),
+        ("write_items", ["--config=edit"], "launch.edit"),
+        ("write_items", ["photos"], "'photos'"),
+    ],
+)
+def test_a_word_of_another_launcher_is_one_sentence(launcher, words, said, tmp_path):
+    status, out, err = launching.launch(f"launch.{launcher}", *words, cwd=tmp_path)
+    assert (status, out, err.count("\n"), err.startswith("error: ")) == (2, "", 1, True), err
     assert said in err
-    assert len(err.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_help(tmp_path):
-    status, out, _ = launching.launch("launch.generate", "--help", cwd=tmp_path)
-    assert status == 0
-    for word in ("--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"):
-        assert word in out
+@pytest.mark.parametrize(
+    ("launcher", "said"),
+    [
+        ("draw", ["--config.prompts", "--processes", "pictures.html"]),
+        ("caption", ["--question", "--max_tokens", "captions.jsonl"]),
+        ("compare", ["--rater", "--judge", "RUN:MODEL"]),
+        ("edit", ["--config.strengths", "--config=edit:denoise"]),
+        ("write_items", ["--annotate", "--config.offensive", "Tree-of-Experts"]),
+    ],
+)
+def test_help_teaches_by_examples_and_names_only_its_own_flags(launcher, said):
+    status, out, err = launching.launch(f"launch.{launcher}", "--help")
+    assert (status, err) == (0, "")
+    assert out.count(f"python -m launch.{launcher}") >= 3
+    assert all(word in out for word in said)
+    own = {line.split()[0] for line in out.partition("Flags:")[2].splitlines() if line.startswith("  --")}
+    assert "--judge" not in own or launcher == "compare"
+    assert "--question" not in own or launcher == "caption"
+    assert "--annotate" not in own or launcher == "write_items"
+    assert "--processes" not in own or launcher == "draw"
+
+
+def test_a_config_of_before_the_five_launchers_is_taken(tmp_path):
+    (tmp_path / "mine.py").write_text("from configs.edit import *\nLAUNCHER = 'generate'\n")
+    status, _, err = launching.launch("launch.generate", "--config=mine.py", cwd=tmp_path)
+    assert (status, err.endswith(f"{NEW}edit --config=mine.py\n")) == (2, True), err
+    status, _, err = launching.launch("launch.edit", "--config=mine.py", "--help", cwd=tmp_path)
+    assert (status, err) == (0, "")
+    status, _, err = launching.launch("launch.draw", "--config=mine.py", cwd=tmp_path)
+    assert (status, err.count("\n"), "the config has no field" in err) == (2, 1, True), err
+
+
+def test_edits_from_the_command_line(tmp_path):
+    words = ["--config.limit=1", "--config.num_steps=2", "--workdir=run"]
+    for _ in range(2):
+        status, out, err = launching.launch("launch.edit", *words, cwd=tmp_path)
+        assert status == 0, err
+        assert "python -m launch.report run" in out
+    status, _, err = launching.launch("launch.edit", *words, "--config.seed=1", cwd=tmp_path)
+    assert (status, err.count("\n"), "--overwrite" in err) == (2, 1, True), err

@@ -220,6 +220,7 @@ def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
     assert agreement.read_ratings(path) == [agreement.Rating("=1", "@anna", "0")]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("items", [2, 25])
 def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     """Drawn and computed one by one: the interval reaches as far, and further where items are few."""

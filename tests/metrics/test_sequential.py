@@ -211,6 +211,7 @@ KINDS = (
 )
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_adverse_differences_are_decided_as_by_the_whole_budget(kind):
     """600 races each; with an error rate of 1%, more than 12 wrong ones have a probability of 1%."""

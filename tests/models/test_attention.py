@@ -19,6 +19,7 @@ def normal(*shape, seed=0, dtype=np.float32):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_values_and_gradients(is_causal):
     query, key, value = normal(2, 5, 3, 8), normal(2, 5, 3, 8, seed=1), normal(2, 5, 3, 8, seed=2)
@@ -45,6 +46,7 @@ def test_padding_is_left_out():
         np.testing.assert_allclose(result[part], expected, atol=1e-6)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("limits", "shape"),
     [
@@ -94,6 +96,7 @@ def test_scores_are_float32_in_bfloat16():
     np.testing.assert_allclose(np.asarray(result, np.float64), expected, atol=4e-3)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("forget", [False, True])
 @pytest.mark.parametrize("part_bytes", [4 * 12 * 12 * 4, 4 * 12 * 4, 1])
 @pytest.mark.parametrize("keywords", [{"is_causal": True}, {"lengths": np.array([3, 12], np.int32)}])
@@ -223,6 +226,7 @@ def test_the_device_is_that_of_the_mesh():
         assert parallel.traced_device() == parallel.Device("tpu", "TPU v5 lite")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("queries", "keys", "head_size", "keywords"),
     [
@@ -283,6 +287,7 @@ def test_blocks_divide_what_they_are_of():
             assert keys % sizes.block_k_major == sizes.block_k_major % sizes.block_k == keys % sizes.block_k_dq == 0
 
 
+@pytest.mark.slow
 def test_kept_keys_and_values():
     """Those of a text, computed once, give the same result as passing the text."""
     layer = attention.Attention(12, 3, context_channels=7, rngs=nnx.Rngs(0), **FLOAT32)

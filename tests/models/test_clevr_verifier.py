@@ -174,6 +174,7 @@ def test_shapes_that_cannot_be_are_refused(change):
         ClevrVerifierConfig.from_dict({"_class_name": "ClevrVerifier", **change})
 
 
+@pytest.mark.slow
 def test_the_one_that_comes_with_winobench_is_right_on_held_out_pictures():
     """99% of the objects, and 95% of the pictures, of 100 with one to five objects, which no training run can draw."""
     scenes = recipe.sample("random", 100, seed=1, split="evaluation")

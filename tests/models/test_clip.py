@@ -112,6 +112,7 @@ def count(config):
     return sum(sizes.values()), vision, text
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", OPEN_CLIP)
 def test_published_sizes_open_clip(name):
     counts = count(clip_layouts.open_clip_config(OPEN_CLIP[name]))

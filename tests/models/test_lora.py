@@ -135,6 +135,7 @@ def test_the_tree_of_a_text_encoder():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("targets", "count"), [("cross", 64), ("all", 128)])
 def test_published_size(targets, count):
     """SD 2.1-base has 16 transformers of two attention layers with four projections each; nothing is allocated."""

@@ -84,6 +84,7 @@ def test_8_bit_weights(network):
     assert 1e-4 < np.std(found - exact) / np.std(exact) < 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "layers", "heads", "count"),
     [(768, 12, 12, 125_239_296), (2560, 32, 32, 2_651_596_800), (4096, 32, 32, 6_658_473_984)],

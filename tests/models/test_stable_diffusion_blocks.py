@@ -22,6 +22,7 @@ def test_upsampling_repeats():
     np.testing.assert_array_equal(upsample(x, (5, 6))[0, :, 0, 0], [0, 0, 0, 3, 3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_a_skip_is_more_of_the_input(monkeypatch, platform):
     """On a GPU the shortcut adds up products of both parts, which rounds otherwise (float32, to 1e-5)."""

@@ -136,6 +136,7 @@ def mesh_of(data, model):
 CHOICE = 3
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("data", "model"), [(1, 2), (1, 4), (2, 2)])
 def test_collectives_of_a_decoder(data, model):
     """Of prompts and of each token alike: two for each layer, and one for the embedding."""

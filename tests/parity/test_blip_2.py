@@ -100,6 +100,7 @@ def our_outputs(loaded, family):
         return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, question, ids, lengths)
 
 
+@pytest.mark.quick(2)
 def test_states_logits_and_answers(network, loaded, family):
     """The vision tower, the Q-Former and the language model, with texts of unlike lengths."""
     states, queries, logits, answers = our_outputs(loaded, family)

@@ -50,6 +50,7 @@ def adapted(request, tmp_path_factory):
     return folder, out, noise, torch_errors(pipeline, noise, levels=LEVELS)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("fuse", [True, False])
 def test_errors_with_a_file_of_diffusers(adapted, fuse):
     folder, lora, noise, expected = adapted
@@ -63,6 +64,7 @@ def test_errors_with_a_file_of_diffusers(adapted, fuse):
     assert not np.allclose(got, without, rtol=1e-3)
 
 
+@pytest.mark.quick(1)
 def test_what_is_saved_is_read_by_diffusers(adapted, tmp_path):
     folder, lora, noise, expected = adapted
     pipeline = families.load_pipeline(folder)

@@ -86,6 +86,7 @@ def one_device(pipeline, **keywords):
     return DiffusionITM(pipeline, batch_size=4, mesh=mesh, image_size=SIZE, **keywords)
 
 
+@pytest.mark.quick(1)
 def test_conditions(ours, theirs, kind):
     with torch.inference_mode():
         states, pooled, _ = theirs.encode_prompt(TEXTS, TEXTS, device="cpu")
@@ -98,11 +99,13 @@ def test_conditions(ours, theirs, kind):
     assert short.fingerprint != ours.fingerprint
 
 
+@pytest.mark.quick(1)
 def test_errors(ours, theirs, noise):
     got = one_device(ours).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
     np.testing.assert_allclose(got, torch_errors(theirs, noise), rtol=1e-4)
 
 
+@pytest.mark.quick(1)
 def test_a_strength_of_guidance(ours, theirs, noise, kind):
     told = ours.replace(guidance_embedding=3.5)
     assert told.fingerprint != ours.fingerprint
@@ -139,6 +142,7 @@ def test_generation(ours, theirs):
     assert np.abs(got / 255 - expected).max() < 2 / 255
 
 
+@pytest.mark.quick(1)
 def test_files_go_both_ways(ours, theirs, noise, tmp_path):
     ours.save_pretrained(tmp_path / "saved", dtype="float32")
     again = families.load_pipeline(tmp_path / "saved")

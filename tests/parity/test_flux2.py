@@ -91,6 +91,7 @@ def errors(pipeline, noise, **keywords):
     return scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
 
 
+@pytest.mark.quick(1)
 def test_text_states(ours, theirs):
     """Of padding, too; and after other layers, the last of which is followed by the last norm."""
     for layers in (OUT_LAYERS, (4, 0, 2)):
@@ -106,10 +107,12 @@ def test_text_states(ours, theirs):
     assert relative_error(short.encode_texts(TEXTS), expected.numpy()) < 1e-5
 
 
+@pytest.mark.quick(1)
 def test_errors(ours, theirs, noise):
     np.testing.assert_allclose(errors(ours, noise), torch_errors(theirs, noise), rtol=1e-4)
 
 
+@pytest.mark.quick(1)
 def test_encoders_that_leave_the_devices(ours, noise, tmp_path, monkeypatch):
     """Other layers' states of the same texts are other files in the store."""
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
@@ -148,6 +151,7 @@ def test_generation(ours, theirs, distilled, steps):
     assert (np.abs(without - expected).max() < 2 / 255) == distilled
 
 
+@pytest.mark.quick(1)
 def test_files_go_both_ways(ours, theirs, noise, distilled, tmp_path):
     ours.save_pretrained(tmp_path / "saved", dtype="float32")
     again = families.load_pipeline(tmp_path / "saved")
@@ -210,6 +214,7 @@ def test_a_tokenizer_without_a_template_is_one_sentence(ours):
         ours.replace(tokenizer=bare).encode_texts(["a photo"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "billions"), [("flux2-klein-base-4b", 4.022), ("flux2-klein-9b", 8.191)])
 def test_released_sizes(name, billions):
     """The encoder's names and shapes are transformers' own; the parts fit each other."""

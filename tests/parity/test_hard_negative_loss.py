@@ -232,6 +232,7 @@ def compare(result, expected_loss, expected_gradients):
     assert relative_error(in_one_row(gradients), in_one_row(expected_gradients)) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "threshold", "prediction_type", "clipped"),
     [

@@ -90,6 +90,7 @@ def torch_networks(tiny_pipeline):
     return {name: theirs.from_pretrained(tiny_pipeline / name) for name, (_, theirs, _) in NETWORKS.items()}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_single_file(tiny_pipeline, torch_networks, name):
     ours, _, error = NETWORKS[name]

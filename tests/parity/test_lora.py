@@ -223,6 +223,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.quick(1)
 @pytest.mark.filterwarnings("ignore:The following alpha_pattern keys")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_folders_of_peft(theirs, ours, tmp_path, name):

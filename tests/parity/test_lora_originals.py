@@ -285,6 +285,7 @@ def add_tensors(path, tensors):
 
 # What diffusers' converters of LoRA files cannot read, or not as it is meant: FLUX.1's fused layer at other widths than
 # the released one, FLUX.2's last norm, in which they leave the original order.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "prefix", "without"),
     [
@@ -315,6 +316,7 @@ def test_errors_with_files_that_diffusers_reads(kind, prefix, without, folder_of
     np.testing.assert_allclose(again, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_errors_of_stable_diffusion_3_with_a_file_of_kohyas(folder_of, tmp_path):
     """All dense layers of the original code; what is added to them goes through diffusers' converter of checkpoints."""
     folder = folder_of("sd3")
@@ -434,6 +436,7 @@ def test_adapters_of_t5_are_one_sentence(kind, prefix, part, folder_of, tmp_path
             checkpoints.load_lora(pipeline.replace(zero_t5=True), path)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("of", "to"), [("flux", "sd3"), ("sd3", "flux"), ("klein", "flux"), ("flux", "klein")])
 def test_files_of_other_families_are_one_sentence(of, to, folder_of, tmp_path):
     """FLUX.1 and FLUX.2 share names; there a layer's width tells."""

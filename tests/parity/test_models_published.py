@@ -56,6 +56,7 @@ def count(shapes):
     return round(sum(torch.Size(shape).numel() for shape in shapes.values()) / 1e6, 1)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", DIFFUSERS)
 def test_tree(part, name):

@@ -77,6 +77,7 @@ def one_device(folder, *options, **keywords):
     return DiffusionITM.from_pretrained(folder, *options, **keywords, batch_size=4, mesh=mesh)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("error", "target"),
     [

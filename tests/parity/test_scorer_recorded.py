@@ -44,6 +44,7 @@ def test_distances(run, scorer):
     np.testing.assert_allclose(errors.mean(axis=-1), run["dist_cond"].mean(axis=-1), rtol=0, atol=MEAN)
 
 
+@pytest.mark.slow
 def test_normalised_scores(run, scorer):
     options = {"timesteps": "published", "num_samples": 10, "noise": run["noise"]}
     scores = scorer.score(run["images"], run["captions"], normalize="unconditional", **options)
@@ -52,6 +53,7 @@ def test_normalised_scores(run, scorer):
     np.testing.assert_allclose(errors[:, :-1] - errors[:, -1:], run["dist_unconditional"], rtol=0, atol=EACH)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("requested", "name"), [(3, "n3"), (30, "n30")])
 def test_other_numbers_of_samples(run, scorer, requested, name):
     timesteps = run[f"timesteps_{name}"]

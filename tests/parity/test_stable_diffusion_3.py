@@ -95,6 +95,7 @@ def without_t5(folder):
     return diffusers.StableDiffusion3Pipeline.from_pretrained(folder, text_encoder_3=None, tokenizer_3=None)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("text_tokens", [256, 8, 0])
 def test_without_the_third_encoder(ours, without_t5, folder, noise, text_tokens):
     pipeline = families.load_pipeline(folder, zero_t5=True, text_tokens=text_tokens)
@@ -128,6 +129,7 @@ def test_folders_without_the_third_encoder(without_t5, folder, noise, tmp_path):
         families.load_pipeline(tmp_path / "damaged")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", ["nothing", "rubbish"])
 def test_parts_that_settings_leave_out_are_not_looked_at(folder, there, tmp_path):
     """``model_index.json`` names T5, but its folders are not there, or hold what nobody could read."""

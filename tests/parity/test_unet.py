@@ -130,6 +130,7 @@ def pair(options):
 _SLOW_CONFIGS = ("coarse level", "both levels", "three levels")  # whose parts other ones have
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW_CONFIGS)) for name in CONFIGS]
 )

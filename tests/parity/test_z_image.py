@@ -206,6 +206,7 @@ def test_folders_that_cannot_be_are_one_sentence(tmp_path, folder, file, changes
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_released_sizes():
     """The encoder's names and shapes are transformers' own; the parts fit each other."""
     description = families.released("z-image")

@@ -205,6 +205,7 @@ def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
         registry.make_plugged_in("empty")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("load", "code", "word"),
     [

@@ -11,7 +11,8 @@ from winobench.base.errors import InputError
 from winobench.clevr import captions
 from winobench.clevr import scenes as clevr_scenes
 from winobench.prompts import grammar, named_sets
-from winobench.prompts.prompt_files import Prompt, digest, read_prompts
+from winobench.prompts.named_sets import read_prompts
+from winobench.prompts.prompt_files import Prompt, digest
 
 
 def write(path, content):

@@ -85,6 +85,7 @@ def panels_of(label):
     ]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("label", ["x" * 120, LONG, "W" * 120, "模型" * 60, ""])
 def test_no_label_can_break_a_figure(label, tmp_path):
     panels = panels_of(label or "a")

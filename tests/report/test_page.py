@@ -20,7 +20,7 @@ from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.base.errors import InputError
-from winobench.report import analysis, figures, paper, published
+from winobench.report import analysis, figures, published
 from winobench.report.sections import differences, shared
 from winobench.runs import reading
 from winobench.runs.rows import rows_of
@@ -274,6 +274,7 @@ def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
         assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
 
 
+@pytest.mark.slow
 def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     part = make_run(
         Skilled(0.5), tmp_path / "part", chosen=[fakes.image_task(count=4), fakes.text_task()], model="part"
@@ -360,11 +361,11 @@ def test_runs_look_different():
 
 
 def test_the_papers_tables_answer_by_model():
-    assert paper.value_of("flickr30k_image", "recall@1", "sd21-base") == pytest.approx(0.615)
-    assert paper.value_of("svo_verb", "accuracy", "clip-rn50x64") == pytest.approx(0.822)
-    assert paper.value_of("clevr_image", "accuracy", "sd21-base") is None
-    assert paper.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
-    assert paper.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
+    assert published.value_of("flickr30k_image", "recall@1", "sd21-base") == pytest.approx(0.615)
+    assert published.value_of("svo_verb", "accuracy", "clip-rn50x64") == pytest.approx(0.822)
+    assert published.value_of("clevr_image", "accuracy", "sd21-base") is None
+    assert published.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
+    assert published.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
 
 
 def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):

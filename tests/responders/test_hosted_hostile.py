@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import socket
-import ssl
 import threading
 import time
 import zlib
@@ -13,6 +12,7 @@ import zlib
 import pytest
 
 from tests.expectations import raises
+from tests.responders import api_server
 from tests.responders.api_server import KEY, anthropic_body, openai_body, question, questions
 from winobench.base.errors import InputError
 from winobench.responders import hosted
@@ -127,11 +127,7 @@ def headers_without_end(connection, number, ended):
 
 @pytest.fixture(params=["openai", "anthropic"])
 def api(request, monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in ("OPENAI", "ANTHROPIC"):
-        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        monkeypatch.setenv(f"{name}_API_KEY", KEY)
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    api_server.set_keys(monkeypatch)
     return request.param
 
 
@@ -155,11 +151,11 @@ def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
 def test_a_call_that_takes_too_long_is_given_up(api, behaviour):
     """Although a byte comes in every now and then, which satisfies the clients' own limits."""
     with serving(behaviour) as (address, calls):
-        model = make(api, address, timeout=0.4)
+        model = make(api, address, timeout=0.2)
         started = time.monotonic()
         ((_, raw),) = model.ask(questions(1))
         assert time.monotonic() - started < 30  # where the servers would keep it for ever, on a machine however busy
-    assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.4 s", "attempts": 2} or (
+    assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.2 s", "attempts": 2} or (
         behaviour is nothing and raw["error"]["kind"] == "timeout"
     )
     assert len(calls) <= 2
@@ -180,7 +176,7 @@ def test_answers_after_a_late_one_are_whole(api):
         connection.sendall(whole(GOOD[api]))
 
     with serving(behaviour) as (address, _):
-        model = make(api, address, timeout=1.0, concurrency=1, attempts=8)  # a busy machine may be late by itself, too
+        model = make(api, address, timeout=0.5, concurrency=1, attempts=8)  # a busy machine may be late by itself, too
         raws = dict(model.ask(questions(4)))
         assert [model.read(question("?"), raws[index]).text for index in range(4)] == ["Option 1"] * 4
         assert max(raw["attempts"] for raw in raws.values()) > 1
@@ -277,9 +273,9 @@ def test_odd_words_about_an_error_are_one_line(api, status, body, tmp_path):
 )
 def test_odd_waits_are_read(api, value):
     headers = {"retry-after": value, "x-ratelimit-reset-requests": value, "x-ratelimit-remaining-requests": value}
-    wait = hosted.api.requested_wait(headers, 429)
+    wait = hosted.waits.requested_wait(headers, 429)
     assert wait is None or wait >= 0
-    assert hosted.api.exhausted(headers) >= 0
+    assert hosted.waits.exhausted(headers) >= 0
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def test_one_compilation_a_bucket(model, scores, compilations):
     assert count.total == 0
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("fixture", "family"),
     [

@@ -149,6 +149,7 @@ def test_bad_templates():
         Prompts(make_tokenizer(), template="tokenizer")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "template",
     [
@@ -165,6 +166,7 @@ def test_templates_that_do_not_end_are_refused_soon(template):
     assert sys.gettrace() is before
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "template",
     [

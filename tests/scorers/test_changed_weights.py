@@ -164,6 +164,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
     kind = KINDS[name]
@@ -325,6 +326,7 @@ def test_a_scorer_that_changes_while_it_scores_is_refused(at, tmp_path):
     assert not list((tmp_path / "run").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_loras_are_seen(make, at, tmp_path):
     adapted = make()
     lora.add_lora(adapted.pipeline.unet, lora.LoRAConfig(rank=2, targets="all"), rngs=nnx.Rngs(0))
@@ -351,6 +353,7 @@ def test_loras_are_seen(make, at, tmp_path):
     assert "lora" not in scorer.fingerprint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_host", [False, True])
 def test_numpy_arrays_cannot_be_changed_in_place(make, on_host):
     scorer = make(on_host=on_host)
@@ -428,6 +431,7 @@ def test_what_is_drawn_follows_the_weights(make):
     assert held.fingerprint != pipeline.fingerprint
 
 
+@pytest.mark.slow
 def test_another_network_in_a_loaded_model_is_another_identity(at):
     loaded = _loaded(at)
     assert loaded.identity() == loaded.fingerprint == loaded.held().identity()

@@ -74,6 +74,7 @@ def expected(parts):
     return {"itm": logits[..., 1] - logits[..., 0], "itc": np.asarray(cosines)}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("head", ["itm", "itc"])
 def test_scores(parts, expected, head):
     scores = ItmHead(*parts, head=head).score(IMAGES, TEXTS)

@@ -188,6 +188,7 @@ def test_published_formula(folders, family):
         assert np.ptp(wanted, axis=1).min() > 1e-3 * np.abs(wanted).max()
 
 
+@pytest.mark.slow
 def test_any_order_and_number_of_devices(loaded, scorer):
     """Also with more images and texts than the tables have rows, and with those that are given twice."""
     whole = scorer.score(IMAGES, TEXTS)

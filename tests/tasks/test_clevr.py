@@ -19,6 +19,7 @@ def test_every_task_is_declared_under_its_name():
         assert get_task(name).name == name
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["clevr", "clevr_image", "clevr_winoground"])
 def test_rendered_tasks_need_no_data(name, tmp_path):
     task = get_task(name)
@@ -43,6 +44,7 @@ def test_rendered_examples_are_stable_and_share_images(tmp_path):
     assert task.data_fingerprint(str(tmp_path), 2) != task.data_fingerprint(str(tmp_path), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clevr_image", "clevr_winoground"])
 def test_swapped_images_differ(name):
     for example in get_task(name).load(None, 3):

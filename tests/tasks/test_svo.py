@@ -94,7 +94,7 @@ def test_rows_of_the_table(tmp_path):
 
 def test_what_is_on_the_web_is_downloaded_and_prepared(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    quick = web_images.Manners(delay=0.0, first_wait=0.01)
+    quick = web_images.RateLimits(delay=0.0, first_wait=0.01)
     root = tmp_path / "sources" / "svo"
     tasks = {}
     for part in ("subj", "verb", "obj"):

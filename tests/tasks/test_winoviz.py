@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from tests.expectations import raises
+from winobench.data import published_numbers
 from winobench.data import winoviz as data
-from winobench.data.winoviz import published
 from winobench.metrics.intervals import clustered, wilson
+from winobench.report import published
 from winobench.runs.requests import (
     ANSWERED,
     FAILED,
@@ -489,7 +490,7 @@ def test_importing_the_tasks_imports_no_framework():
 
 
 def test_published_numbers():
-    numbers = published.published_numbers()
+    numbers = published_numbers.numbers(paper="winoviz")
     counts = {table: sum(number.table == table for number in numbers) for table in "12346"}
     assert counts == {"1": 24, "2": 24, "3": 12, "4": 15, "6": 8}
     assert len(numbers) == sum(counts.values())
@@ -510,7 +511,7 @@ def test_published_numbers():
 def test_the_numbers_of_questions_are_what_the_digits_imply():
     """A printed number is some whole number of questions over n, rounded or cut to two digits."""
     unexplained = []
-    for number in published.published_numbers():
+    for number in published_numbers.numbers(paper="winoviz"):
         count = number.value * number.n
         near = [100 * whole / number.n for whole in (int(count), int(count) + 1)]
         if all(abs(value - 100 * number.value) >= 0.01 for value in near):
@@ -525,18 +526,19 @@ def test_the_numbers_of_questions_are_what_the_digits_imply():
 
 
 def test_published_numbers_of_a_model():
-    found = published.published("winoviz_multi", "google/flan-t5-xxl")
+    def of_model(task, model):
+        return [n for n in published.of_task(task) if published._is_winoviz_model(n.model, model)]
+
+    found = of_model("winoviz_multi", "google/flan-t5-xxl")
     assert [(one.table, one.row, one.metric, one.printed) for one in found[:3]] == [
         ("1", "FLAN-T5-XXL", "individual", "68.09"),
         ("1", "FLAN-T5-XXL", "pair", "40.43"),
         ("2", "FLAN-T5 (0)", "individual", "68.09"),
     ]
-    assert found == published.published("winoviz_multi", "FLAN-T5-XXL")
-    assert [one.row for one in published.published("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
-    assert published.published("winoviz_single", "someone/other-model") == ()
-    assert [one.printed for one in published.published("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
+    assert found == of_model("winoviz_multi", "FLAN-T5-XXL")
+    assert [one.row for one in of_model("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
+    assert of_model("winoviz_single", "someone/other-model") == []
+    assert [one.printed for one in of_model("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
     # Our set was not measured by the paper.
-    assert published.published("winoviz_mini_single") == ()
-    assert len(published.published("winoviz_single")) == 38
-    low, high = found[0].interval[1:]
-    assert low < 0.6809 < high
+    assert published.of_task("winoviz_mini_single") == []
+    assert len(published.of_task("winoviz_single")) == 38

@@ -11,8 +11,8 @@ import pytest
 from tests import wscplus_files
 from tests.expectations import names, raises
 from winobench.data import wscplus as data
+from winobench.data.published_numbers import numbers
 from winobench.data.wscplus import answers as answers_in_words
-from winobench.data.wscplus import published, splits
 from winobench.metrics import wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response
 from winobench.tasks import wscplus
@@ -279,15 +279,9 @@ class TestMetrics:
         found = wscplus.metrics(QUESTIONS[2:], answers(1, 1, 2))["accuracy"]
         assert (found["low"], found["high"]) == pytest.approx(wilson(2, 3)[1:])
 
-    def test_pronouns(self):
-        found = wscplus.pronoun_distribution(ITEMS)
-        assert {name: entry["value"] for name, entry in found.items()} == {"she": 0.8, "he": 0.2}
-        assert list(found) == ["she", "he"]
-        assert wscplus.pronoun_distribution(QUESTIONS) == found
-
 
 def take_for_validation(monkeypatch, ids):
-    for module in (data, splits):
+    for module in (data, data.files, data.items, data.results):
         monkeypatch.setattr(module, "validation_ids", lambda: ids)
 
 
@@ -380,27 +374,27 @@ class TestTasks:
 
 class TestPublishedNumbers:
     def test_tables(self):
-        assert len(published.published(place="Table 2")) == 6
-        assert len(published.published(place="Table 5")) == 11
-        assert len(published.published(place="Table 6")) == 24
+        assert len(numbers(paper="wscplus", table="2")) == 6
+        assert len(numbers(paper="wscplus", table="5")) == 11
+        assert len(numbers(paper="wscplus", table="6")) == 24
 
     def test_values(self):
-        (number,) = published.published(metric="accuracy", model="gpt-4-0613", protocol="toe", place="abstract")
-        assert (number.printed, number.value, number.task) == ("68.7%", pytest.approx(0.687), "wscplus")
-        (number,) = published.published(metric="kappa")
+        (number,) = numbers(model="gpt-4-0613", table="abstract and section 1")
+        assert (number.printed, number.value, number.task) == ("68.7", pytest.approx(0.687), "wscplus")
+        (number,) = numbers(paper="wscplus", metric="kappa")
         assert number.value == 0.896
-        (number,) = published.published(metric="items/total")
+        (number,) = numbers(paper="wscplus", metric="items/total")
         assert number.value == 3026
 
     def test_averages_are_those_of_their_rows(self):
         for metric in ("accuracy", "traditional/accuracy", "ambiguous/accuracy", "offensive/accuracy"):
-            numbers = published.published(place="Table 6", metric=metric)
-            *raters, average = (number.value for number in numbers)
+            found = numbers(paper="wscplus", table="6", metric=metric)
+            *raters, average = (number.value for number in found)
             assert average == pytest.approx(sum(raters) / 5, abs=6e-4)
 
     def test_figure_5(self):
         for protocol in ("toe", "tot"):
-            *models, average = published.published(place="Figure 5", protocol=protocol)
+            *models, average = numbers(table="Figure 5, as stated in section 3.2", protocol=protocol)
             assert average.value == pytest.approx(sum(number.value for number in models) / 3, abs=6e-5)
 
 
@@ -468,7 +462,7 @@ class TestRecordedAnswers:
         outcomes = [wscplus.outcome(*both) for both in zip(questions, given, strict=True)]
         assert outcomes == [RESULTS[row["result"]] for row in rows]
         if name == "GPT3":
-            (stated,) = published.published(metric="GPT3/accuracy")
+            (stated,) = numbers(paper="wscplus", metric="GPT3/accuracy")
             assert found["GPT3/accuracy"]["value"] == pytest.approx(stated.value, abs=5e-4)
 
     def test_few_shot_examples_are_rows_of_the_data(self, reference_data):

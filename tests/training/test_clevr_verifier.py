@@ -27,6 +27,7 @@ def inverted(images, levels, generator):
     return 255 - images
 
 
+@pytest.mark.slow
 def test_records_are_pictures_with_their_objects(config):
     """Of either kind by turns, 64 scenes each, and every other pair of such batches by an autoencoder."""
     config.data.num_scenes = 130

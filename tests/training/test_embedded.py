@@ -51,6 +51,7 @@ def scenes(recipe, config, tmp_path):
     return tmp_path
 
 
+@pytest.mark.quick(1)
 def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, config, scenes):
     source = array_records.ShardSource(scenes / "scenes")
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
@@ -67,6 +68,7 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, conf
             assert tokenizer.unk_token_id not in ids[: len(words) + 1]
 
 
+@pytest.mark.quick(1)
 def test_finished_scenes_are_kept_and_others_made_anew(recipe, config, scenes):
     index = scenes / "scenes" / "index.json"
     first = index.stat().st_mtime_ns
@@ -77,6 +79,7 @@ def test_finished_scenes_are_kept_and_others_made_anew(recipe, config, scenes):
     assert json.loads(index.read_text())["num_records"] == 13 + config.data.get("num_hard_scenes", 0)
 
 
+@pytest.mark.quick(1)
 def test_hard_scenes_come_with_their_own_caption_and_simple_ones(config, scenes):
     source = array_records.ShardSource(scenes / "scenes")
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")

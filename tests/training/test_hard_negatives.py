@@ -455,6 +455,7 @@ def on_one_device():
     return config, graphdefs, arguments, run(gradient_function(graphdefs, config), *arguments)
 
 
+@pytest.mark.slow
 def test_every_adapter_has_a_gradient(on_one_device):
     *_, (_, gradients) = on_one_device
     assert set(gradients) == {"unet", "text_encoder"}

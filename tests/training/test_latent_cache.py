@@ -39,6 +39,7 @@ def stamps(folder):
     return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_latents_are_those_of_the_pipeline(pipeline, source, tmp_path):
     done = []
     found = latent_cache.encode(
@@ -99,6 +100,7 @@ def test_an_interrupted_encoding_goes_on_at_the_missing_shard(pipeline, source, 
         np.testing.assert_array_equal(found.latents[number], whole.latents[number])
 
 
+@pytest.mark.slow
 def test_the_key_holds_all_that_latents_depend_on(pipeline, tiny_pipeline, source, tmp_path):
     about = latent_cache._about(pipeline, source, 32)
     assert about == latent_cache._about(StableDiffusion.from_pretrained(tiny_pipeline), source, 32)

@@ -178,6 +178,7 @@ def one_device(tmp_path_factory):
     return folder, toy_run.run(folder, 12, accumulate=2, mesh=fsdp(1, 1))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("parts", [1, 2, 8])
 def test_eight_devices_do_as_one(one_device, tmp_path, parts):
     if jax.device_count() < 8:

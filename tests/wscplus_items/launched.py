@@ -1,4 +1,4 @@
-"""python -m launch.generate with the tests' writer in place of every model: a program to launch."""
+"""python -m launch.write_items with the tests' writer in place of every model: a program to launch."""
 
 import os
 import runpy
@@ -16,4 +16,4 @@ def load(name, *_, **__):
 
 if __name__ == "__main__":
     with mock.patch.object(loading, "load_responder", load):
-        runpy.run_module("launch.generate", run_name="__main__", alter_sys=True)
+        runpy.run_module("launch.write_items", run_name="__main__", alter_sys=True)

@@ -97,13 +97,13 @@ def test_published_items_pass(reference_data):
     rows = wscplus.read(reference_data / "wscplus" / "WSC+.csv")
     items = []
     for row in rows:
-        sentence = Sentence(row.statement, row.target_pronoun, row.snippet, row.options, row.answer)
+        sentence = Sentence(row.statement, row.pronoun.strip().lower(), row.snippet, row.options, row.answer)
         if row.type == "offensive":
             items.append(item(sentence, kind="offensive"))
         elif row.pair == row.id:
             partner = rows[row.row]
             other = Sentence(
-                partner.statement, partner.target_pronoun, partner.snippet, partner.options, partner.answer
+                partner.statement, partner.pronoun.strip().lower(), partner.snippet, partner.options, partner.answer
             )
             items.append(item(sentence, other))
     assert len(items) > 1700

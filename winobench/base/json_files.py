@@ -1,12 +1,10 @@
-"""The one reader of JSON: bounded in size and depth, and strict about what JSON leaves open.
+"""The one reader of JSON: bounded in size and depth, and strict where JSON and Python are not.
 
-Python's own reader follows nested brackets until the interpreter's stack ends, takes ``NaN``, keeps the last of two
-equal keys, and hands on halves of surrogate pairs, which no file in UTF-8 can hold. What this module returns can always
-be computed with, written and read again. All errors are `InputError`, so ``except ValueError`` catches each of them.
+Python's reader accepts ``NaN``, equal keys, deep brackets and halves of surrogate pairs, which no UTF-8 file can hold.
+Values from this module can always be written and read again. All errors are `InputError`.
 
-There are two kinds of sources. Files that winobench or its users have made are read strictly: what is wrong in them is
-refused. What other programs say (``foreign``: a server's answer) is taken as far as it can be: lone surrogates become
-U+FFFD, numbers of hundreds of digits become infinite, of two equal keys the last one counts.
+Files of winobench and its users are read strictly. Answers of other programs (``foreign``) are read as far as possible:
+lone surrogates become U+FFFD, numbers of hundreds of digits become infinite, and the last of two equal keys counts.
 """
 
 from __future__ import annotations
@@ -35,12 +33,11 @@ DEEPEST = 100
 LONGEST_NUMBER = 100
 """Digits of a whole number: 10**30 stands for "unlimited" in published files; a float holds no more than 308."""
 
-_LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class NotJSON(InputError):
-    """A text is not JSON that can be used. The message is the reason alone, for who knows where it stands.
+    """A text is not JSON that can be used. The message is the reason alone, without the file.
 
     Attributes:
       cut_off: whether the text ends where more would have to come.
@@ -62,17 +59,17 @@ def parse(
     pairs: Pairs | None = None,
     largest: int = LARGEST,
 ) -> Any:
-    """The value that a JSON text states.
+    """The value of a JSON text.
 
     Args:
-      content: the text. Bytes are UTF-8, with or without a mark of the byte order.
-      foreign: another program's words, to be taken as far as they can be. See above.
-      constants: allow NaN and infinite numbers, which Python writes where a value is not defined.
-      pairs: makes something of an object's (key, value) pairs. A dictionary without equal keys by default.
+      content: the text. Bytes are UTF-8, with or without a byte order mark.
+      foreign: an answer of another program. See above.
+      constants: allow NaN and infinite numbers.
+      pairs: makes a value of an object's (key, value) pairs. A dictionary without equal keys by default.
       largest: bytes, or characters of a text.
 
     Raises:
-      NotJSON: it is not JSON, too large or too deep, or holds something that it must not.
+      NotJSON: it is not JSON, too large or too deep, or holds a refused value.
     """
     if len(content) > largest:
         raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
@@ -87,7 +84,7 @@ def parse(
         raise NotJSON(
             f"character {error.start} is a lone surrogate, half of a character", code="lone-surrogate"
         ) from None
-    decoder = _decoder(foreign, constants or foreign, pairs, bool(_LONG_NUMBER.search(content)))
+    decoder = _decoder(foreign, constants or foreign, pairs)
     try:
         value = decoder.decode(content)
     except json.JSONDecodeError as error:
@@ -104,9 +101,9 @@ def parse(
 
 
 def parse_at(text: str, start: int) -> tuple[Any, int]:
-    """The value that begins at a place in a foreign text, and where it ends. Raises as `parse`."""
+    """The value at a position of a foreign text, and its end. Raises NotJSON."""
     try:
-        value, end = _decoder(True, True, None, True).raw_decode(text, start)
+        value, end = _decoder(True, True, None).raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise NotJSON(error.msg) from None
     except RecursionError:
@@ -116,26 +113,15 @@ def parse_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> Any:
-    """The value that a file states, for callers who say themselves what is wrong where. Options as of `parse`.
-
-    Raises:
-      OSError: it cannot be read, or is no file (a pipe may never end).
-      NotJSON: see `parse`.
-    """
-    return parse(_content(path, largest), largest=largest, **options)
+    """The value of a file (see `parse`). Raises OSError where it cannot be read or is not a file, and NotJSON."""
+    with files.opened(path) as file:
+        if os.fstat(file.fileno()).st_size > largest:
+            raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
+        return parse(file.read(largest + 1), largest=largest, **options)
 
 
 def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> Any:
-    """The value that a file states.
-
-    Args:
-      path: the file.
-      advice: what to do where it cannot be used. Ends the message.
-      **options: see `load`.
-
-    Raises:
-      InputError: it cannot be read. Names the file and says what is wrong with it.
-    """
+    """The value of a file (see `load`). Raises InputError, which names the file and its fault, and ends with advice."""
     try:
         return load(path, **options)
     except OSError as error:
@@ -145,7 +131,7 @@ def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) ->
 
 
 def read_object(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> dict[str, Any]:
-    """The object that a file states; otherwise as `read`."""
+    """The object of a file (see `read`)."""
     value = read(path, advice, **options)
     if not isinstance(value, dict):
         raise InputError(
@@ -157,20 +143,7 @@ def read_object(path: str | os.PathLike, advice: str = "restore it", **options: 
 def read_lines(
     path: str | os.PathLike, advice: str = "restore it", *, largest_line: int = LARGEST, **options: Any
 ) -> Iterator[tuple[int, Any]]:
-    """The values of a file with one a line. Blank lines are left out.
-
-    Args:
-      path: the file, of any size: it is read line by line.
-      advice: what to do where it cannot be used. Ends the message.
-      largest_line: bytes.
-      **options: see `parse`.
-
-    Yields:
-      (number of the line from 1 on, value).
-
-    Raises:
-      InputError: it cannot be read. Names the file and the line.
-    """
+    """Yields (number from 1 on, value) of each line of a file of any size, without blank lines (see `read`)."""
     try:
         with files.opened(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(largest_line + 1), b""), 1):
@@ -187,7 +160,7 @@ def read_lines(
 
 
 def as_json(value: Any) -> Any:
-    """A value of one's own as JSON has it: tuples become lists, keys become texts."""
+    """A value as JSON has it: tuples become lists, keys become texts."""
     return json.loads(json.dumps(value))
 
 
@@ -204,11 +177,11 @@ _TOO_DEEP = f"it nests lists or objects more than {DEEPEST} deep"
 
 
 @functools.lru_cache(maxsize=16)  # making one takes longer than reading a line
-def _decoder(foreign: bool, constants: bool, pairs: Pairs | None, has_long_numbers: bool) -> json.JSONDecoder:
+def _decoder(foreign: bool, constants: bool, pairs: Pairs | None) -> json.JSONDecoder:
     return json.JSONDecoder(
         object_pairs_hook=pairs or (None if foreign else _no_repeats),
         parse_float=None if constants else _finite,
-        parse_int=(_float if foreign else _short_integer) if has_long_numbers else None,
+        parse_int=_float if foreign else _short_integer,
         parse_constant=None if constants else _no_constant,
         strict=not foreign,
     )
@@ -231,13 +204,13 @@ def _finite(text: str) -> float:
 
 
 def _short_integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
+    if len(text.lstrip("-")) > LONGEST_NUMBER:
         raise NotJSON(f"it holds a number of {len(text):,} digits", code="number-too-large")
     return int(text)
 
 
 def _float(text: str) -> int | float:
-    return int(text) if len(text) <= LONGEST_NUMBER else float(text)
+    return int(text) if len(text.lstrip("-")) <= LONGEST_NUMBER else float(text)
 
 
 def _no_constant(name: str) -> float:
@@ -262,7 +235,7 @@ def _check_depth(value: Any, content: str) -> None:
 
 
 def _each_text(value: Any, function: Callable[[str], str]) -> Any:
-    """A value with each of its texts, keys among them, as the function has it."""
+    """A value with the function applied to each of its texts and keys."""
     if isinstance(value, str):
         return function(value)
     if isinstance(value, list):
@@ -276,10 +249,3 @@ def _refuse_surrogates(text: str) -> str:
     if well_formed(text) != text:
         raise NotJSON("a text in it holds a lone surrogate, half of a character", code="lone-surrogate")
     return text
-
-
-def _content(path: str | os.PathLike, largest: int) -> bytes:
-    with files.opened(path) as file:
-        if os.fstat(file.fileno()).st_size > largest:
-            raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
-        return file.read(largest + 1)

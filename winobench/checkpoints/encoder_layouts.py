@@ -43,7 +43,7 @@ from winobench.checkpoints import fast_tokenizers, language_models, models, sour
 from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.models import t5
-from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
+from winobench.models.bert import BertConfig, BertForSequenceClassification
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
 _OLD_NORMS = ((r"(.*)LayerNorm\.gamma$", r"\1LayerNorm.weight"), (r"(.*)LayerNorm\.beta$", r"\1LayerNorm.bias"))
@@ -183,34 +183,6 @@ def load_bert(
         )
     model = models.build_model(BertForSequenceClassification, config, tensors, dtype=dtype)
     return BertCheckpoint(model, read_bert_tokenizer(source, config.vocab_size))
-
-
-def load_bert_encoder(
-    source: str | os.PathLike | sources.Source,
-    *,
-    dtype: Any = "float32",
-    variant: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-) -> BertCheckpoint:
-    """Loads the encoder of a BERT alone, with its pooler where the file has one. Otherwise as `load_bert`.
-
-    Returns:
-      A ``BertModel`` and its tokenizer.
-    """
-    source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
-    tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items() if not name.startswith(_HEAD)}
-    has_pooler = any(name.startswith("pooler.") for name in tensors)
-    cls = BertModel if has_pooler else _BertWithoutPooler
-    model = models.build_model(cls, config, tensors, dtype=dtype)
-    return BertCheckpoint(model, read_bert_tokenizer(source, config.vocab_size))
-
-
-class _BertWithoutPooler(BertModel):
-    """A class of its own, as that is what `build_model` takes."""
-
-    def __init__(self, config: BertConfig, **kwargs: Any):
-        super().__init__(config, pooler=False, **kwargs)
 
 
 def load_bert_for_tuning(

@@ -1,8 +1,7 @@
 """Language models from transformers folders and hub ids: network, tokenizer, and where their parts live.
 
 Weights go from the files straight to the devices, tensor after tensor: the host holds a few tensors at a time, and a
-device its own part of each, so that a model may be larger than either. How much a model needs is computed from shapes
-alone by `abstract_memory`.
+device its own part of each, so that a model may be larger than either.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from winobench import parallel
 from winobench.base import hub, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, weights
 from winobench.checkpoints.loaded import Loaded
-from winobench.models import decoder, decoder_cache, holding
+from winobench.models import decoder, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
 
@@ -77,25 +76,6 @@ class LoadedLanguageModel(Loaded):
     mesh: Mesh
     stop_ids: tuple[int, ...]
     origin: holding.Taken | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """What a model needs, in bytes unless said otherwise.
-
-    Attributes:
-      parameters: number of parameters of the model, not bytes.
-      parameter_bytes: of the parameters, on each device.
-      cache_bytes: of keys and values, on each device.
-      largest_tensor_bytes: of the largest tensor in a file of the dtype. The host holds up to four tensors at a time.
-      largest_part_bytes: of the largest part of a tensor that is on a device besides the parameters while they load.
-    """
-
-    parameters: int
-    parameter_bytes: int
-    cache_bytes: int
-    largest_tensor_bytes: int
-    largest_part_bytes: int
 
 
 def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:
@@ -196,52 +176,6 @@ def abstract_decoder(config: DecoderConfig, dtype: Any = jnp.bfloat16, *, int8: 
     dtype = language_model_dtype(dtype)
     key = models._SameKey(jax.random.key(0))
     return nnx.eval_shape(lambda: Decoder(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
-
-
-def abstract_memory(
-    config: DecoderConfig,
-    *,
-    model_parallel: int = 1,
-    dtype: Any = "bfloat16",
-    int8: bool = False,
-    batch: int = 1,
-    length: int = 2048,
-) -> Memory:
-    """What a decoder needs, from shapes alone: neither weights nor devices are there.
-
-    Args:
-      config: the network's shape.
-      model_parallel: number of devices that share one copy of the parameters.
-      dtype: ``float32`` or ``bfloat16``, of the parameters and of the cache.
-      int8: the layers' projections hold numbers of 8 bits.
-      batch: texts that the devices that share a copy compute at once.
-      length: slots of the cache, in tokens.
-
-    Returns:
-      The bytes. Activations come on top.
-    """
-    dtype = language_model_dtype(dtype)
-    mesh = AbstractMesh((1, model_parallel), (parallel.DATA_AXIS, parallel.MODEL_AXIS))
-    state = nnx.state(abstract_decoder(config, dtype, int8=int8))
-    leaves = nnx.to_flat_state(state)
-    shardings = dict(nnx.to_flat_state(decoder.parameter_shardings(state, mesh)))
-    parameters = parameter_bytes = largest_tensor = largest_part = 0
-    for path, leaf in leaves:
-        part = shardings[path].get_value().shard_shape(leaf.shape)
-        parameter_bytes += math.prod(part) * leaf.dtype.itemsize
-        if path[-1] == "kernel_scale":
-            continue
-        parameters += math.prod(leaf.shape)
-        largest_tensor = max(largest_tensor, math.prod(leaf.shape) * dtype.itemsize)
-        largest_part = max(largest_part, math.prod(part) * dtype.itemsize)
-    cache = jax.eval_shape(lambda: decoder_cache.make_cache(config, batch, length, dtype))
-    cache_bytes = sum(
-        math.prod(sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        for leaf, sharding in zip(
-            jax.tree.leaves(cache), jax.tree.leaves(decoder_cache.cache_shardings(config, batch, mesh)), strict=True
-        )
-    )
-    return Memory(parameters, parameter_bytes, cache_bytes, largest_tensor, largest_part)
 
 
 def build_decoder(

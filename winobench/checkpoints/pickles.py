@@ -1,23 +1,23 @@
 """Reads PyTorch weight files (``.bin``) without PyTorch and without running code that is in them.
 
-A pickle is a small program: opened in the ordinary way it can do anything. The interpreter here knows the opcodes and
-the handful of names that weights need, builds descriptions of tensors out of them, and refuses everything else. A
-program that is longer than any network's is refused, too. Tensors are then read from the zip archive's
-members with NumPy, on any device they were saved from.
+A pickle is a small program: opened in the ordinary way it can do anything. The unpickler here finds the few names that
+weights need, which make descriptions of tensors, and refuses all others. A program that would take more time or memory
+than any network's is refused before it runs. NumPy then reads the tensors from the zip archive's members.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import lzma
 import math
 import os
+import pickle
 import pickletools
 import shlex
 import zipfile
 import zlib
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -41,6 +41,8 @@ _DTYPES = {
 _MAX_PICKLE_BYTES = 16 * 2**20
 _MAX_OPCODES = 250_000
 _LONGEST_ORDER = 100
+# Values of a tuple and of those in it. torch writes 6, and tuples of at most 8 dimensions among them.
+_LARGEST_TUPLE = 100
 # The weights' key in the checkpoint of a training, of OpenCLIP's or Lightning's.
 _WEIGHTS = "state_dict"
 # What reading a member of a damaged, encrypted or oddly packed archive raises, besides BadZipFile.
@@ -51,13 +53,7 @@ class _Refused(Exception):
     """The pickle asks for something that a file of weights does not need."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _StorageType:
-    dtype: np.dtype
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Storage:
+class _Storage(NamedTuple):
     key: str
     dtype: np.dtype
     size: int
@@ -100,186 +96,131 @@ class PickledTensor:
         return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False), order="C")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Description:
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+class _Sealed:
+    """A class whose instances and itself the instruction BUILD cannot change."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: Any) -> None:
+        raise _Refused("a change of something else than a dictionary")
 
 
-def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Description:
+class _Description(_Sealed):
     """``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks, ...)``."""
-    return _Description(storage, offset, shape, strides)
+
+    __slots__ = ("offset", "shape", "storage", "strides")
+
+    def __init__(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any):
+        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
 
 
-def _rebuild_parameter(tensor: Any, *_: Any) -> Any:
-    """``torch._utils._rebuild_parameter(tensor, requires_grad, backward_hooks)``."""
-    return tensor
+class _Parameter(_Sealed):
+    """``torch._utils._rebuild_parameter(tensor, requires_grad, backward_hooks)``, which is the tensor."""
+
+    def __new__(cls, tensor: Any, *_: Any) -> Any:
+        if type(tensor) is not _Description:
+            raise _Refused("a parameter of something else than a tensor")
+        return tensor
 
 
-# The functions that a dictionary of tensors needs -> what stands for them. Nothing can change them, and the program
-# never gets hold of anything else that can be called.
-_FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): lambda: {},
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-}
+class _Dictionary(dict):
+    """``collections.OrderedDict()``, to which torch adds the versions of modules, unused here."""
 
+    def __init__(self):  # without arguments, which could be copied any number of times
+        super().__init__()
 
-def _named(module: Any, name: Any) -> Any:
-    """What a name in the program stands for."""
-    if isinstance(module, str) and isinstance(name, str):
-        if (module, name) in _FUNCTIONS:
-            return _FUNCTIONS[module, name]
-        if module == "torch" and name in _DTYPES:
-            return _StorageType(_DTYPES[name])
-        raise _Refused(f"{module}.{name}"[:200])
-    raise _Refused("a name that is not a text")  # whose text could be of any length
-
-
-def _storage(pid: Any) -> _Storage:
-    # ("storage", type, key, device, number of elements). The device does not matter to us.
-    if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
-        raise _Refused("an unknown kind of storage")
-    return _Storage(pid[2], pid[1].dtype, pid[4])
-
-
-class _Machine:
-    """Does what a pickle says, with the opcodes that a dictionary of tensors needs, and no others.
-
-    Python's own unpickler follows a few bytes into any amount of work: the hash of nested tuples, a number for the
-    place of a value in the table of values. Here each opcode costs a bounded amount, and their number is bounded.
-    """
-
-    def __init__(self) -> None:
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._table: dict[int, Any] = {}
-
-    def run(self, program: bytes) -> Any:
-        """The object that a program leaves.
-
-        Raises:
-          _Refused: the program asks for something that a file of weights does not need.
-          Exception: it is damaged, in any way.
-        """
-        for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
-            if number >= _MAX_OPCODES:
-                raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
-            if opcode.name == "STOP":
-                return self._stack.pop()
-            if opcode.name not in _STEPS:
-                raise _Refused(f"the opcode {opcode.name}")
-            _STEPS[opcode.name](self, argument)
-        raise EOFError("the pickle does not end")
-
-    def _since_mark(self) -> list[Any]:
-        start = self._marks.pop()
-        items = self._stack[start:]
-        del self._stack[start:]
-        return items
-
-    def _pass(self, argument: Any) -> None:
+    def __setstate__(self, state: Any) -> None:
         pass
 
-    def _mark(self, argument: Any) -> None:
-        self._marks.append(len(self._stack))
 
-    def _push(self, argument: Any) -> None:
-        self._stack.append(argument)
-
-    def _push_number(self, argument: int) -> None:
-        if argument.bit_length() > 63:
-            raise ValueError("a number of more than 63 bits")
-        self._stack.append(argument)
-
-    def _set(self, items: list[Any]) -> None:
-        target = self._stack[-1]
-        if type(target) is not dict or len(items) % 2:
-            raise ValueError("keys and values outside a dictionary")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            # The hash of other keys can take any time.
-            if key is not None and type(key) not in (str, int):
-                raise ValueError(f"a key is a {type(key).__name__}")
-            target[key] = value
-
-    def _dictionary(self, argument: Any) -> None:
-        items = self._since_mark()
-        self._stack.append({})
-        self._set(items)
-
-    def _set_item(self, argument: Any) -> None:
-        value, key = self._stack.pop(), self._stack.pop()
-        self._set([key, value])
-
-    def _tuple_of(self, count: int) -> None:
-        if len(self._stack) < count:
-            raise IndexError("a tuple of too few values")
-        self._stack[-count:] = [tuple(self._stack[-count:])]
-
-    def _append(self, items: list[Any]) -> None:
-        if type(self._stack[-1]) is not list:
-            raise ValueError("items outside a list")
-        self._stack[-1] += items
-
-    def _keep(self, argument: Any) -> None:
-        self._table[int(argument)] = self._stack[-1]
-
-    def _global(self, argument: str) -> None:
-        self._stack.append(_named(*argument.split(" ", 1)))
-
-    def _stack_global(self, argument: Any) -> None:
-        name, module = self._stack.pop(), self._stack.pop()
-        self._stack.append(_named(module, name))
-
-    def _call(self, argument: Any) -> None:
-        arguments, function = self._stack.pop(), self._stack.pop()
-        # By identity: whatever else the program has made, comparing it could take any time.
-        if type(arguments) is not tuple or not any(function is known for known in _FUNCTIONS.values()):
-            raise _Refused("a call of something else than a function")
-        self._stack.append(function(*arguments))
-
-    def _build(self, argument: Any) -> None:
-        # torch adds the versions of modules to a dictionary, which are of no use here.
-        self._stack.pop()
-        if type(self._stack[-1]) is not dict:
-            raise _Refused("a change of something else than a dictionary")
-
-
-# Opcode -> what the machine does with its argument.
-_STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
-    **dict.fromkeys(("PROTO", "FRAME"), _Machine._pass),
-    "MARK": _Machine._mark,
-    "NONE": lambda machine, _: machine._push(None),
-    "NEWTRUE": lambda machine, _: machine._push(True),
-    "NEWFALSE": lambda machine, _: machine._push(False),
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG"), _Machine._push_number),
-    **dict.fromkeys(("BINFLOAT", "FLOAT", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE"), _Machine._push),
-    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), _Machine._push),
-    "EMPTY_DICT": lambda machine, _: machine._push({}),
-    "EMPTY_LIST": lambda machine, _: machine._push([]),
-    "EMPTY_TUPLE": lambda machine, _: machine._push(()),
-    "DICT": _Machine._dictionary,
-    "LIST": lambda machine, _: machine._push(machine._since_mark()),
-    "TUPLE": lambda machine, _: machine._push(tuple(machine._since_mark())),
-    "TUPLE1": lambda machine, _: machine._tuple_of(1),
-    "TUPLE2": lambda machine, _: machine._tuple_of(2),
-    "TUPLE3": lambda machine, _: machine._tuple_of(3),
-    "SETITEM": _Machine._set_item,
-    "SETITEMS": lambda machine, _: machine._set(machine._since_mark()),
-    "APPEND": lambda machine, _: machine._append([machine._stack.pop()]),
-    "APPENDS": lambda machine, _: machine._append(machine._since_mark()),
-    **dict.fromkeys(("BINPUT", "LONG_BINPUT", "PUT"), _Machine._keep),
-    "MEMOIZE": lambda machine, _: machine._keep(len(machine._table)),
-    **dict.fromkeys(("BINGET", "LONG_BINGET", "GET"), lambda machine, place: machine._push(machine._table[int(place)])),
-    "POP": lambda machine, _: machine._stack.pop(),
-    "GLOBAL": _Machine._global,
-    "STACK_GLOBAL": _Machine._stack_global,
-    "BINPERSID": lambda machine, _: machine._push(_storage(machine._stack.pop())),
-    "REDUCE": _Machine._call,
-    "BUILD": _Machine._build,
+_CLASSES = {
+    ("collections", "OrderedDict"): _Dictionary,
+    ("torch._utils", "_rebuild_tensor_v2"): _Description,
+    ("torch._utils", "_rebuild_parameter"): _Parameter,
 }
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds the names that a dictionary of tensors needs, and no others: nothing else can be called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in _DTYPES:
+            return name
+        if (module, name) not in _CLASSES:
+            raise _Refused(f"{module}.{name}"[:200])
+        return _CLASSES[module, name]
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        # ("storage", type, key, device, number of elements). The device does not matter to us.
+        is_storage = type(pid) is tuple and list(map(type, pid)) == [str, str, str, str, int] and pid[0] == "storage"
+        if not is_storage or pid[1] not in _DTYPES:
+            raise _Refused("an unknown kind of storage")
+        return _Storage(pid[2], _DTYPES[pid[1]], pid[4])
+
+
+# The opcodes that a dictionary of tensors needs.
+_OPCODES = """
+PROTO FRAME STOP MARK POP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 INT LONG BINFLOAT FLOAT BINUNICODE
+SHORT_BINUNICODE UNICODE BINSTRING SHORT_BINSTRING EMPTY_DICT EMPTY_LIST EMPTY_TUPLE DICT LIST TUPLE TUPLE1 TUPLE2
+TUPLE3 SETITEM SETITEMS APPEND APPENDS BINPUT LONG_BINPUT PUT MEMOIZE BINGET LONG_BINGET GET GLOBAL STACK_GLOBAL
+BINPERSID REDUCE BUILD
+"""
+# Of these, opcodes that change a value and leave it on the stack. With nothing to change, it can be a tuple.
+_CHANGES = ("SETITEM", "SETITEMS", "APPEND", "APPENDS", "BUILD")
+
+
+def _check_cost(program: bytes) -> None:
+    """Refuses programs of a few bytes that Python would follow into any amount of time or memory.
+
+    Such programs have many steps, far places in the table of values, or tuples that hold one tuple many times: their
+    hash takes exponential time. This function follows the sizes of the values on the stack.
+    """
+    stack: list[int] = []
+    marks: list[int] = []
+    table: dict[int, int] = {}
+    allowed = set(_OPCODES.split())
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
+        if opcode.name not in allowed:
+            raise _Refused(f"the opcode {opcode.name}")
+        if number >= _MAX_OPCODES:
+            raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
+        if opcode.name == "MARK":
+            marks.append(len(stack))
+        elif opcode.name == "POP" and marks and marks[-1] == len(stack):
+            marks.pop()
+        elif "PUT" in opcode.name or opcode.name == "MEMOIZE":
+            place = len(table) if argument is None else int(argument)
+            if place > _MAX_OPCODES:
+                raise ValueError("a place far outside the table of values")
+            table[place] = stack[-1]
+        elif "GET" in opcode.name:
+            stack.append(table[int(argument)])
+        else:
+            taken = [kind for kind in opcode.stack_before if kind is not pickletools.stackslice]
+            start = len(stack) - len(taken)
+            if pickletools.markobject in taken:
+                start = marks.pop() - (len(taken) - 1)
+            if start < 0:
+                raise IndexError("a step that takes more values than there are")
+            size = 1
+            if "TUPLE" in opcode.name:
+                size += sum(stack[start:])
+            elif opcode.name in _CHANGES:
+                size = stack[start]
+            if size > _LARGEST_TUPLE:
+                raise ValueError(f"a tuple of more than {_LARGEST_TUPLE} values")
+            stack[start:] = [size] * len(opcode.stack_after)
+
+
+def _unpickle(program: bytes) -> Any:
+    """The object that a program leaves.
+
+    Raises:
+      _Refused: the program asks for something that a file of weights does not need.
+      Exception: it is damaged, in any way.
+    """
+    _check_cost(program)
+    return _Unpickler(io.BytesIO(program), fix_imports=False, encoding="latin-1").load()
 
 
 def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
@@ -328,7 +269,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
         )
 
     try:
-        content = _Machine().run(program)
+        content = _unpickle(program)
     except _Refused as refused:
         raise InputError(
             f"{path} is refused: a file of weights has no need of {refused}, and this could run code when it is opened",
@@ -343,7 +284,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}", code="not-weights"
         )
     # Checkpoints of a training hold how far it was, and its optimizer's state, besides.
-    if type(content.get(_WEIGHTS)) is dict:
+    if isinstance(content.get(_WEIGHTS), dict):
         content = content[_WEIGHTS]
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
 
@@ -351,8 +292,9 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
 def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, value: Any) -> PickledTensor:
     """Checks a description, now that the program has ended and can no longer change it."""
     if not isinstance(key, str) or type(value) is not _Description:
+        name = repr(key[:80]) if isinstance(key, str) else f"a {type(key).__name__}"
         raise InputError(
-            f"{path} holds something other than tensors by name, at {key!r}: it is no file of weights",
+            f"{path} holds something other than tensors by name, at {name}: it is not a file of weights",
             code="not-weights",
         )
     storage = value.storage

@@ -188,11 +188,6 @@ def training_captions(
     ]
 
 
-def training_caption(scene: Scenes, generator: np.random.Generator, *, weights: Mapping[str, float] = WEIGHTS) -> str:
-    """One true caption of a batch of one scene; `training_captions` is far quicker for many."""
-    return training_captions(scene, generator, weights=weights)[0][0]
-
-
 def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: float = 0.0) -> str:
     """The caption of one form.
 

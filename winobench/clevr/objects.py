@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from winobench.clevr import renderer
 from winobench.clevr import scenes as clevr_scenes
 from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, Scenes
 
@@ -64,32 +62,6 @@ def measures(scenes: Scenes) -> np.ndarray:
     radius = (boxes[..., 2:3] - boxes[..., 0:1]) / 2
     depth = np.asarray(scenes.position, np.float64)[..., 1:2]
     return np.concatenate([clevr_scenes.project_centers(scenes), radius, depth], axis=-1)
-
-
-def visible_fractions(scenes: Scenes, size: int = 64) -> np.ndarray:
-    """How much of each object nothing is in front of: its pixels over those that it would have alone.
-
-    Args:
-      scenes: a batch of scenes.
-      size: height and width in pixels of the images in which pixels are counted.
-
-    Returns:
-      float64 [num_scenes, max_objects]; NaN where there is no object, or one without its own pixel.
-    """
-    slots = scenes.shape.shape[1]
-    together = renderer.object_masks(scenes, size)
-    shares = []
-    for slot in range(slots):
-        own = {
-            name: array[:, slot : slot + 1]
-            for name, array in scenes.arrays().items()
-            if name not in ("scale", "num_objects")
-        }
-        here = (np.asarray(scenes.num_objects) > slot).astype(np.int32)
-        alone = renderer.object_masks(dataclasses.replace(scenes, **own, num_objects=here), size)
-        seen, whole = ((mask == at).sum(axis=(1, 2)) for mask, at in ((together, slot), (alone, 0)))
-        shares.append(np.where(whole > 0, seen / np.maximum(whole, 1), np.nan))
-    return np.stack(shares, axis=-1)
 
 
 def match(

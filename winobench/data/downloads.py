@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import email.utils
 import errno
 import hashlib
 import http.client
@@ -252,7 +254,7 @@ def _receive(part: _Part, display: Display) -> None:
             part.drop()  # the file there is shorter than what was here of another one
             raise _Interrupted("the file has changed") from error
         if error.code in PASSING:
-            raise _Interrupted(f"{error.code} {error.reason}", _retry_after(error)) from error
+            raise _Interrupted(f"{error.code} {error.reason}", retry_after(error.headers["Retry-After"])) from error
         raise InputError(
             f"{part.url} cannot be downloaded ({error.code} {error.reason}): see whether it has moved, or get the file"
             f" by other means and put it at {part.path.with_suffix('')}",
@@ -310,8 +312,14 @@ def _check_space(part: _Part, offset: int) -> None:
         )
 
 
-def _retry_after(error: urllib.error.HTTPError) -> float:
-    return float(_whole_number(error.headers.get("Retry-After")) or 0)
+def retry_after(text: str | None) -> float:
+    """Seconds to wait by a header Retry-After, which has seconds or a date."""
+    if text and re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        return float(text)
+    with contextlib.suppress(TypeError, ValueError):
+        when = email.utils.parsedate_to_datetime(text)
+        return max(0.0, (when - datetime.datetime.now(datetime.UTC)).total_seconds())
+    return 0.0
 
 
 def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:

@@ -12,13 +12,10 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
-import datetime
-import email.utils
 import http.client
 import io
 import os
 import pathlib
-import re
 import threading
 import time
 import urllib.error
@@ -30,7 +27,7 @@ import winobench
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.data import images
-from winobench.data.downloads import PASSING, Display
+from winobench.data.downloads import PASSING, Display, retry_after
 
 DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
 """Names of the files that list addresses: a picture's name, its address, and the reason, with tabs."""
@@ -42,8 +39,8 @@ _CHUNK = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
-class Manners:
-    """How sites are asked.
+class RateLimits:
+    """How often, how long and how many sites are asked.
 
     Attributes:
       delay: seconds between the end of a request to a site and the next one.
@@ -64,7 +61,7 @@ class Manners:
     longest: float = 180.0
 
 
-POLITE = Manners()
+DEFAULT_LIMITS = RateLimits()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +90,7 @@ class _LeaveAloneError(Exception):
 
 
 def fetch(
-    folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, manners: Manners = POLITE
+    folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, limits: RateLimits = DEFAULT_LIMITS
 ) -> Fetched:
     """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them.
 
@@ -101,12 +98,12 @@ def fetch(
       folder: also gets the lists ``DEAD`` and ``FAILED``.
       addresses: name of an image's file -> its address.
       display: is told of the progress, in images.
-      manners: how sites are asked.
+      limits: see `RateLimits`.
 
     Raises:
       InputError: a name is no plain file's name, the disk refuses a file, or no site can be reached at all.
     """
-    run = _Run(pathlib.Path(folder), addresses, display, manners)
+    run = _Run(pathlib.Path(folder), addresses, display, limits)
     try:
         return run.all()
     except OSError as error:
@@ -114,8 +111,8 @@ def fetch(
 
 
 class _Run:
-    def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str], display: Display, manners: Manners):
-        self._folder, self._display, self._manners = folder, display, manners
+    def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str], display: Display, limits: RateLimits):
+        self._folder, self._display, self._limits = folder, display, limits
         self._addresses = {name: " ".join(address.split()) for name, address in addresses.items()}
         self._images = folder / "images"
         self._lock, self._stop = threading.Lock(), threading.Event()
@@ -156,7 +153,7 @@ class _Run:
             self._note_dead(name, "no address")
             self._display.advance(1)
         # The longest first, as all others fit next to them.
-        self._work_off(sorted(sites.values(), key=len, reverse=True))
+        self._ask_sites(sorted(sites.values(), key=len, reverse=True))
         if wanted and self._failed and not self._has_reached:
             name, reason = next(iter(self._failed.items()))
             raise InputError(
@@ -168,8 +165,8 @@ class _Run:
         there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
         return Fetched(len(there), len(self._addresses) - len(there) - len(self._failed), len(self._failed))
 
-    def _work_off(self, sites: Iterable[list[str]]) -> None:
-        pool = concurrent.futures.ThreadPoolExecutor(self._manners.sites)
+    def _ask_sites(self, sites: Iterable[list[str]]) -> None:
+        pool = concurrent.futures.ThreadPoolExecutor(self._limits.sites)
         try:
             for future in concurrent.futures.as_completed([pool.submit(self._site, names) for names in sites]):
                 future.result()
@@ -181,7 +178,7 @@ class _Run:
         """Asks for all pictures of a site, one after the other."""
         left_alone = None
         for number, name in enumerate(names):
-            if self._stop.is_set() or (number and not left_alone and self._stop.wait(self._manners.delay)):
+            if self._stop.is_set() or (number and not left_alone and self._stop.wait(self._limits.delay)):
                 return
             try:
                 if left_alone:
@@ -198,17 +195,17 @@ class _Run:
                 self._display.advance(1)
 
     def _one(self, name: str) -> None:
-        manners = self._manners
-        for attempt in range(1, manners.attempts + 1):
+        limits = self._limits
+        for attempt in range(1, limits.attempts + 1):
             try:
                 content = self._receive(self._addresses[name])
                 break
             except _PassingError as error:
-                if error.wait > manners.longest_wait or not error.reached:
+                if error.wait > limits.longest_wait or not error.reached:
                     raise _LeaveAloneError(str(error)) from error
-                if attempt == manners.attempts:
+                if attempt == limits.attempts:
                     raise
-                if self._stop.wait(max(error.wait, manners.first_wait * 2 ** (attempt - 1))):
+                if self._stop.wait(max(error.wait, limits.first_wait * 2 ** (attempt - 1))):
                     raise
         try:
             with images.opened(io.BytesIO(content)) as picture:
@@ -224,13 +221,13 @@ class _Run:
 
     def _receive(self, address: str) -> bytes:
         """The content behind an address."""
-        end = time.monotonic() + self._manners.longest
+        end = time.monotonic() + self._limits.longest
         try:
             quoted = urllib.parse.quote(address.strip(), safe="%/:=&?~#+!$,;'@()*[]")
             request = urllib.request.Request(quoted, headers={"User-Agent": USER_AGENT, "Accept": "image/*"})
             if request.type not in ("http", "https") or not request.host:
                 raise _DeadError("no address of a web site")
-            with self._opener.open(request, timeout=self._manners.timeout) as answer:
+            with self._opener.open(request, timeout=self._limits.timeout) as answer:
                 self._has_reached = True
                 return self._read(answer, end)
         except urllib.error.HTTPError as error:
@@ -238,7 +235,7 @@ class _Run:
             with error:
                 if error.code in PASSING:
                     raise _PassingError(
-                        f"{error.code} {error.reason}", _seconds(error.headers["Retry-After"])
+                        f"{error.code} {error.reason}", retry_after(error.headers["Retry-After"])
                     ) from error
                 raise _DeadError(f"{error.code} {error.reason}") from error
         except urllib.error.URLError as error:
@@ -260,7 +257,7 @@ class _Run:
             if len(content) > _LARGEST:
                 raise _DeadError(f"more than {_LARGEST // 2**20} MB")
             if time.monotonic() > end:
-                raise _PassingError(f"not whole after {self._manners.longest:.0f} s")
+                raise _PassingError(f"not whole after {self._limits.longest:.0f} s")
             if self._stop.is_set():
                 raise _PassingError("stopped")
         length = answer.headers["Content-Length"]
@@ -292,13 +289,3 @@ def _end_line(path: pathlib.Path) -> None:
     if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n")
-
-
-def _seconds(text: str | None) -> float:
-    """What Retry-After says: seconds, or a date."""
-    if text and re.fullmatch(r"[0-9]{1,9}", text.strip()):
-        return float(text)
-    with contextlib.suppress(TypeError, ValueError):
-        when = email.utils.parsedate_to_datetime(text)
-        return max(0.0, (when - datetime.datetime.now(datetime.UTC)).total_seconds())
-    return 0.0

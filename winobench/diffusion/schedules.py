@@ -246,19 +246,6 @@ class Schedule(abc.ABC):
             return (noisy + signal_rate * prediction) / (signal_rate + noise_rate)
         return signal_rate * prediction + noise_rate * noisy
 
-    def as_latents(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """The clean latents that a network's answer stands for. Arguments and result as of `as_noise`.
-
-        An ``epsilon`` network says nothing about them where no signal is left (zero terminal SNR): the result is then
-        not finite.
-        """
-        signal_rate, noise_rate = self.rates(timesteps, jnp.ndim(prediction))
-        if self.prediction == "epsilon":
-            return (noisy - noise_rate * prediction) / signal_rate
-        if self.prediction == "flow":
-            return (noisy - noise_rate * prediction) / (signal_rate + noise_rate)
-        return signal_rate * noisy - noise_rate * prediction
-
     def model_time(self, timesteps: ArrayLike) -> jax.Array:
         """What the network is told of timesteps: float32, like ``timesteps``."""
         return jnp.asarray(self.model_times)[jnp.asarray(timesteps)]

@@ -55,7 +55,7 @@ def find(places: Sequence[str]) -> list[Shown]:
     """The images that are meant, each once, in the order of the places and, within one, of the names.
 
     Args:
-      places: folders, of which the images right in them are taken. Runs of ``launch.generate --config=pictures``.
+      places: folders, of which the images right in them are taken. Runs of ``launch.draw --config=pictures``.
         Patterns such as ``photos/**/*.jpg``. Files.
 
     Raises:
@@ -280,7 +280,7 @@ def _at(place: str) -> Iterator[Shown]:
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-    """Whether ``launch.generate --config=pictures`` has made it."""
+    """Whether ``launch.draw --config=pictures`` has made it."""
     try:
         return json_files.load(folder / "config.json").get("kind") == image_runs.KIND
     except (OSError, ValueError, AttributeError):

@@ -154,7 +154,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
                 code="missing-column",
             )
         for number, row in enumerate(rows, start=1):
-            rating = Rating(*(csv_cells.restored((row[column] or "").strip()) for column in COLUMNS))
+            rating = Rating(*(csv_cells.unescape_formula((row[column] or "").strip()) for column in COLUMNS))
             where = f"row {number} of {path}"
             if not all(rating):
                 empty = COLUMNS[rating.index("")]

@@ -87,10 +87,6 @@ class Dependence:
         """As `sums`, with each outcome weighted by the share of units that it has in common (Jaccard's index)."""
         return self._apply(values, similarity=True)
 
-    def labels_met(self, chosen: np.ndarray) -> int:
-        """How many different sets of units the chosen outcomes have, [n] bool."""
-        return len(np.unique(self.numbers[chosen]))
-
     def _apply(self, values: np.ndarray, similarity: bool) -> np.ndarray:
         values = np.asarray(values, np.float64)
         columns = values.reshape(len(values), -1)

@@ -25,9 +25,6 @@ from winobench.models.config import NetworkConfig
 if TYPE_CHECKING:
     from winobench.clevr.objects import SceneObject
 
-CELL = 2
-"""Height and width in pixels of the cells of the heat map."""
-
 THRESHOLD = 0.4
 """Least confidence of an object that is listed."""
 

@@ -17,7 +17,7 @@ from winobench.planning.drawing import Drawing
 from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions, InParts
 from winobench.planning.programs import TEXT, Program
 from winobench.planning.topologies import Target
-from winobench.prompts import prompt_files as sets
+from winobench.prompts import named_sets as sets
 
 if TYPE_CHECKING:
     import jax

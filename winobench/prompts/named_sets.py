@@ -1,20 +1,22 @@
-"""Sets of prompts that are known by a name, each read from the file in which it is published.
+"""Reads sets of prompts: a user's file, or a published set by its name.
 
-Published files are taken as they are: a text that stands in one twice is drawn twice, with another noise.
+A source is a ``.txt`` file with one prompt per line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and
+optionally ``category`` and ``id``, or a named set (`NAMED_SETS`) and its published file after a colon. Published files
+are read as they are: a text that stands in one twice gives two images, of different noise.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from winobench.base import json_files, options
+from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
-from winobench.base.files import user_path
 from winobench.prompts import grammar
-from winobench.prompts.prompt_files import NamedSet, Prompt, make_prompt, table_rows, text_lines
+from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows, text_lines
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
 """The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4).
@@ -22,6 +24,23 @@ They have 104 of its 200 prompts."""
 
 _SPELLINGS = {"colours": "Colors"}
 _COMPBENCH_SUFFIX = "_val"
+# By the column's names in user's tables and in those that are published.
+_TEXT_COLUMNS, _CATEGORY_COLUMNS, _ID_COLUMNS = ("prompt", "prompts"), ("category",), ("id",)
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedSet:
+    """A set of prompts that has a name.
+
+    Attributes:
+      read: what stands behind the colon (empty for nothing) -> the prompts.
+      wanted: what has to stand behind the colon, for messages and the help.
+      description: one line.
+    """
+
+    read: Callable[[str], list[Prompt]]
+    wanted: str
+    description: str
 
 
 def geneval(file: str) -> list[Prompt]:
@@ -82,7 +101,7 @@ def drawbench(file: str) -> list[Prompt]:
 
 def t2i_compbench(place: str) -> list[Prompt]:
     """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder."""
-    path = pathlib.Path(user_path(place or "."))
+    path = pathlib.Path(files.user_path(place or "."))
     found = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", place)]
     if not found:
         raise InputError(f"{path} has no file {'<category>' + _COMPBENCH_SUFFIX}.txt: name T2I-CompBench's folder")
@@ -112,10 +131,91 @@ NAMED_SETS: Mapping[str, NamedSet] = {
 """Name -> set."""
 
 
+def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[str] = ()) -> list[Prompt]:
+    """The prompts of a source.
+
+    Empty lines are skipped, and blanks at both ends are taken away.
+
+    Args:
+      source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
+      limit: take so many at most, from the beginning; None for all.
+      categories: take those of these categories alone. All if there are none.
+
+    Raises:
+      InputError: there is no such source, it holds no prompt, or something in it cannot be one. Names file and line.
+    """
+    source = options.text().check("a source of prompts", source)
+    limit = options.LIMIT.check("the limit of prompts", limit)
+    name, _, rest = source.partition(":")
+    prompts = NAMED_SETS[name].read(rest) if name in NAMED_SETS else _of_file(pathlib.Path(files.user_path(source)))
+    if not prompts:
+        raise InputError(f"{source} holds no prompt: write one a line")
+    known = list(dict.fromkeys(prompt.category for prompt in prompts))
+    for category in categories:
+        if category not in known:
+            named = ", ".join(map(repr, filter(None, known))) or "none"
+            raise InputError(f"{source} has no prompt of the category {category!r}: its categories are {named}")
+    chosen = [prompt for prompt in prompts if not categories or prompt.category in categories]
+    return chosen[:limit]
+
+
+def check_source(source: str) -> None:
+    """Raises InputError unless a source has a known form; reads nothing."""
+    name = source.partition(":")[0]
+    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
+        raise _unknown(source)
+
+
+def _of_file(path: pathlib.Path) -> list[Prompt]:
+    """The prompts of a user's file, in which each text and each id stands once."""
+    if path.suffix.lower() not in _READERS:
+        raise _unknown(str(path))
+    lines: dict[tuple[str, str], int] = {}
+    prompts = []
+    for line, prompt in _READERS[path.suffix.lower()](path):
+        for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
+            if key in lines:
+                raise InputError(
+                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds draw a"
+                    " prompt several times)"
+                )
+            lines[key] = line
+        prompts.append(prompt)
+    return prompts
+
+
+def _unknown(source: str) -> InputError:
+    sets = ", ".join(f"{name}{one.wanted}" for name, one in NAMED_SETS.items())
+    return InputError(
+        f"{options.shown(source)} is no source of prompts: name a .txt file with a prompt a line, a .csv or .tsv file"
+        f" with the column prompt, or one of {sets}"
+    )
+
+
+def _text_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
+    for number, line in text_lines(path):
+        yield number, make_prompt(f"line {number} of {path}", line, id=str(number))
+
+
+def _table_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    for number, row in table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter):
+        identity = next((row[name] for name in _ID_COLUMNS if name in row), str(number))
+        category = next((row[name] for name in _CATEGORY_COLUMNS if name in row), "")
+        yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
+
+
+_READERS: Mapping[str, Callable[[pathlib.Path], Iterator[tuple[int, Prompt]]]] = {
+    ".txt": _text_prompts,
+    ".csv": _table_prompts,
+    ".tsv": _table_prompts,
+}
+
+
 def _file(name: str, file: str) -> pathlib.Path:
     if not file:
         raise InputError(f"the prompts {name!r} are read from their published file: write {name}:FILE")
-    path = pathlib.Path(user_path(file))
+    path = pathlib.Path(files.user_path(file))
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         raise InputError(

@@ -1,8 +1,4 @@
-"""Prompts of which images are drawn, and the files that they are read from.
-
-A source is a ``.txt`` file with a prompt a line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and, if wanted,
-``category`` and ``id``, or a named set (`NAMED_SETS`) with the file in which it is published behind a colon.
-"""
+"""Prompts, and the lines and tables that hold them."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ import csv
 import dataclasses
 import io
 import os
-import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from winobench.base import csv_cells, files, json_files, options
@@ -25,8 +20,6 @@ LARGEST_LINE = 1_000_000
 _LONGEST_NAME = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")
-# By the column's names in user's tables and in those that are published.
-_TEXT_COLUMNS, _CATEGORY_COLUMNS, _ID_COLUMNS = ("prompt", "prompts"), ("category",), ("id",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,92 +55,9 @@ class Prompt:
         return cls(*texts, value["content"])
 
 
-@dataclasses.dataclass(frozen=True)
-class NamedSet:
-    """A set of prompts that has a name.
-
-    Attributes:
-      read: what stands behind the colon (empty for nothing) -> the prompts.
-      wanted: what has to stand behind the colon, for messages and the help.
-      description: one line.
-    """
-
-    read: Callable[[str], list[Prompt]]
-    wanted: str
-    description: str
-
-
-def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[str] = ()) -> list[Prompt]:
-    """The prompts of a source.
-
-    Empty lines are skipped, and blanks at both ends are taken away.
-
-    Args:
-      source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
-      limit: take so many at most, from the beginning; None for all.
-      categories: take those of these categories alone. All if there are none.
-
-    Raises:
-      InputError: there is no such source, it holds no prompt, or something in it cannot be one. Names file and line.
-    """
-    from winobench.prompts.named_sets import NAMED_SETS  # late: they are made of this module's parts
-
-    source = options.text().check("a source of prompts", source)
-    limit = options.LIMIT.check("the limit of prompts", limit)
-    name, _, rest = source.partition(":")
-    if name in NAMED_SETS:
-        prompts = NAMED_SETS[name].read(rest)
-    else:
-        prompts = _of_file(pathlib.Path(files.user_path(source)), NAMED_SETS)
-    if not prompts:
-        raise InputError(f"{source} holds no prompt: write one a line")
-    known = list(dict.fromkeys(prompt.category for prompt in prompts))
-    for category in categories:
-        if category not in known:
-            named = ", ".join(map(repr, filter(None, known))) or "none"
-            raise InputError(f"{source} has no prompt of the category {category!r}: its categories are {named}")
-    chosen = [prompt for prompt in prompts if not categories or prompt.category in categories]
-    return chosen[:limit]
-
-
 def digest(prompts: Sequence[Prompt]) -> str:
     """SHA-256, in hexadecimal, of prompts in their order."""
     return files.digest([prompt.to_json() for prompt in prompts])
-
-
-def check_source(source: str) -> None:
-    """Raises InputError unless a source has a known form; reads nothing."""
-    from winobench.prompts.named_sets import NAMED_SETS
-
-    name = source.partition(":")[0]
-    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
-        raise _unknown(source, NAMED_SETS)
-
-
-def _of_file(path: pathlib.Path, named: Mapping[str, NamedSet]) -> list[Prompt]:
-    """The prompts of a user's file, in which each text and each id stands once."""
-    if path.suffix.lower() not in _READERS:
-        raise _unknown(str(path), named)
-    lines: dict[tuple[str, str], int] = {}
-    prompts = []
-    for line, prompt in _READERS[path.suffix.lower()](path):
-        for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
-            if key in lines:
-                raise InputError(
-                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds draw a"
-                    " prompt several times)"
-                )
-            lines[key] = line
-        prompts.append(prompt)
-    return prompts
-
-
-def _unknown(source: str, named: Mapping[str, NamedSet]) -> InputError:
-    sets = ", ".join(f"{name}{one.wanted}" for name, one in named.items())
-    return InputError(
-        f"{options.shown(source)} is no source of prompts: name a .txt file with a prompt a line, a .csv or .tsv file"
-        f" with the column prompt, or one of {sets}"
-    )
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
@@ -216,7 +126,7 @@ def table_rows(
         elif len(cells) != len(header):
             raise InputError(f"line {line} of {path} has {len(cells)} cells, but its header {len(header)}: mend it")
         else:
-            yield line, dict(zip(header, map(csv_cells.restored, cells), strict=True))
+            yield line, dict(zip(header, map(csv_cells.unescape_formula, cells), strict=True))
     if header is None:
         raise InputError(f"{path} is empty: a table of prompts begins with the names of its columns, such as prompt")
 
@@ -256,26 +166,6 @@ def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | 
             raise InputError(f"{path} {problem}: its header is {options.shown(','.join(cells))}; name each column once")
         header[header.index(found[0])] = names[0]
     return header
-
-
-def _text_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    for number, line in text_lines(path):
-        yield number, make_prompt(f"line {number} of {path}", line, id=str(number))
-
-
-def _table_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    for number, row in table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter):
-        identity = next((row[name] for name in _ID_COLUMNS if name in row), str(number))
-        category = next((row[name] for name in _CATEGORY_COLUMNS if name in row), "")
-        yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
-
-
-_READERS: Mapping[str, Callable[[pathlib.Path], Iterator[tuple[int, Prompt]]]] = {
-    ".txt": _text_prompts,
-    ".csv": _table_prompts,
-    ".tsv": _table_prompts,
-}
 
 
 def read_json_prompts(path: str | os.PathLike, advice: str) -> list[Prompt]:

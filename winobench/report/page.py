@@ -16,7 +16,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
-from winobench.report import figures, paper
+from winobench.report import figures, published
 from winobench.report.panels import to_svg
 from winobench.report.sections import (
     bias,
@@ -233,7 +233,7 @@ def render(
         files=files,
         colours=figures.COLOURS,
         version=winobench.__version__,
-        papers=paper.sources(report_data.runs),
+        papers=published.sources(report_data.runs),
         command=shlex.join(command) if command else "",
     )
     return re.sub(r"\n\s*\n+", "\n", html)

@@ -1,20 +1,29 @@
-"""The numbers of the paper's tables, and which of them to print beside ours."""
+"""Which numbers of the papers stand next to ours, in tables and figures."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-import pathlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from winobench.base import json_files, registry
+from winobench.base import registry
+from winobench.data.published_numbers import (
+    GDBENCH,
+    PEOPLE,
+    TEXT_BENCHMARKS,
+    PublishedNumber,
+    numbers,
+    source,
+    winoviz_models,
+)
+from winobench.runs.run import Run
 
-if TYPE_CHECKING:
-    from winobench.report.published_texts import TextNumber
-
-_PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
+RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x64"}
+"""Registry name -> name in figures, of the paper's models in our radar chart."""
 
 # The hub ids under which the papers' authors found them, of which the registry names today's copies.
 _SAME_CHECKPOINT = {
@@ -22,13 +31,10 @@ _SAME_CHECKPOINT = {
     "stabilityai/stable-diffusion-2-base": "sd20-base",
     "runwayml/stable-diffusion-v1-5": "sd15",
 }
-GDBENCH = "gdbench"
-"""The paper whose tables most numbers are from."""
-
 # Tasks with the published shuffles, which the numbers are of. Those with ours have a note next to them.
 _PUBLISHED_SHUFFLES = {f"aro_{of}_order_published": f"aro_{of}_order" for of in ("coco", "flickr")}
 _PAPERS_MODEL = "sd21-base"
-# Which negatives our training says that a LoRA had -> the paper's name of it.
+# Negatives of a LoRA by our training -> the paper's name of the fine-tuning.
 _FINETUNINGS = {
     "none": "noneg",
     "random_text": "randneg_txt",
@@ -36,94 +42,20 @@ _FINETUNINGS = {
     "hard_image": "hardneg_img",
     "mixed": "hardneg",
 }
+# WSC+'s models under the names that their runs have with us: at the API, and as recorded by the authors. Today's
+# gpt-3.5-turbo is another model than the paper's.
+_WSCPLUS_MODELS = {
+    "gpt-4-0613": "gpt-4-0613",
+    "gpt-4": "gpt-4-0613",
+    "GPT4_results": "gpt-4-0613",
+    "gpt-3.5-turbo-0613": "gpt-3.5-turbo-0613",
+    "GPT3_results": "gpt-3.5-turbo-0613",
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedNumber:
-    """One cell of a table of a paper, and which number of ours it stands next to.
-
-    Attributes:
-      table: ``"1a"``, or what else the numbers are called where they stand.
-      row: heading of its row as printed, with that of its block before a slash.
-      column: heading of its column as printed, with that of its block before a slash.
-      printed: the cell as printed, ``"61.5"``, ``"0.94*"``.
-      value: the number in the printed unit.
-      unit: ``percent``, ``proportion`` or ``effect size``.
-      task: our task.
-      metric: its key in our results, ``"recall@1"``, ``"spatial/accuracy"``, ``"Christian-Muslim"``.
-      model: the model's name in our registry. What was fine-tuned, for a fine-tuned one.
-      finetuning: which of the paper's fine-tunings the model has had; None for the model as released.
-      normalize: ``none`` or ``unconditional`` where that makes a difference (image retrieval), None elsewhere.
-      num_samples: noise and timestep samples a pair; None for models that need none.
-      significant: whether it bears the star of p < 0.01; None where the table has no stars.
-      paper: whose it is, a name that `source` knows.
-      note: what else is to be known of it, as the end of a sentence that begins with the number; ``""`` for most.
-      exactly: it stands next to a number of the same model and number of samples alone, and not of near ones.
-    """
-
-    table: str
-    row: str
-    column: str
-    printed: str
-    value: float
-    unit: str
-    task: str
-    metric: str
-    model: str
-    finetuning: str | None = None
-    normalize: str | None = None
-    num_samples: int | None = None
-    significant: bool | None = None
-    paper: str = GDBENCH
-    note: str = ""
-    exactly: bool = False
-
-    @property
-    def in_our_unit(self) -> float:
-        """The number as our results state it: proportions in [0, 1], effect sizes as they are."""
-        return self.value / 100 if self.unit == "percent" else self.value
-
-    @property
-    def place(self) -> str:
-        """Where the paper has it: ``Table 1a``."""
-        return f"Table {self.table}" if self.paper == GDBENCH else source(self.paper)["short"]
-
-    @property
-    def method(self) -> str:
-        """The paper's name of what was measured: the heading of the row, or of the column in Tables 3, 5 and 6."""
-        return self.column if self.table in ("3", "5", "6") else self.row
-
-
-def source(paper: str = GDBENCH) -> dict[str, str]:
-    """Where numbers are from: ``arxiv`` (its id), ``authors``, ``title``, ``venue``, ``short`` (to cite it by)."""
-    return dict(_content()["papers"][paper])
-
-
-@functools.cache
-def numbers() -> tuple[PublishedNumber, ...]:
-    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of its
-    checkpoints and of Self-Bench.
-
-    Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955. The file
-    `winobench/assets/published_numbers.json`.
-    """
-    found = []
-    for table in _content()["tables"]:
-        for row in table["rows"]:
-            for column, printed in zip(table["columns"], row["values"], strict=True):
-                properties = {**table, **row, **column}
-                has_stars = properties.pop("stars", False)
-                for key in ("columns", "rows", "values"):
-                    del properties[key]
-                found.append(
-                    PublishedNumber(
-                        **properties,
-                        printed=printed,
-                        value=float(printed.rstrip("*")),
-                        significant=printed.endswith("*") if has_stars else None,
-                    )
-                )
-    return tuple(found)
+def benchmark_of(task: str) -> str | None:
+    """The text benchmark of a task; None for image tasks and tasks of other packages."""
+    return next((name for name in TEXT_BENCHMARKS if task.split("_")[0] == name), None)
 
 
 def reference(
@@ -139,13 +71,12 @@ def reference(
 ) -> PublishedNumber | None:
     """The number of the paper to print next to one of ours.
 
-    - Next to a baseline: that of the same model, or none.
-    - Next to a diffusion model: that of the same model where the paper has it, otherwise that of Stable Diffusion 2.1,
-      which shows where the field stands. The caller can tell by the number's ``model``.
-    - Of the numbers for image retrieval, that with our normalisation: Diffusion Classifier for ``none``, DiffusionITM
-      otherwise.
-    - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
-    - Next to a fine-tuned model: that of the paper's fine-tuning with the same negatives. None where they are unknown.
+    - Next to a baseline: the number of the same model, or none.
+    - Next to a diffusion model: the number of the same model where the paper has it, otherwise that of Stable
+      Diffusion 2.1, which shows where the field stands. The number's ``model`` tells them apart.
+    - For image retrieval, the number with our normalisation: Diffusion Classifier for ``none``, DiffusionITM otherwise.
+    - Of numbers with 10 and with 250 samples, the nearer by ratio (10 up to 49, 250 from 50 on).
+    - Next to a fine-tuned model: the paper's fine-tuning with the same negatives. None where they are unknown.
     - Numbers of the published checkpoints: only with the same model and as many samples.
 
     Args:
@@ -155,8 +86,8 @@ def reference(
       kind: ``diffusion`` or ``baseline``.
       finetuned: whether the model is used with a LoRA.
       negatives: those of its training, as a LoRA of ours says; None where they are unknown.
-      normalize: what the run was asked for, one of `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``.
-      num_samples: samples a pair; None for the paper's most.
+      normalize: the run's, one of `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``.
+      num_samples: samples per pair; None for the paper's most.
 
     Raises:
       ValueError: another kind.
@@ -165,21 +96,17 @@ def reference(
         raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
     if finetuned and negatives not in _FINETUNINGS:
         return None
-    if (other := _PUBLISHED_SHUFFLES.get(task)) is not None:
-        found = reference(
-            *(other, metric),
-            **{"model": model, "kind": kind, "finetuned": finetuned, "negatives": negatives},
-            **{"normalize": normalize, "num_samples": num_samples},
-        )
-        return found and dataclasses.replace(found, task=task, note="")
-    wanted = "none" if normalize == "none" else "unconditional"
+    cell = (_PUBLISHED_SHUFFLES.get(task, task), metric)
+    finetuning = _FINETUNINGS[negatives] if finetuned else None
+    normalizations = (None, "none" if normalize == "none" else "unconditional")
+    model = _registry_name(model)
     of_cell = [
         number
-        for number in _by_cell().get((task, metric), ())
-        if number.finetuning == (_FINETUNINGS[negatives] if finetuned else None) and number.normalize in (None, wanted)
+        for number in _by_cell().get(cell, ())
+        if number.finetuning == finetuning
+        and number.normalize in normalizations
+        and (not number.exactly or (number.model, number.num_samples) == (model, num_samples))
     ]
-    model = _registry_name(model)
-    of_cell = [n for n in of_cell if not n.exactly or (n.model, n.num_samples) == (model, num_samples)]
     same = [number for number in of_cell if number.model == model]
     if not same and kind == "diffusion":
         same = [number for number in of_cell if number.model == _PAPERS_MODEL]
@@ -189,54 +116,153 @@ def reference(
             return 0.0
         return abs(math.log(number.num_samples / num_samples)) if num_samples else -number.num_samples
 
-    return min(same, key=distance, default=None)
+    found = min(same, key=distance, default=None)
+    return dataclasses.replace(found, task=task, note="") if found and task in _PUBLISHED_SHUFFLES else found
 
 
-def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber | TextNumber]:
-    """(task, metric) -> the number to print next to it, for all numbers of a run that have one.
+def text_reference(
+    task: str, metric: str, *, model: str, protocol: str, limit: int | None = None
+) -> PublishedNumber | None:
+    """The number of a text benchmark's paper to print next to one of ours: the same model by the same prompt.
 
-    Of a run of text tasks these are numbers of `winobench.report.published_texts`.
+    Option scores stand next to the paper's generated answers, and both orders of the options next to its one. Next to
+    models that the paper of WSC+ does not have stands people's number.
 
     Args:
-      results: what `winobench.evaluate` returns, or the content of a ``results.json``. The model is ``config.model``.
-        That it is a diffusion model, and its number of samples, is told by the scorer's fingerprint and the config.
+      task, metric: ours.
+      model: the user's name of it.
+      protocol: ours.
+      limit: of the run. Runs that have one stand next to the paper's numbers on 100 questions, and no others do.
     """
-    if "protocols" in results:
-        from winobench.report import published_texts
+    prompt = protocol.removesuffix("_swapped").removesuffix("_options")
+    of_cell = [number for number in of_task(task) if number.metric == metric]
+    if benchmark_of(task) == "winoviz":
+        return next((n for n in of_cell if _is_winoviz_model(n.model, model) and n.protocol == prompt), None)
+    name = _wscplus_model(model)
+    if name is None:
+        return next((number for number in of_cell if number.model == PEOPLE), None)
+    same = [number for number in of_cell if number.model == name and number.protocol == prompt]
+    return next((n for n in same if n.table.startswith("Figure 5") == (limit is not None)), None)
 
-        return published_texts.references(results)
+
+def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber]:
+    """(task, metric) -> the number to print next to it, for all numbers of a run that have one.
+
+    Args:
+      results: of `winobench.evaluate` or `evaluate_questions`, or the content of a ``results.json``. The scorer's
+        fingerprint and the config give the model, its kind and its number of samples.
+    """
     config = results.get("config") or {}
-    scorer = (results.get("versions") or {}).get("scorer") or {}
-    sampling = config.get("sampling") or {}
-    settings = {
-        "model": config.get("model") or "",
-        "kind": "diffusion" if scorer.get("scorer") == "diffusion_itm" else "baseline",
-        "finetuned": bool(config.get("lora")),
-        "negatives": (scorer.get("lora") or {}).get("negatives"),
-        "normalize": config.get("normalize") or "auto",
-        "num_samples": sampling.get("num_samples"),
-    }
-    found = {
-        (task, metric): reference(task, metric, **settings)
-        for task, entries in results["tasks"].items()
-        for metric, entry in entries.items()
-        if not entry.get("left_out")  # an average over other pairs of groups
-    }
+    model = str(config.get("model") or "")
+    found: dict[tuple[str, str], PublishedNumber | None] = {}
+    if "protocols" in results:
+        protocols = results["protocols"] or {}
+        for task, entries in results["tasks"].items():
+            settings = {"model": model, "protocol": protocols.get(task) or "", "limit": config.get("limit")}
+            if benchmark_of(task) is not None:
+                found |= {(task, metric): text_reference(task, metric, **settings) for metric in entries}
+    else:
+        scorer = (results.get("versions") or {}).get("scorer") or {}
+        settings = {
+            "model": model,
+            "kind": "diffusion" if scorer.get("scorer") == "diffusion_itm" else "baseline",
+            "finetuned": bool(config.get("lora")),
+            "negatives": (scorer.get("lora") or {}).get("negatives"),
+            "normalize": config.get("normalize") or "auto",
+            "num_samples": (config.get("sampling") or {}).get("num_samples"),
+        }
+        found = {
+            (task, metric): reference(task, metric, **settings)
+            for task, entries in results["tasks"].items()
+            for metric, entry in entries.items()
+            if not entry.get("left_out")  # an average over other pairs of groups
+        }
     return {key: number for key, number in found.items() if number is not None}
 
 
+_REFERENCES: weakref.WeakKeyDictionary[Run, Mapping[tuple[str, str], PublishedNumber]] = weakref.WeakKeyDictionary()
+
+
+def references_of(run: Run) -> Mapping[tuple[str, str], PublishedNumber]:
+    """(task, metric) -> the published number to print next to it; found once for each run."""
+    if run not in _REFERENCES:
+        _REFERENCES[run] = references(run.results)
+    return _REFERENCES[run]
+
+
+def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """The papers whose numbers stand next to the runs' numbers."""
+    if runs[0].is_text:
+        papers = [benchmark_of(task) for run in runs for task in run.tasks]
+    else:
+        papers = [GDBENCH, *(number.paper for run in runs for number in references_of(run).values())]
+    return [source(paper) for paper in dict.fromkeys(papers) if paper is not None]
+
+
+def of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber]:
+    """The numbers to print next to the runs' numbers, each once."""
+    found = [references_of(run).get((task, metric)) for run in runs]
+    return list(dict.fromkeys(number for number in found if number is not None))
+
+
+def of_task(task: str) -> list[PublishedNumber]:
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; of a text task all."""
+    found = numbers(task=task)
+    if benchmark_of(task) is not None:
+        return [number for number in found if number.unit == "percent" and number.model is not None]
+    return [number for number in found if number.table[0] in "12" or number.exactly]
+
+
+def value_of(task: str, metric: str, model: str) -> float | None:
+    """Table 1's number of a model as released, normalised where images compete; in [0, 1]."""
+    for number in numbers(task=task, metric=metric, model=model, finetuning=None):
+        if number.table[0] == "1" and number.normalize in (None, "unconditional"):
+            return number.value
+    return None
+
+
+def columns(tables: Sequence[str], task: str) -> list[str]:
+    """The methods that have numbers of a task in some tables, in the order of print."""
+    return list(dict.fromkeys(number.method for number in numbers(task=task) if number.table in tables))
+
+
+def cell(tables: Sequence[str], task: str, metric: str, method: str) -> PublishedNumber | None:
+    """The number of a task's metric and a method in some tables."""
+    found = numbers(task=task, metric=metric, method=method)
+    return next((number for number in found if number.table in tables), None)
+
+
+def notes(tables: Sequence[str], task: str) -> dict[str, list[str]]:
+    """Caveat of numbers of a task in some tables -> their metrics."""
+    found: dict[str, dict[str, None]] = {}
+    for number in numbers(task=task):
+        if number.table in tables and number.note:
+            found.setdefault(number.note, {})[number.metric] = None
+    return {note: list(metrics) for note, metrics in found.items()}
+
+
+def notes_of_runs(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[str]]:
+    """Caveat of the numbers next to the runs' numbers -> their tasks."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for (task, _), number in references_of(run).items():
+            if task in tasks and number.note:
+                found.setdefault(number.note, {})[task] = None
+    return {note: list(of_tasks) for note, of_tasks in found.items()}
+
+
+def citation(number: PublishedNumber) -> str:
+    """Method and place: ``DiffusionITM (Ours), Table 1a``."""
+    return f"{number.method}, {number.place}"
+
+
 @functools.cache
-def _by_cell() -> dict[tuple[str, str], list[PublishedNumber]]:
+def _by_cell() -> dict[tuple[str | None, str], list[PublishedNumber]]:
     """(task, metric) -> its numbers, in the order of print."""
-    found: dict[tuple[str, str], list[PublishedNumber]] = {}
+    found: dict[tuple[str | None, str], list[PublishedNumber]] = {}
     for number in numbers():
         found.setdefault((number.task, number.metric), []).append(number)
     return found
-
-
-@functools.cache
-def _content() -> dict[str, Any]:
-    return json_files.read(_PATH)
 
 
 def _registry_name(model: str) -> str:
@@ -244,3 +270,20 @@ def _registry_name(model: str) -> str:
         return model
     of_source = {entry.source: name for name, entry in registry.MODELS.items()}
     return of_source.get(model) or _SAME_CHECKPOINT.get(model, model)
+
+
+def _is_winoviz_model(short: str, name: str) -> bool:
+    """Whether a name, a hub id, or a hosted model's name after its provider is the model's."""
+    names = {one.lower() for one in (short, *winoviz_models()[short])}
+    name = name.lower()
+    return bool(
+        {name, name.rsplit(":", 1)[-1], name.rsplit("/", 1)[-1]} & (names | {one.split("/")[-1] for one in names})
+    )
+
+
+def _wscplus_model(model: str) -> str | None:
+    """The paper's name of a model that it has."""
+    prefix, _, rest = model.partition(":")
+    if prefix == "recorded":
+        return _WSCPLUS_MODELS.get(os.path.splitext(os.path.basename(rest))[0])
+    return _WSCPLUS_MODELS.get(rest if prefix == "openai" else model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich.box
 import rich.console
@@ -13,12 +13,11 @@ import rich.padding
 import rich.table
 import rich.text
 
+from winobench.data import published_numbers
+from winobench.data.published_numbers import PublishedNumber
 from winobench.metrics import RATING_METRICS, family_wise
 from winobench.metrics.association import AVERAGE
 from winobench.report import published
-
-if TYPE_CHECKING:
-    from winobench.report import published_texts
 
 # Rows of sub-tasks a task; ARO and Winoground have a hundred and more. The groups with most examples are shown.
 _MAX_PART_ROWS = 12
@@ -100,7 +99,7 @@ def _race_notes(race: Mapping[str, Any]) -> list[str]:
 
 def _accuracy_table(
     tasks: Mapping[str, Mapping[str, Any]],
-    references: Mapping[tuple[str, str], published.PublishedNumber],
+    references: Mapping[tuple[str, str], PublishedNumber],
     *,
     first: str = "task and metric",
     scale: int = 100,
@@ -108,7 +107,7 @@ def _accuracy_table(
 ) -> rich.table.Table:
     """The rows of tasks whose numbers lie between 0 and 1, in percent, or between -1 and 1, as they are."""
 
-    def shown_as(value: float) -> str:
+    def formatted(value: float) -> str:
         return f"{scale * value:.{digits}f}"
 
     has_paper = any(task in tasks for task, _ in references)
@@ -123,7 +122,7 @@ def _accuracy_table(
     table = _table(first, headings)
     for task, entries in tasks.items():
         table.add_row(_text(task, "bold"))
-        shown = _shown_parts(entries)
+        shown = _printed_parts(entries)
         for name, entry in entries.items():
             is_part = "/" in name
             if is_part and name not in shown:
@@ -132,9 +131,9 @@ def _accuracy_table(
             paper = [_printed(reference, scale, digits)] if has_paper else []
             table.add_row(
                 _text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
-                shown_as(entry["value"]),
-                f"{shown_as(entry['low'])} to {shown_as(entry['high'])}",
-                "" if entry["chance"] is None else shown_as(entry["chance"]),
+                formatted(entry["value"]),
+                f"{formatted(entry['low'])} to {formatted(entry['high'])}",
+                "" if entry["chance"] is None else formatted(entry["chance"]),
                 *paper,
                 f"{entry['n']:,}",
                 f"{entry['ties']:,}",
@@ -147,11 +146,11 @@ def _accuracy_table(
     return table
 
 
-def _printed(reference: published.PublishedNumber | None, scale: int, digits: int) -> str:
+def _printed(reference: PublishedNumber | None, scale: int, digits: int) -> str:
     """As the paper prints it in percent, or in our unit."""
     if reference is None:
         return ""
-    return reference.printed if scale == 100 else f"{reference.in_our_unit:.{digits}f}"
+    return reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
 
 
 def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -159,7 +158,7 @@ def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
     return any("prompts" in entries.get(metric.headline, ()) for metric in RATING_METRICS.values())
 
 
-def _shown_parts(entries: Mapping[str, Any]) -> set[str]:
+def _printed_parts(entries: Mapping[str, Any]) -> set[str]:
     """Keys of the sub-tasks with most examples, as many as there is room for; all metrics of a sub-task or none."""
     groups = collections.defaultdict(list)
     for name in entries:
@@ -175,7 +174,7 @@ def _group(name: str) -> str:
 
 
 def _bias_table(
-    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], published.PublishedNumber]
+    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], PublishedNumber]
 ) -> rich.table.Table:
     has_paper = any(task in tasks for task, _ in references)
     headings = ["d", "95% interval", *(["paper"] if has_paper else []), "p one-\nsided", "p two-\nsided", "n"]
@@ -252,15 +251,15 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
     return table
 
 
-def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
+def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -> list[str]:
     """Where the paper's numbers stand, and then which of its rows, by model and number of samples."""
     references = list(references)
-    if not isinstance(references[0], published.PublishedNumber):
+    if references[0].paper in published_numbers.TEXT_BENCHMARKS:
         return _text_reference_notes(references)
     rows: dict[tuple[str, int | None], dict[str, set[str]]] = {}
     for number in references:
         rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.place)
-    cited = [published.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
+    cited = [published_numbers.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
     said = "; ".join(f"{one['short']}, arXiv:{one['arxiv']}" for one in cited)
     notes = [f"paper: {said}, on the published data"]
     if any(name != model for name, _ in rows):
@@ -277,16 +276,14 @@ def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
     return notes
 
 
-def _text_reference_notes(references: Iterable[published_texts.TextNumber]) -> list[str]:
+def _text_reference_notes(references: Iterable[PublishedNumber]) -> list[str]:
     """Where the numbers of the text benchmarks' papers stand."""
-    from winobench.report import published_texts
-
     places: dict[str, dict[str, set[str]]] = {}
     for number in references:
-        places.setdefault(number.benchmark, {}).setdefault(number.method, set()).add(number.place)
+        places.setdefault(number.paper, {}).setdefault(number.method, set()).add(number.place)
     notes = []
     for benchmark, methods in places.items():
-        cited = published_texts.source(benchmark)
+        cited = published_numbers.source(benchmark)
         where = f", arXiv:{cited['arxiv']}" if "arxiv" in cited else ""
         notes.append(f"paper: {cited['short']}{where}, on the published data")
         notes += [f"  {method}: {'; '.join(sorted(found))}" for method, found in methods.items()]

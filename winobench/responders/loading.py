@@ -154,7 +154,7 @@ def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
 
     prefixes = (*APIS, "recorded")  # of models that are not on this machine
     if name.partition(":")[0] in APIS and ":" in name:
-        settings.split(name, APIS)
+        settings.split(name)
         return
     if name.startswith("recorded:"):
         return

@@ -31,23 +31,24 @@ def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_p
     """
     models = [_model_of(content.get("config")) for content in (config, results)]
     if None not in models and models[0] != models[1]:
-        _refuse(f"{config_path} is of the model {_shown(models[0])} and results.json of {_shown(models[1])}")
+        _refuse(f"{config_path} is of the model {_quoted(models[0])} and results.json of {_quoted(models[1])}")
     for task in results["tasks"].keys() & (results.get("failed") or {}).keys():
-        _refuse(f"results.json in {config_path.parent} has the task {_shown(task)} both in tasks and in failed")
+        _refuse(f"results.json in {config_path.parent} has the task {_quoted(task)} both in tasks and in failed")
     status = config.get("status", "finished")
     if status not in ("running", "finished", "interrupted") and not status.startswith("failed"):
-        _refuse(f"{config_path} has the unknown status {_shown(status)}")
-    rounds = collections.Counter(task for described in config.get("rounds") or [] for task in described["tasks"])
-    for task, count in rounds.items():
+        _refuse(f"{config_path} has the unknown status {_quoted(status)}")
+    sample_groups = config.get("rounds") or []
+    grouped = collections.Counter(task for group in sample_groups for task in group["tasks"])
+    for task, count in grouped.items():
         if count > 1:
-            _refuse(f"{config_path} has the task {_shown(task)} twice in rounds")
+            _refuse(f"{config_path} has the task {_quoted(task)} twice in rounds")
     known = (config["identity"].get("tasks") or {}).keys()
-    for file, tasks in (("results.json", results["tasks"]), ("rounds", rounds)):
+    for file, tasks in (("results.json", results["tasks"]), ("rounds", grouped)):
         for task in tasks:
             if known and task not in known:
-                _refuse(f"{file} has the task {_shown(task)}, which identity.tasks of {config_path} does not name")
-    for number, described in enumerate(config.get("rounds") or []):
-        weights, timesteps, count = (described.get(name) for name in ("weights", "timesteps", "num_samples"))
+                _refuse(f"{file} has the task {_quoted(task)}, which identity.tasks of {config_path} does not name")
+    for number, group in enumerate(sample_groups):
+        weights, timesteps, count = (group.get(name) for name in ("weights", "timesteps", "num_samples"))
         if timesteps is None:
             continue
         if weights is not None and len(weights) != len(timesteps):
@@ -57,7 +58,7 @@ def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_p
     for task, recorded in (config.get("metrics") or {}).items():
         metric = metrics.METRICS.get(recorded["name"])
         if metric is not None and recorded.get("higher_is_better", True) != metric.higher_is_better:
-            _refuse(f"metrics.{_shown(task)}.higher_is_better of {config_path} differs from {metric.name}'s")
+            _refuse(f"metrics.{_quoted(task)}.higher_is_better of {config_path} differs from {metric.name}'s")
 
 
 def _model_of(config: Mapping[str, Any] | None) -> Any:
@@ -76,14 +77,16 @@ def check_task(record: TaskRun, path: pathlib.Path) -> None:
         the examples, or the examples are not such that the metric can judge.
     """
     for row, entry in record.results.items():
-        value, low, high = entry["value"], entry["low"], entry["high"]
+        value, low, high, called = entry["value"], entry["low"], entry["high"], _row_name(record, row)
         room = schemas.ROUNDING * max(1.0, abs(value))
         # The interval of a mean of absolute effect sizes allows for what chance adds to the mean, and may exclude it.
         is_inside = low - room <= value <= high + room or row == association.AVERAGE
         if low > high or not is_inside:
-            _refuse(f"{_place(record, row)} of {path} is {value:.6g}, outside of its interval {low:.6g} to {high:.6g}")
+            _refuse(
+                f"{_row_name(record, row)} of {path} is {value:.6g}, outside of its interval {low:.6g} to {high:.6g}"
+            )
         if entry.get("ties", 0) > entry["n"]:
-            _refuse(f"{_place(record, row)} of {path} has {entry['ties']:,} ties among {entry['n']:,} examples")
+            _refuse(f"{called} of {path} has {entry['ties']:,} ties among {entry['n']:,} examples")
     _check_examples(record, path)
 
 
@@ -103,27 +106,27 @@ def _check_examples(record: TaskRun, path: pathlib.Path) -> None:
     rows = {row.name: row for row in rows_of(record)}
     counted = {name for name in rows if "/" not in name}
     for name, entry in record.results.items():
-        row, place = rows.get(name), _place(record, name)
+        row, called = rows.get(name), _row_name(record, name)
         if row is None and "/" in name and name.rpartition("/")[2] in counted:
-            _refuse(f"{place} of {path} is of a group that no example of {table} is in")
+            _refuse(f"{called} of {path} is of a group that no example of {table} is in")
         if row is None and "/" not in name and judged:
-            _refuse(f"{place} of {path} is not a row of the metric {record.metric}")
+            _refuse(f"{called} of {path} is not a row of the metric {record.metric}")
         if row is None:
             continue
         if entry["n"] != len(row.correct):
-            _refuse(f"n of {place} of {path} is {entry['n']:,}, and {table} has {len(row.correct):,} examples")
+            _refuse(f"n of {called} of {path} is {entry['n']:,}, and {table} has {len(row.correct):,} examples")
         if abs(entry["value"] - row.value) > _ROUNDING:
-            _refuse(f"{place} of {path} is {entry['value']:.6g}, and the examples of {table} give {row.value:.6g}")
+            _refuse(f"{called} of {path} is {entry['value']:.6g}, and the examples of {table} give {row.value:.6g}")
         outcome = judged.get(name.rpartition("/")[2].removeprefix("macro_"))
         if outcome is not None and (ties := int(outcome.tie[row.members].sum())) != entry["ties"]:
-            _refuse(f"ties of {place} of {path} are {entry['ties']:,}, and {table} has {ties:,}")
+            _refuse(f"ties of {called} of {path} are {entry['ties']:,}, and {table} has {ties:,}")
 
 
-def _place(record: TaskRun, row: str) -> str:
-    return f"tasks.{_shown(record.name)}.{_shown(row)}"
+def _row_name(record: TaskRun, row: str) -> str:
+    return f"tasks.{_quoted(record.name)}.{_quoted(row)}"
 
 
-def _shown(name: Any) -> str:
+def _quoted(name: Any) -> str:
     return shortened(str(name), 80)
 
 

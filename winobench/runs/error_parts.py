@@ -1,6 +1,6 @@
 """Errors on disk: Parquet parts that a run writes while it continues, and reads when it is resumed.
 
-What the parts of a run are called, and who writes which, is told in `winobench.runs.records`.
+See `winobench.runs.records` for the names of the parts and their writers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pathlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ _CONVERSIONS = {("squared_l2", "l2"): np.sqrt, ("l2", "squared_l2"): np.square}
 _log = logging.getLogger(__name__)
 
 
-class _DamagedPartError(Exception):
+class DamagedPartError(Exception):
     """What is in a part is not what was written."""
 
 
@@ -107,7 +107,7 @@ def read_errors(
     Raises:
       InputError: a part cannot be read.
     """
-    on_fault = _refuse if on_fault is None else on_fault
+    on_fault = refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
     errors = np.full((len(pairs), num), np.nan, np.float32)
     numbers = [{name: number for number, name in enumerate(names)} for names in (image_hashes, text_hashes)]
@@ -116,13 +116,13 @@ def read_errors(
     seconds: dict[int, float] = collections.defaultdict(float)
     for path in sorted(folder.glob("part-*.parquet")):
         try:
-            part = _read_part(path, scores)
-        except (InputError, _DamagedPartError) as error:
+            table = read_part(path)
+            if table.schema.metadata[b"winobench.scores"] != scores.digest.encode():
+                continue
+            there, kind, spent = _described(table)
+        except (InputError, DamagedPartError) as error:
             on_fault(path, error)
             continue
-        if part is None:
-            continue
-        there, kind, spent, table = part
         convert = np.asarray if kind == scores.kind else _CONVERSIONS.get((kind, scores.kind))
         if convert is None:
             continue
@@ -168,12 +168,12 @@ def _numbers(path: pathlib.Path) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, float, pa.Table] | None:
-    """A part's timesteps, kind of error, seconds and table; None where it holds other scores than these.
+def read_part(path: pathlib.Path) -> pa.Table:
+    """A part's table, whose metadata have at least the digest of its `ScoreSet`.
 
     Raises:
       InputError: it cannot be read, or is not a part of a run.
-      _DamagedPartError: it is not what was written.
+      DamagedPartError: it is not what was written.
     """
     _numbers(path)
     try:
@@ -181,9 +181,8 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.", code="cannot-read") from error
     except parquet_files.DamagedError as error:
-        raise _DamagedPartError(str(error)) from error
-    metadata = table.schema.metadata or {}
-    if b"winobench.scores" not in metadata:
+        raise DamagedPartError(str(error)) from error
+    if b"winobench.scores" not in (table.schema.metadata or {}):
         raise InputError(f"{path} is not a part of a run: move it out of the folder.", code="foreign-file")
     for field in _ERRORS_SCHEMA:
         column = table.schema.get_field_index(field.name)  # below 0 also for a name that occurs twice
@@ -195,9 +194,13 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
                 " folder.",
                 code="another-version",
             )
+    return table
+
+
+def _described(table: pa.Table) -> tuple[list[int], str, float]:
+    """A part's timesteps, kind of error and seconds; raises DamagedPartError where its content contradicts them."""
+    metadata = table.schema.metadata
     try:
-        if metadata[b"winobench.scores"].decode() != scores.digest:
-            return None
         timesteps = json_files.parse(metadata[b"winobench.timesteps"])
         if not isinstance(timesteps, list) or any(type(timestep) not in (int, float) for timestep in timesteps):
             raise ValueError("its timesteps are not a list of numbers")
@@ -212,15 +215,15 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
         if (first < 0).any() or (first + lengths > len(timesteps)).any():
             raise ValueError(f"it has errors of more than {len(timesteps)} samples")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _DamagedPartError(f"its metadata are wrong: {error}") from error
-    return timesteps, kind, spent, table
+        raise DamagedPartError(f"its metadata are wrong: {error}") from error
+    return timesteps, kind, spent
 
 
 def pass_over(path: pathlib.Path, error: Exception) -> None:
     """For `read_errors`: a part that cannot be used is left to whoever has written it."""
 
 
-def _refuse(path: pathlib.Path, error: Exception) -> None:
+def refuse(path: pathlib.Path, error: Exception) -> NoReturn:
     """For `read_errors`: raises InputError."""
     if isinstance(error, InputError):
         raise error
@@ -235,7 +238,7 @@ def _set_aside(path: pathlib.Path, error: Exception) -> None:
     Raises:
       InputError: the part is not damaged but another thing, or cannot be renamed.
     """
-    if not isinstance(error, _DamagedPartError):
+    if not isinstance(error, DamagedPartError):
         raise error
     aside = path.with_name(path.name + DAMAGED)
     try:

@@ -11,18 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from winobench.base import parquet_files
+from winobench.base.errors import InputError
 from winobench.base.texts import EMPTY_TEXT, text_hash
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
-from winobench.runs.columns import columns, read_table
+from winobench.runs import error_parts
 from winobench.runs.examples import Examples
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
-# What a part says about its errors. Those that agree in all of it were scored in the same way.
+# Metadata of a part. Parts that agree in all of it were scored in the same way.
 _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
-_ERROR_COLUMNS = columns(image=pa.string(), text=pa.string(), first_sample=pa.int64(), errors=pa.list_(pa.float32()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,9 +156,12 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
     """
     tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
     for path in sorted(folder.glob("part-*.parquet")):
-        table = read_table(path, _ERROR_COLUMNS)
-        said = table.schema.metadata or {}
-        tables.setdefault(tuple(said.get(key, b"") for key in _SAME_SCORING), []).append(table)
+        try:
+            table = error_parts.read_part(path)
+        except (InputError, error_parts.DamagedPartError) as error:
+            error_parts.refuse(path, error)
+        scoring = tuple(table.schema.metadata.get(key, b"") for key in _SAME_SCORING)
+        tables.setdefault(scoring, []).append(table)
     return [
         ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]))
         for parts in tables.values()

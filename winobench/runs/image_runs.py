@@ -129,7 +129,7 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     """Reads a run of images. The images themselves are read when they are asked for (`Pictures.image`).
 
     Args:
-      folder: the run's, as ``launch.generate --config=pictures`` has made it.
+      folder: the run's, as ``launch.draw --config=pictures`` has made it.
       complete: whether every image must be there. Otherwise those that are there make the run.
 
     Raises:
@@ -168,13 +168,13 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
 
 def _read_config(folder: pathlib.Path) -> dict[str, Any]:
     if not os.path.isdir(folder):  # pathlib raises where a name is too long
-        raise InputError(f"there is no folder {folder}: name one that launch.generate --config=pictures has made")
+        raise InputError(f"there is no folder {folder}: name one that launch.draw --config=pictures has made")
     path = folder / "config.json"
     if not path.is_file():
-        raise InputError(f"{folder} is no run of pictures: it has no config.json; name one of launch.generate")
+        raise InputError(f"{folder} is no run of pictures: it has no config.json; name one of launch.draw")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
-        raise InputError(f"{folder} is a run without pictures: name one of launch.generate --config=pictures")
+        raise InputError(f"{folder} is a run without pictures: name one of launch.draw --config=pictures")
     if config.get("layout") != LAYOUT:
         raise InputError(
             f"{folder} was written by another version of winobench (layout {config.get('layout')}, this one reads"

@@ -69,7 +69,7 @@ def folder_for(
 
 @contextlib.contextmanager
 def recording(
-    folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool]
+    folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool], done: str = "finished"
 ) -> Iterator[None]:
     """Notes how what is done inside ends: finished, interrupted, or failed and why.
 
@@ -80,13 +80,14 @@ def recording(
       folder: opened by the caller, who closes it.
       description: of the run. What it holds at the end is written.
       has_records: whether anything was recorded.
+      done: the status of a run that has not failed.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
     is_first = not has_others or parallel.is_main_process()
     try:
         yield
         if is_first:
-            folder.describe({**description, "status": "finished"})
+            folder.describe({**description, "status": done})
     except BaseException as error:
         if is_first:
             # Who is interrupted has not waited for the other processes, which may be about to record something.

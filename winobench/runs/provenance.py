@@ -13,7 +13,7 @@ import winobench
 from winobench.base import json_files
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
-_LIBRARIES = (
+LIBRARIES = [
     "jax",
     "jaxlib",
     "flax",
@@ -24,10 +24,8 @@ _LIBRARIES = (
     "safetensors",
     "tokenizers",
     "transformers",
-    # What hosted models are asked with.
-    "openai",
-    "anthropic",
-)
+]
+"""Libraries that are recorded. Packages with libraries of their own add them."""
 _GIT_SECONDS = 10
 
 
@@ -36,7 +34,7 @@ def software() -> dict[str, Any]:
     return {
         "winobench": {"version": winobench.__version__, **package_commit()},
         "python": platform.python_version(),
-        "libraries": {name: version for name in _LIBRARIES if (version := _version(name)) is not None},
+        "libraries": {name: version for name in LIBRARIES if (version := _version(name)) is not None},
     }
 
 

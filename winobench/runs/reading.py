@@ -111,7 +111,8 @@ def read_run(path: str | os.PathLike) -> Run:
     notes = []
     if config.get("status") != "finished":
         notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
-    rounds = {task: described for described in config.get("rounds") or [] for task in described.get("tasks", [])}
+    # Configs record the sample groups under the key "rounds".
+    sample_groups = {task: group for group in config.get("rounds") or [] for task in group.get("tasks", [])}
     tasks = {}
     for name, entries in results["tasks"].items():
         recorded = _recorded_metric(entries, (config.get("metrics") or {}).get(name))
@@ -125,7 +126,7 @@ def read_run(path: str | os.PathLike) -> Run:
             kind = schemas.Agreement if recorded["name"] in metrics.RATING_METRICS else schemas.Proportion
             for row, entry in entries.items():
                 _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
-        task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
+        task = tasks[name] = _task_run(path, name, entries, recorded, sample_groups.get(name), config["identity"])
         consistency.check_task(task, results_path)
         if task.examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
@@ -174,7 +175,7 @@ def _task_run(
             timesteps=None,
             deterministic=True,
         )
-    if described is None:  # a run from before rounds were recorded: one way to sample for all tasks
+    if described is None:  # an older run, which sampled all tasks alike
         sampling = identity.get("sampling") or {}
         # The published rule chooses another number of timesteps than it is given.
         num_samples = None if sampling.get("timesteps") == "published" else sampling.get("num_samples")

@@ -57,7 +57,7 @@ def write_json(path: pathlib.Path, value: Any) -> None:
     Raises:
       InputError: it cannot be written.
     """
-    with _told(path):
+    with whole_files.writing(path):
         whole_files.write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
@@ -67,7 +67,7 @@ def write_table(path: pathlib.Path, table: pa.Table) -> None:
     Raises:
       InputError: it cannot be written.
     """
-    with _told(path):
+    with whole_files.writing(path):
         parquet_files.write(path, table)
 
 
@@ -219,7 +219,7 @@ class RunFolder:
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
         """Writes the pictures of some of a task's examples."""
-        with _told(self.gallery_path):
+        with whole_files.writing(self.gallery_path):
             self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
         write_table(self.gallery_path / f"{task}.parquet", table)
 
@@ -295,15 +295,6 @@ class RunFolder:
             raise InputError(
                 f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"
             )
-
-
-@contextlib.contextmanager
-def _told(path: pathlib.Path) -> Iterator[None]:
-    """Turns an error of the system while ``path`` is written into an InputError."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.", code="cannot-write") from error
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -141,7 +141,7 @@ class ResponseStore:
         Raises:
           InputError: another process of the same number is writing here, or the folder cannot be read or written.
         """
-        with self._lock, _writing(self.folder):
+        with self._lock, files.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
             empty = [path for path in own if _mend(path) == 0]
@@ -189,7 +189,7 @@ class ResponseStore:
         Raises:
           InputError: it cannot be written.
         """
-        with self._lock, _writing(self.folder):
+        with self._lock, files.writing(self.folder):
             if self._unsynced:
                 os.fsync(self._part)
                 self._unsynced = False
@@ -234,7 +234,7 @@ class ResponseStore:
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
         path = self.folder / f"failures-{self._process}.jsonl"
-        with self._lock, _writing(self.folder):
+        with self._lock, files.writing(self.folder):
             if path.exists():
                 files.check_regular(path)
             with open(path, "ab") as file:
@@ -307,7 +307,7 @@ class ResponseStore:
         if self._part is None:
             raise RuntimeError("the store is not open")
         place = _Place(self._path, self._size, len(line))
-        with _writing(self.folder):
+        with files.writing(self.folder):
             try:
                 done = 0
                 while done < len(line):
@@ -460,11 +460,3 @@ def _taken(folder: pathlib.Path) -> InputError:
     return InputError(
         f"another process is writing into {folder}: wait for it, or choose another --workdir.", code="in-use"
     )
-
-
-@contextlib.contextmanager
-def _writing(folder: pathlib.Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror or error}.", code="cannot-write") from error

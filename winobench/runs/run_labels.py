@@ -31,7 +31,7 @@ def tell_apart(runs: Sequence[Run]) -> None:
     for run in runs:
         by_label.setdefault(run.label, []).append(run)
     for label, alike in by_label.items():
-        told: list[tuple[str, ...]] = [() for _ in alike]
+        parts: list[tuple[str, ...]] = [() for _ in alike]
         for said in (
             _different_parts([run.model for run in alike]),
             [run.protocol for run in alike],
@@ -40,11 +40,12 @@ def tell_apart(runs: Sequence[Run]) -> None:
             [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
             [run.path.resolve().name for run in alike],
         ):
-            if len(set(told)) == len(alike):
+            if len(set(parts)) == len(alike):
                 break
             if len(set(said)) > 1:
-                told = [(*before, shortened(more, _MOST_LETTERS_MORE)) for before, more in zip(told, said, strict=True)]
-        for run, more in zip(alike, told, strict=True):
+                more = [shortened(part, _MOST_LETTERS_MORE) for part in said]
+                parts = [(*before, after) for before, after in zip(parts, more, strict=True)]
+        for run, more in zip(alike, parts, strict=True):
             run.label = f"{label} ({', '.join(filter(None, more))})" if any(more) else label
     labels = [run.label for run in runs]
     for number, run in enumerate(runs):

@@ -347,7 +347,7 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | 
     if origin is dict:
         if not isinstance(value, dict):
             return _is_not(value, place, "an object")
-        found = (_problem(item, arguments[1], f"{place}.{_shown(key)}", strict) for key, item in value.items())
+        found = (_problem(item, arguments[1], f"{place}.{_quoted(key)}", strict) for key, item in value.items())
     elif origin is list:
         if not isinstance(value, list):
             return _is_not(value, place, "a list")
@@ -369,7 +369,7 @@ def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> 
         elif typing.get_origin(hint) is Required:
             return _Problem(place, f"has no {key!r}", code="missing-field")
     unknown = sorted(value.keys() - hints.keys()) if strict else ()
-    return _Problem(place, f"has an unknown {_shown(unknown[0])!r}", code="unknown-field") if unknown else None
+    return _Problem(place, f"has an unknown {_quoted(unknown[0])!r}", code="unknown-field") if unknown else None
 
 
 @functools.cache
@@ -391,8 +391,8 @@ def _plain_problem(value: Any, expected: Any, place: str) -> _Problem | None:
 
 
 def _is_not(value: Any, place: str, expected: str) -> _Problem:
-    return _Problem(place, f"is {_shown(repr(value))}, not {expected}", code="wrong-value")
+    return _Problem(place, f"is {_quoted(repr(value))}, not {expected}", code="wrong-value")
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

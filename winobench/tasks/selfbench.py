@@ -1,6 +1,6 @@
 """Self-Bench: does a scorer find the text from which an image was drawn? (Jeong et al. 2025, arXiv:2505.17955)
 
-Images are those of runs of ``launch.generate --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
+Images are those of runs of ``launch.draw --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
 its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set drawers next to each
 other. A task is a skill. Its groups are the models that drew (``<drawer>``), and those of their images that people
 or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.runs.verdicts`, or the

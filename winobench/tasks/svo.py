@@ -57,7 +57,7 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
 def fetch(
     folder: pathlib.Path,
     progress: Callable[[str, str], AbstractContextManager[Any]],
-    manners: web_images.Manners = web_images.POLITE,
+    manners: web_images.RateLimits = web_images.DEFAULT_LIMITS,
 ) -> str:
     """Downloads ``svo_probes.csv`` and the images that it lists, and writes ``svo.json`` with all of its rows.
 

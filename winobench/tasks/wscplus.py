@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,17 +242,6 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
     for group in sorted(groups, key=lambda group: (known.index(group) if group in known else len(known), group)):
         found[f"{group}/accuracy"] = _accuracy(groups[group])
     return found
-
-
-def pronoun_distribution(items: Iterable[data.Item | TextQuestion]) -> dict[str, dict[str, Any]]:
-    """Pronoun -> its share among items or questions, the most frequent first (paper, Figure 4).
-
-    Pronouns are in lower case. The entries are as the ones in `metrics`, ``n`` being the number of items.
-    """
-    pronouns = [item.texts["pronoun"] if isinstance(item, TextQuestion) else item.pronoun for item in items]
-    counts = collections.Counter(pronoun.strip().lower() for pronoun in pronouns)
-    total = len(pronouns)
-    return {pronoun: _entry(wilson(count, total), None, total) for pronoun, count in counts.most_common()}
 
 
 def _judged(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> list[tuple[TextQuestion, Answer]]:

@@ -11,8 +11,6 @@ from optax import contrib
 from winobench.base import options
 from winobench.base.errors import InputError
 
-SCHEDULES = ("constant", "cosine", "linear")
-
 
 def warmup_constant_decay(peak: float, *, warmup_steps: int, total_steps: int, decay_steps: int) -> optax.Schedule:
     """Linear warm-up, a plateau, then a linear decay to zero over the last ``decay_steps``.

@@ -32,7 +32,6 @@ DECIDED = "answer is a candidate"
 DUPLICATE = "duplicate"
 NEAR_DUPLICATE = "near-duplicate"
 
-REPEATED = frozenset({DUPLICATE, NEAR_DUPLICATE})
 """The reasons that say nothing against an item but that there is one like it."""
 
 MAX_CHANGED_WORDS = 5

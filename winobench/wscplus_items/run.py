@@ -32,7 +32,7 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.data import wscplus
-from winobench.runs import provenance, records, responses
+from winobench.runs import lifecycle, provenance, records, responses
 from winobench.runs.requests import Responder
 from winobench.wscplus_items import agreement, annotate, candidates, checks, parsing, prompts, validity
 from winobench.wscplus_items.candidates import Answer
@@ -97,24 +97,15 @@ def generate(
     folder.open(description, overwrite=overwrite)
     answers: list[Answer] = []
     store = responses.ResponseStore(folder.records_path)
-    try:
+    with (
+        contextlib.closing(folder),
+        lifecycle.recording(folder, description, lambda: bool(len(store)), done="generated"),
+        contextlib.closing(store),
+    ):
         store.open()
         for name, load in responders.items():
             answers += candidates.collect(load(), name, asked, store, reuse=reuse, progress=progress)
         write_lines(folder.path / ANSWERS, map(candidates.answer_json, answers))
-        folder.describe({**description, "status": "generated"})
-    except BaseException as error:
-        store.close()
-        if not len(store):
-            folder.discard()
-        else:
-            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
-            with contextlib.suppress(InputError):  # the first error is the one to tell
-                folder.describe({**description, "status": reason})
-        raise
-    finally:
-        store.close()
-        folder.close()
     return answers
 
 

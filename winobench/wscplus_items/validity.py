@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from winobench.data import published_numbers
 from winobench.metrics.intervals import wilson
 from winobench.wscplus_items.annotate import LABELS, VALID
 from winobench.wscplus_items.items import Item, Origin
@@ -17,7 +18,8 @@ REFUSED_BY_CHECKS = "refused"
 OUTCOMES = (*LABELS, REFUSED_BY_CHECKS)
 """What can become of what is generated, from best to worst."""
 
-PAPER_VALID = {"cot": 0.147, "tot": 0.40, "toe": 0.493}
+_STATED = published_numbers.numbers(paper="wscplus", metric="generation/valid")
+PAPER_VALID = {number.protocol: number.value for number in _STATED}
 """Template -> the share of valid items of Claude 2 that the paper's section 2.3.3 states, WDQ and WIQ together."""
 
 

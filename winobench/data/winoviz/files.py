@@ -137,7 +137,7 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"line {line} of {path} has not {len(columns)} cells, as the header has: mend the line",
                 code="wrong-number-of-cells",
             )
-        row = {column: csv_cells.restored(cell) for column, cell in row.items()}
+        row = {column: csv_cells.unescape_formula(cell) for column, cell in row.items()}
         values: dict[str, Any] = {}
         for field in PAIRS:
             cells = [row.get(f"{_SINGULARS[field]}_{number}", "") for number in (1, 2)]

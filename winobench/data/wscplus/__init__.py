@@ -35,10 +35,11 @@ from winobench.data.wscplus.items import (
     UNTYPED,
     Item,
     composition,
+    missing_validation,
+    validation_ids,
 )
 from winobench.data.wscplus.joining import Joined, join
 from winobench.data.wscplus.results import validation
-from winobench.data.wscplus.splits import missing_validation, validation_ids
 from winobench.data.wscplus.text import normalize, repair
 
 __all__ = [

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from absl import app
 
-from winobench.base import json_files
 from winobench.base.errors import InputError
+from winobench.data import published_numbers
 from winobench.data.wscplus.files import read
-from winobench.data.wscplus.items import ASSETS, composition
+from winobench.data.wscplus.items import composition
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -21,8 +21,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         if len(arguments) != 3 or arguments[1] != "composition":
             raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout", code="bad-command")
-        printed = json_files.read(ASSETS / "published.json")["numbers"]
-        shares = {number["metric"]: number["printed"] for number in printed if number["place"] == "Table 2"}
+        shares = {number.metric: number.printed for number in published_numbers.numbers(paper="wscplus", table="2")}
         print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
         for name, counts in composition(read(arguments[2])).items():
             for kind, count in counts.items():

@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 import csv
 import dataclasses
+import difflib
 import hashlib
 import io
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from winobench.base import csv_cells, files
 from winobench.base.errors import InputError
 from winobench.base.files import write_text
 from winobench.data.prepared import data_folder
-from winobench.data.wscplus import splits
-from winobench.data.wscplus.items import TYPES, UNTYPED, Item
-from winobench.data.wscplus.pairs import with_pairs
+from winobench.data.wscplus.items import TYPES, UNTYPED, Item, validation_ids
 from winobench.data.wscplus.text import normalize, repair
 
 COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "model", "type")
@@ -33,6 +32,9 @@ _TEXT_COLUMNS = ("statement", "pronoun", "snippet", "options", "reason")
 _GENERATOR_NAMES = {"gpt4": "GPT4", "gpt35turbo": "GPT3", "gpt35": "GPT3", "claude2": "Claude2", "human": "Human"}
 _MODEL_COLUMN = {"GPT3": "GPT3.5 Turbo"}
 _RECORDED_COLUMN = "predicted_answer"
+# Of two neighbours, the share of words (as difflib counts it) from which on they are a pair. The least of the published
+# pairs is 0.35.
+_PAIR_SIMILARITY = 0.3
 
 
 def data_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path:
@@ -65,7 +67,7 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
     items = []
     repeated: dict[str, int] = {}
     recorded = _RECORDED_COLUMN in header
-    known = frozenset(splits.validation_ids())
+    known = frozenset(validation_ids())
     for number, row in enumerate(rows, start=1):
         item = _item(row, number, path, recorded)
         repeated[item.id] = repeated.get(item.id, 0) + 1
@@ -74,7 +76,7 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
         of_others = "few_shot" if item.generator == "Human" else "test"
         split = "validation" if recorded or item.id in known else of_others
         items.append(dataclasses.replace(item, split=split))
-    return tuple(items) if recorded else tuple(with_pairs(items))
+    return tuple(items) if recorded else tuple(_with_pairs(items))
 
 
 def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
@@ -91,7 +93,7 @@ def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
         model = _MODEL_COLUMN.get(item.generator, item.generator)
         texts = (item.statement, item.pronoun, item.snippet, item.options_text)
         row = (*texts, item.answer, item.reason, model, item.type.capitalize())
-        writer.writerow(map(csv_cells.harmless, row))
+        writer.writerow(map(csv_cells.escape_formula, row))
     write_text(path, buffer.getvalue())
 
 
@@ -118,6 +120,27 @@ def parse_options(text: str) -> tuple[str, str] | None:
     return (first, second) if first.lower() != second.lower() else None
 
 
+def _with_pairs(items: Sequence[Item]) -> list[Item]:
+    """Neighbours of type traditional and the same generator are pairs where they share enough words."""
+    items = list(items)
+    index = 0
+    while index + 1 < len(items):
+        first, second = items[index], items[index + 1]
+        if _is_pair(first, second):
+            items[index : index + 2] = (dataclasses.replace(item, pair=first.id) for item in (first, second))
+            index += 2
+        else:
+            index += 1
+    return items
+
+
+def _is_pair(first: Item, second: Item) -> bool:
+    if not (first.type == second.type == "traditional" and first.generator == second.generator):
+        return False
+    words = first.statement.split(), second.statement.split()
+    return difflib.SequenceMatcher(None, *words, autojunk=False).ratio() >= _PAIR_SIMILARITY
+
+
 def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
     try:
@@ -141,7 +164,7 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
                 f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row",
                 code="wrong-number-of-cells",
             )
-    return header, [dict(zip(header, map(csv_cells.restored, row), strict=True)) for row in table[1:]]
+    return header, [dict(zip(header, map(csv_cells.unescape_formula, row), strict=True)) for row in table[1:]]
 
 
 def _text(path: pathlib.Path) -> str:

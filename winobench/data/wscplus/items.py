@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterable, Mapping
+
+from winobench.base import json_files
 
 TYPES = ("traditional", "ambiguous", "offensive")
 
@@ -67,11 +70,6 @@ class Item:
         if not self.options_text:
             object.__setattr__(self, "options_text", repr(list(self.options)))
 
-    @property
-    def target_pronoun(self) -> str:
-        """The pronoun in lower case and stripped, for counting."""
-        return self.pronoun.strip().lower()
-
 
 def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
     """How many items there are by type, by generating model and by split.
@@ -87,3 +85,16 @@ def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
     }
     counts["generator"].pop("Human", None)
     return {name: dict(counter.most_common()) for name, counter in counts.items()}
+
+
+@functools.cache
+def validation_ids() -> tuple[str, ...]:
+    """The ids of the 699 rows that the validation questions are from, in the (shuffled) order of the published result
+    files."""
+    return tuple(json_files.read(ASSETS / "validation_ids.json")["ids"])
+
+
+def missing_validation(items: Iterable[Item]) -> tuple[str, ...]:
+    """Those of `validation_ids` that none of these items has."""
+    there = {item.id for item in items}
+    return tuple(id for id in validation_ids() if id not in there)

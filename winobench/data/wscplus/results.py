@@ -8,9 +8,8 @@ import re
 from typing import Any
 
 from winobench.base.errors import InputError
-from winobench.data.wscplus import splits
 from winobench.data.wscplus.files import parse_options, read, read_rows
-from winobench.data.wscplus.items import UNTYPED, Item
+from winobench.data.wscplus.items import UNTYPED, Item, validation_ids
 from winobench.data.wscplus.joining import join
 from winobench.data.wscplus.text import repair
 
@@ -37,7 +36,7 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
     items = read(path)
     if results is None:
         by_id = {item.id: item for item in items}
-        return tuple(by_id[id] for id in splits.validation_ids() if id in by_id)
+        return tuple(by_id[id] for id in validation_ids() if id in by_id)
     rows = read(results)
     found = []
     joined = join(rows, items)

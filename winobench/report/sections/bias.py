@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.report import figures, paper
+from winobench.data.published_numbers import PublishedNumber
+from winobench.report import figures, published
 from winobench.report.figures import Panel
-from winobench.report.published import PublishedNumber
 from winobench.report.sections.shared import (
     ABSENT,
     NUMBER_COLUMNS,
@@ -89,14 +89,14 @@ def _names(report_data: ReportData, task: str) -> tuple[list[str], list[str], li
 
 
 def _effect_table(report_data: ReportData, task: str, pairs: Sequence[str], totals: Sequence[str]) -> Table:
-    models = paper.columns(_TABLES, task)
+    models = published.columns(_TABLES, task)
     families = [_adjusted(record) for record in report_data.records(task)]
     lines, permutations = [], set()
     for name in [*pairs, *totals]:
         entries = report_data.entries(task, name)
         label = Cell(readable(name), style="strong") if name in totals else Cell(_pair_label(name))
         effects = [_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)]
-        quoted = [_quoted(paper.cell(_TABLES, task, name, model)) for model in models]
+        quoted = [_quoted(published.cell(_TABLES, task, name, model)) for model in models]
         lines.append(TableRow([label, *effects, *quoted]))
         permutations |= {entry.get("permutations") for entry in entries if entry}
     counts = ", ".join(f"{count:,}" for count in sorted(permutations - {None}))
@@ -105,11 +105,11 @@ def _effect_table(report_data: ReportData, task: str, pairs: Sequence[str], tota
 
 
 def _effect_rows(report_data: ReportData, task: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    models = paper.columns(_TABLES, task)
+    models = published.columns(_TABLES, task)
     families = [_adjusted(record) for record in report_data.records(task)]
     rows = []
     for name in names:
-        quoted = [(model, paper.cell(_TABLES, task, name, model)) for model in models]
+        quoted = [(model, published.cell(_TABLES, task, name, model)) for model in models]
         printed = "; ".join(f"{other.printed} {model}" for model, other in quoted if other is not None)
         for run, entry, family in zip(report_data.runs, report_data.entries(task, name), families, strict=True):
             if entry:
@@ -139,7 +139,7 @@ def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[st
             for pair, reason in (entry.get("left_out") or {}).items():
                 notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
     shown = set(report_data.names(task))
-    for said, metrics_of in paper.notes(_TABLES, task).items():
+    for said, metrics_of in published.notes(_TABLES, task).items():
         if names := [readable(name) for name in metrics_of if name in shown]:
             of_them = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
             notes.append(f"{task_label(task)}: {of_them} {' and '.join(names)}: {said}; ours follow Eq. 8.")

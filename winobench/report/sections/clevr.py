@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winobench.report import paper
+from winobench.report import published
 from winobench.report.sections.shared import (
     NUMBER_COLUMNS,
     Cell,
@@ -33,7 +33,7 @@ def clevr_section(report_data: ReportData) -> Section | None:
     records = report_data.records("clevr")
     if not any(records):
         return None
-    models = paper.columns(_TABLE, "clevr")
+    models = published.columns(_TABLE, "clevr")
     rows, lines = [], []
     for group, label in [*CLEVR_LABELS.items(), ("", "Average")]:
         key = f"{group}/accuracy" if group else "accuracy"
@@ -45,13 +45,13 @@ def clevr_section(report_data: ReportData) -> Section | None:
         ]
         if not any(entries):
             continue
-        quoted = [paper.cell(_TABLE, "clevr", key, model) for model in models]
+        quoted = [published.cell(_TABLE, "clevr", key, model) for model in models]
         lines.append(
             TableRow(
                 [
                     Cell(label, style="" if group else "strong"),
                     *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
-                    *(Cell("" if other is None else percent(other.in_our_unit), style="paper") for other in quoted),
+                    *(Cell("" if other is None else percent(other.value), style="paper") for other in quoted),
                 ]
             )
         )
@@ -61,7 +61,7 @@ def clevr_section(report_data: ReportData) -> Section | None:
                 rows.append({**of, "source": run.label, **{name: entry[name] for name in NUMBER_COLUMNS}})
         for model, other in zip(models, quoted, strict=True):
             if other is not None:
-                numbers = {**dict.fromkeys(NUMBER_COLUMNS), "value": other.in_our_unit}
+                numbers = {**dict.fromkeys(NUMBER_COLUMNS), "value": other.value}
                 rows.append({**of, "source": f"{model} (paper)", **numbers})
     if not lines:
         return None

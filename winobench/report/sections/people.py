@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.report import figures, paper
+from winobench.report import figures, published
 from winobench.report.figures import Panel
 from winobench.report.sections.shared import (
     ABSENT,
@@ -97,9 +97,9 @@ def _value(entry: Mapping[str, Any] | None) -> Cell:
 
 
 def _paper_says(report_data: ReportData, task: str, name: str) -> str:
-    quoted = paper.beside(report_data.runs, task, name)
+    quoted = published.of_runs(report_data.runs, task, name)
     return "; ".join(
-        f"{number(other.in_our_unit, _DIGITS)} {paper.described(other)}" + (f" ({other.note})" if other.note else "")
+        f"{number(other.value, _DIGITS)} {published.citation(other)}" + (f" ({other.note})" if other.note else "")
         for other in quoted
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench.report import figures, paper, radar
+from winobench.report import figures, published, radar
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import ReportData, Section, above_chance, listed
 
@@ -21,7 +21,7 @@ def radar_section(report_data: ReportData) -> Section | None:
     """The tasks at a glance (Figures 2 and 10)."""
     axes = []
     for task in report_data.charted:
-        for metric in report_data.shown(task):
+        for metric in report_data.headlines(task):
             if not report_data.has_answers(task):
                 continue
             entries = report_data.entries(task, metric)
@@ -49,8 +49,8 @@ def radar_section(report_data: ReportData) -> Section | None:
         series.append((mark, above(raw)))
         rows += _radar_rows(run.label, axes, raw, series[-1][1])
     quoted = []
-    for model, name in paper.RADAR_MODELS.items():
-        raw = [paper.value_of(task, metric, model) for _, task, metric, *_ in axes]
+    for model, name in published.RADAR_MODELS.items():
+        raw = [published.value_of(task, metric, model) for _, task, metric, *_ in axes]
         if sum(value is not None for value in raw) >= _FEWEST_AXES:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
             quoted.append((mark, above(raw)))

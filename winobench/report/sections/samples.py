@@ -88,7 +88,9 @@ def _find(report_data: ReportData, task: str) -> _Found:
 
 def _drawn(report_data: ReportData, task: str, found: _Found) -> list[str]:
     """The metrics that a panel shows, each."""
-    return [metric for metric in report_data.shown(task) if any(metric in curves for curves in found.curves.values())]
+    return [
+        metric for metric in report_data.headlines(task) if any(metric in curves for curves in found.curves.values())
+    ]
 
 
 def _records(report_data: ReportData, task: str, found: _Found) -> list[dict[str, Any]]:

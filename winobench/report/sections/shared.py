@@ -258,7 +258,7 @@ class ReportData:
             if entry
         ]
 
-    def shown(self, task: str) -> list[str]:
+    def headlines(self, task: str) -> list[str]:
         """The rows that charts and summaries show of a task; its other ones follow from the same answers."""
         return list(dict.fromkeys(name for record in self.records(task) if record for name in record.shown))
 
@@ -268,7 +268,7 @@ class ReportData:
 
     def measure(self, task: str, metric: str) -> str:
         """A task's label, with the metric where several are shown."""
-        return f"{task_label(task)} {metric}" if len(self.shown(task)) > 1 else task_label(task)
+        return f"{task_label(task)} {metric}" if len(self.headlines(task)) > 1 else task_label(task)
 
     def has_bias(self, task: str) -> bool:
         """Whether the task measures effect sizes."""

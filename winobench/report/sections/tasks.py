@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winobench.report import paper, published_texts
-from winobench.report.published import PublishedNumber
-from winobench.report.published_texts import TextNumber
+from winobench.report import published
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
@@ -62,9 +60,9 @@ def task_section(report_data: ReportData) -> Section:
         section.intro.append(_on_the_paper(report_data))
         section.intro += [
             f"The paper's number of {', '.join(map(task_label, of_tasks))}: {note}."
-            for note, of_tasks in paper.notes_beside(report_data.runs, tasks).items()
+            for note, of_tasks in published.notes_of_runs(report_data.runs, tasks).items()
         ]
-    if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
+    if is_quoted or (report_data.is_text and any(map(published.of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
     left_out = len(report_data.tasks) - len(report_data.charted)
@@ -90,12 +88,12 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
 
 
 def _paper_says(report_data: ReportData, task: str, name: str) -> str:
-    quoted = paper.beside(report_data.runs, task, name)
-    return "; ".join(f"{percent(other.in_our_unit)} {paper.described(other)}" for other in quoted)
+    quoted = published.of_runs(report_data.runs, task, name)
+    return "; ".join(f"{percent(other.value)} {published.citation(other)}" for other in quoted)
 
 
 def _on_the_paper(report_data: ReportData) -> str:
-    cited = "; ".join(source["short"] for source in paper.sources(report_data.runs))
+    cited = "; ".join(source["short"] for source in published.sources(report_data.runs))
     others = "or for Stable Diffusion 2.1 where it has no diffusion model like ours"
     if report_data.is_text:
         others = "asked by the same prompt, or in WSC+ for people"
@@ -118,25 +116,17 @@ def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
 
 
 def _paper_table(tasks: Sequence[str]) -> Table:
+    is_text = any(map(published.benchmark_of, tasks))
     rows = []
     for task in tasks:
-        of_task = paper.of_task(task)
+        of_task = published.of_task(task)
         if of_task:
             rows.append(TableRow([Cell(task_label(task), task)], heading=True))
         for other in of_task:
-            if isinstance(other, TextNumber):
-                asked, where = other.protocol or "", f"{other.place}, {other.column}"
+            if is_text:
+                row, asked, where = other.method, other.protocol or "", f"{other.place}, {other.column}"
             else:
-                asked = "none" if other.num_samples is None else f"{other.num_samples:,}"
+                row, asked = other.row, "none" if other.num_samples is None else f"{other.num_samples:,}"
                 where = f"{other.table}, {other.column}"
-            rows.append(
-                TableRow(
-                    [Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(_row(other)), Cell(asked), Cell(where)]
-                )
-            )
-    is_text = any(published_texts.benchmark_of(task) for task in tasks)
+            rows.append(TableRow([Cell(other.metric), Cell(percent(other.value)), Cell(row), Cell(asked), Cell(where)]))
     return Table(["task and metric", "%", "model", "prompt" if is_text else "samples a pair", "table, column"], rows)
-
-
-def _row(number: PublishedNumber | TextNumber) -> str:
-    return number.method if isinstance(number, TextNumber) else number.row

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.report import figures, published_texts
+from winobench.report import figures, published
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import (
     ABSENT,
@@ -137,9 +137,9 @@ def _paper_rows(tasks: Sequence[str], tables: Sequence[str]) -> list[_Row]:
     """The paper's rows of some tables."""
     rows: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
     for task in tasks:
-        for printed in published_texts.numbers(task):
+        for printed in published.of_task(task):
             if printed.place in tables:
-                entry = {"value": printed.in_our_unit, "printed": printed.printed}
+                entry = {"value": printed.value, "printed": printed.printed}
                 rows.setdefault((printed.method, printed.protocol or ""), {})[task, printed.metric] = entry
     return [_Row(f"{method} (paper)", protocol, entries) for (method, protocol), entries in rows.items()]
 
@@ -201,12 +201,12 @@ def _records(report_data: ReportData, sets: Sequence[str]) -> Iterable[dict[str,
                 for key, entry in (run.tasks[task].results if task in run.tasks else {}).items():
                     values = {column: entry[column] for column in PROPORTION_COLUMNS}
                     yield {"run": run.label, "protocol": run.protocol, "task": task, "metric": key, **values}
-            for printed in published_texts.numbers(task):
+            for printed in published.of_task(task):
                 yield {
                     "run": f"{printed.method} (paper, {printed.place})",
                     "protocol": printed.protocol,
                     "task": task,
                     "metric": printed.metric,
                     **dict.fromkeys(PROPORTION_COLUMNS),
-                    "value": printed.in_our_unit,
+                    "value": printed.value,
                 }

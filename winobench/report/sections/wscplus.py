@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED, published
+from winobench.data.published_numbers import PEOPLE, numbers
+from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -46,7 +47,6 @@ ERROR_LABELS = {
 
 GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "Human": "people"}
 
-_HUMANS = "human"
 _MOST_PRONOUNS = 20
 _CHANCE = wscplus.CHANCE["accuracy"]
 _PEOPLE = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
@@ -195,7 +195,7 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 
 def people_said() -> dict[str, float]:
     """Metric -> what people reach (Table 6), in [0, 1]."""
-    return {number.metric: number.value for number in published.published(place="Table 6", model=_HUMANS)}
+    return {number.metric: number.value for number in numbers(paper="wscplus", table="6", model=PEOPLE)}
 
 
 def _raters(
@@ -229,7 +229,7 @@ def _raters(
     quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
     lines.append(TableRow([Cell("people (paper)"), *quoted]))
     rows.append({"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in NUMBER_COLUMNS}})
-    (printed,) = published.published(metric="kappa")
+    (printed,) = numbers(paper="wscplus", metric="kappa")
     caption = f"People's answers, {kappa.num_raters} to each of {kappa.n:,} questions: {_kappa_said(kappa)}"
     return Table(["right answers", *columns], lines, f"{caption} (paper: {printed.printed})"), rows
 

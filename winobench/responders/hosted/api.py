@@ -1,34 +1,29 @@
-"""What the protocols of hosted models have in common: a client, one attempt, and what its failure means."""
+"""The base class of providers: a client, one attempt, and the meaning of its failure."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
-import datetime
-import email.utils
 import importlib
-import json
-import math
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.base import json_files
 from winobench.base.errors import InputError
-from winobench.responders import bounded_http
-from winobench.responders.hosted import bodies
+from winobench.responders.hosted import bodies, bounded
+from winobench.responders.hosted.waits import requested_wait
 from winobench.runs.requests import CUT_OFF, EMPTY, FINISHED, Generation, PictureOptions, PictureText, Response
 
 _RETRIED = (408, 409, 429)
+_NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
 _SECONDS_TO_CONNECT = 20.0
 LARGEST_ANSWER = 4 * 2**20
 """Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
 been billed."""
 
-# How servers say that a model takes no images. What is wrong with one image sounds different.
-_WITHOUT_EYES = re.compile(
+# Servers' words for a model that takes no images. Complaints about one image sound different.
+_TAKES_NO_IMAGES = re.compile(
     r"image_url.{0,40} only supported|(?:do|does) ?n[o']t support (?:image|vision|multimodal)|support image input"
     r"|not a multimodal model|at most 0 image|images? (?:input )?(?:is|are) not supported",
     re.IGNORECASE,
@@ -40,7 +35,7 @@ _NOT_TAKEN = re.compile(
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
     re.IGNORECASE,
 )
-# What can be done about a field that is not taken.
+# Advice on a field that is not taken.
 _ADVICE = {
     "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
     "logprobs": "set logprobs to False (--config.api.logprobs=false)",
@@ -48,6 +43,9 @@ _ADVICE = {
 }
 # The names that OpenAI's protocol has for the limit of tokens.
 LIMITS = ("max_tokens", "max_completion_tokens")
+APIS: dict[str, type[Api]] = {}
+"""Provider, as models' names begin with it -> its class. The only list of providers: classes enter themselves."""
+
 INCOMPLETE = "incomplete"
 """The kind of failure of a call that brought an answer which is not whole."""
 
@@ -60,12 +58,11 @@ class Failure:
     """Why an attempt failed.
 
     Attributes:
-      kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
-        ``client``, ``refused`` or ``incomplete``.
+      kind: rate limit, server, timeout, connection, unusable, client, refused or incomplete.
       message: the server's words.
       passing: whether it is worth another attempt.
-      fatal: what every call would fail of alike, and how to mend it.
-      wait: seconds that the server asks for.
+      fatal: an error that every call would meet, with advice.
+      wait: seconds that the server requests.
       codes: the server's names for the error.
     """
 
@@ -80,41 +77,77 @@ class Failure:
 
 
 class Api(abc.ABC):
-    """A protocol: how a request is written, sent and read."""
+    """A provider and its protocol: how a request is written, sent and read.
 
+    A subclass registers itself: ``class Mistral(OpenAI, provider="mistral")`` in a module of `providers` is enough.
+
+    Attributes:
+      provider: what models' names begin with.
+      description: a few words for lists of models.
+      default_url: address of the provider's own server.
+      key_variable, url_variable: environment variables of the key and of another server's address.
+      package, client, base_error: the official client's package, and its classes of clients and errors.
+      requirement: the package as pip takes it. ``setup.py`` reads this line.
+      extra: winobench's extra that installs it.
+      options: which of ``seed``, ``max_tokens_field`` and ``logprobs`` the protocol has.
+      own_limit: the field of the token limit at the provider's own server. Others take ``max_tokens``.
+    """
+
+    provider: str
+    description: str
     default_url: str
     key_variable: str
     url_variable: str
     package: str
     client: str
     base_error: str
+    requirement: str
+    extra = "api"
+    options: frozenset[str] = frozenset()
+    own_limit = "max_tokens"
     may_adapt = True  # whether `adapt` may choose another field
+
+    def __init_subclass__(cls, provider: str, **options: Any):
+        super().__init_subclass__(**options)
+        cls.provider = provider
+        APIS[provider] = cls
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
             self._package = importlib.import_module(self.package)
         except ImportError as error:
             raise InputError(
-                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'.",
+                f"{self.provider}:{model} needs the package {self.package} ({error}):"
+                f" pip install 'winobench[{self.extra}]'.",
                 code="missing-package",
             ) from error
+        self.timeout = timeout
         self._model, self._settings = model, settings
         self._url, self._key = url, key
-        timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
-        kind = bounded_http.client_class(self._package.DefaultHttpxClient, seconds=timeout, largest=LARGEST_ANSWER)
-        # A redirection could carry the key to another host.
         try:
-            self._clients = bounded_http.Pool(lambda: self._open(key, url, timeouts, kind(follow_redirects=False)))
-        except Exception as error:  # such as a proxy's address in the environment that is none
+            self.open()
+        except Exception as error:  # such as a malformed proxy address in the environment
             raise InputError(
-                f"the client of {self.package}:{model} cannot be set up ({one_line(str(error))}): see to the proxies"
+                f"the client of {self.provider}:{model} cannot be set up ({one_line(str(error))}): see to the proxies"
                 " and certificates that the environment names.",
                 code="cannot-connect",
             ) from error
 
+    def open(self) -> Any:
+        """The package's asynchronous client. It retries nothing: the same loop asks again for incomplete answers."""
+        package = self._package
+        kind = bounded.client_class(package.DefaultAsyncHttpxClient, LARGEST_ANSWER)
+        return getattr(package, self.client)(
+            api_key=self._key or "none",  # a local server may need no key, but the client insists on one
+            base_url=self._url,
+            timeout=package.Timeout(None, connect=min(self.timeout, _SECONDS_TO_CONNECT)),
+            max_retries=0,
+            http_client=kind(follow_redirects=False),  # a redirection could carry the key to another host
+        )
+
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """Whether a model's answers come with log-probabilities; only then is ``body`` given `PictureOptions`."""
+        """Whether a model's answers come with log-probabilities. Only then ``body`` gets `PictureOptions`."""
         return False
 
     @abc.abstractmethod
@@ -130,15 +163,15 @@ class Api(abc.ABC):
         return body
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
-        """Whether the call that failed is to be sent again as `adapted` makes it from now on. Any thread may ask."""
+        """Whether the call that failed is to be sent again as `adapted` makes it from now on."""
         return False
 
     def advice(self, field: str) -> str:
-        """What can be done about a field that every call would be refused for."""
+        """Advice on a field that the server refuses in every call."""
         return _ADVICE.get(field, "name another model, or another server")
 
     @abc.abstractmethod
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+    async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """Makes one attempt: status, body as text, headers."""
 
     @staticmethod
@@ -159,24 +192,16 @@ class Api(abc.ABC):
         """
         raise ValueError("the protocol tells no log-probabilities")
 
-    def _open(self, key: str | None, url: str, timeout: Any, http_client: Any) -> Any:
-        """The package's client, which tries nothing again by itself."""
-        # A server of one's own may need no key, but the client insists on one.
-        return getattr(self._package, self.client)(
-            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
-        )
-
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
-        """What an exception of the client means for a call of these fields."""
+        """The meaning of a client's exception for a call with these fields."""
         package = self._package
         reason = error.__cause__ or error
-        for one in (error, reason):
-            if isinstance(one, bounded_http.TooLate):
-                return Failure("timeout", str(one), passing=True)
-            if isinstance(one, bounded_http.BrokenOff):
-                return Failure("unusable", f"{one}; it may have been billed")
+        if isinstance(error, TimeoutError):
+            return Failure("timeout", f"no whole answer within {self.timeout:g} s", passing=True)
+        if isinstance(reason, bounded.Unusable):
+            return Failure("unusable", f"{reason}; it may have been billed")
         if isinstance(error, package.APITimeoutError):
-            return Failure("timeout", "no answer in time", passing=True)
+            return Failure("timeout", "no connection in time", passing=True)
         if not isinstance(error, package.APIStatusError):
             words = one_line(f"{type(reason).__name__}: {reason}")
             # By its name, as the clients bring their own library for this. It is raised before anything is sent.
@@ -187,12 +212,16 @@ class Api(abc.ABC):
             if isinstance(error, getattr(package, self.base_error)):
                 return Failure("connection", words, passing=True)
             return Failure("client", words)
-        status, headers = error.status_code, error.response.headers
-        message, codes = _said(error)
-        return self._refusal(status, message, codes, headers, sent)
+        text = error.response.content.decode("utf-8", "replace")
+        try:
+            said = bodies.error(json_files.parse(text, foreign=True))
+        except ValueError:
+            said = None
+        said = said or bodies.Error(text if text.strip() else error.response.reason_phrase or "no words", (), None)
+        return self._refusal(error.status_code, one_line(said.message), said.codes, error.response.headers, sent)
 
     def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
-        """Why a body of status 200 is worth another attempt; None for a whole answer, and for what nothing mends.
+        """Why a body of status 200 is worth another attempt. None for a whole answer, and where no attempt would help.
 
         Args:
           sent: the request's fields.
@@ -219,65 +248,49 @@ class Api(abc.ABC):
         headers: Mapping[str, str],
         sent: Mapping[str, Any],
     ) -> Failure:
-        """What an error that the server speaks of means. One without a status may pass."""
+        """The meaning of a server's error. One without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
-        known = {
-            "message": message,
-            "status": status,
-            "codes": tuple(codes),
-            "request_id": headers.get("x-request-id") or headers.get("request-id"),
-        }
+        known = {"message": message, "status": status, "codes": tuple(codes), "request_id": request_id(headers)}
         if status is None:
             return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
-        fatal = self._fatal(status, message, codes, sent)
-        if fatal is not None:
-            return Failure("refused", fatal=fatal, **known)
-        passing = status in _RETRIED or status >= 500
-        if headers.get("x-should-retry") == "false":
-            passing = False
+        if (fatal := self._fatal(status, message, codes, sent)) is not None:
+            return Failure("refused", fatal=InputError(fatal[1], code=fatal[0]), **known)
+        passing = (status in _RETRIED or status >= 500) and headers.get("x-should-retry") != "false"
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
-    def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
-        """What an error is, if every call would meet it."""
+    def _fatal(
+        self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]
+    ) -> tuple[str, str] | None:
+        """The code and the words of an error that every call would meet; None for another one."""
+        said, url = f"({status}: {message})", self._url
+        takes_no_images = status in (400, 404, 422) and _TAKES_NO_IMAGES.search(message)
+        # The words differ from model to model. They have in common that the field is refused altogether.
+        fields = (*_ADVICE, *LIMITS) if status in (400, 422) else ()
+        refused = [field for field in fields if field in sent and refuses(field, message, codes)]
         if status == 401:
-            advice = f"set {self.key_variable} to a valid one."
-            return InputError(f"{self._url} does not accept the key (401): {advice}", code="key-refused")
+            return "key-refused", f"{url} does not accept the key (401): set {self.key_variable} to a valid one."
         if status in (402, 403):
-            advice = "see to its rights and credit."
-            return InputError(
-                f"{self._url} refuses this account ({status}: {message}): {advice}", code="account-refused"
-            )
-        if status == 404 and not _WITHOUT_EYES.search(message):
-            return InputError(
-                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL.",
-                code="no-such-model",
-            )
+            return "account-refused", f"{url} refuses this account {said}: see to its rights and credit."
+        if status == 404 and not takes_no_images:
+            words = f"{url} has no such model or address {said}: correct the model's name or the base URL."
+            return "no-such-model", words
         if 300 <= status < 400:
-            return InputError(f"{self._url} has moved ({status}): give the new base URL.", code="server-moved")
-        if {"insufficient_quota", "billing_hard_limit_reached", "billing_error"} & set(codes) or (
-            status == 400 and "credit balance" in message
-        ):
-            return InputError(
-                f"the account has no credit left ({status}: {message}): see to that and give the same command again.",
-                code="no-credit",
-            )
-        if status in (400, 422):
-            # The words differ from model to model. That a field is not wanted at all is common to them.
-            refused = [field for field in (*_ADVICE, *LIMITS) if field in sent and refuses(field, message, codes)]
-            if refused:
-                field = min(refused, key=message.index)
-                return InputError(
-                    f"the model refuses the field {field} ({status}: {message}): {self.advice(field)}.",
-                    code="field-refused",
-                )
-        if status in (400, 404, 422) and _WITHOUT_EYES.search(message):
-            return InputError(
-                f"the model is a language model without eyes ({status}: {message}): name one that sees.",
-                code="wrong-kind-of-model",
-            )
+            return "server-moved", f"{url} has moved ({status}): give the new base URL."
+        if _NO_CREDIT & set(codes) or (status == 400 and "credit balance" in message):
+            return "no-credit", f"the account has no credit left {said}: see to that and give the same command again."
+        if refused:
+            field = min(refused, key=message.index)
+            return "field-refused", f"the model refuses the field {field} {said}: {self.advice(field)}."
+        if takes_no_images:
+            return "wrong-kind-of-model", f"the model takes no images {said}: name a vision-language model."
         return None
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """The server's name for a call."""
+    return headers.get("x-request-id") or headers.get("request-id")
 
 
 def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
@@ -288,18 +301,18 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
 
 
 def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
-    """An answer by how it ended, as far as the server has told it: what an incomplete one says is not its text."""
+    """An answer by how it ended. The text of an incomplete one is only ``partial``."""
     finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
     said = {"text": text} if ending == FINISHED else {"partial": text or None}
     return Response(**said, **tokens, finish=finish, ending=ending)
 
 
 def join(parts: Sequence[Any]) -> str:
-    """The text of a list of blocks; blocks of other kinds are left out."""
+    """The text of a list of blocks. Blocks of other kinds are left out."""
     texts = []
     for part in parts:
         if not isinstance(part, dict):
-            raise ValueError("the content holds something that is no block")
+            raise ValueError("the content holds an item that is not a block")
         if part.get("type") == "text":
             if not isinstance(part.get("text"), str):
                 raise ValueError("a block of text has no text")
@@ -315,23 +328,8 @@ def count(value: Any) -> int | None:
 
 
 def body_text(answer: Any) -> str:
-    """The body: JSON is in UTF-8, whatever a header says."""
+    """The body. JSON is in UTF-8, even where a header differs."""
     return answer.http_response.content.decode("utf-8", "replace")
-
-
-def _said(error: Any) -> tuple[str, list[str]]:
-    """The server's words on an error in one line, and the codes in it."""
-    text = error.response.content.decode("utf-8", "replace")
-    try:
-        body = json_files.parse(text, foreign=True)
-    except ValueError:
-        body = None
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    if not isinstance(inner, dict):
-        text = inner if isinstance(inner, str) else text
-        return one_line(text) or error.response.reason_phrase or "no words", []
-    codes = [str(inner[name])[:100] for name in ("code", "type") if inner.get(name) is not None]
-    return one_line(str(inner.get("message") or json.dumps(inner))), codes
 
 
 def one_line(text: str) -> str:
@@ -339,70 +337,3 @@ def one_line(text: str) -> str:
     text = " ".join(json_files.well_formed(text[:10_000]).split())
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     return text if len(text) <= 300 else f"{text[:297]}..."
-
-
-def requested_wait(headers: Mapping[str, str], status: int) -> float | None:
-    """The seconds that a server asks for before the next attempt; None if it does not say."""
-    with contextlib.suppress(KeyError, ValueError):
-        return _positive(float(headers["retry-after-ms"]) / 1000)
-    if (value := headers.get("retry-after")) is not None:
-        with contextlib.suppress(ValueError):
-            return _positive(float(value))
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    if status != 429:
-        return None
-    # The limits that are reached, or may be. What is left of a limit that is not reached does not matter.
-    waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
-    return max(waits, default=None)
-
-
-def exhausted(headers: Mapping[str, str]) -> float:
-    """After a success: the seconds until there may be another call; 0 if there may be one now."""
-    return max((wait for remaining, wait in _limits(headers) if remaining == 0), default=0.0)
-
-
-def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
-    """What is left of each limit, None where it is not said, and the seconds until all of it is there again.
-
-    OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
-    a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
-    """
-    for name, value in headers.items():
-        name = name.lower()
-        if "ratelimit" not in name or "reset" not in name:
-            continue
-        wait = _duration(value)
-        if wait is None:
-            continue
-        remaining = headers.get(name.replace("reset", "remaining"))
-        try:
-            yield (None if remaining is None else int(float(remaining))), wait
-        except (ValueError, OverflowError):
-            yield None, wait
-
-
-def _duration(text: str) -> float | None:
-    """Seconds from now that a rate-limit header means."""
-    text = text.strip()
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        if number >= 1e12:
-            number /= 1000
-        return _positive(number - time.time() if number >= 1e9 else number)
-    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
-    if parts is not None and text:
-        scales = (86400, 3600, 60, 1, 0.001)
-        with contextlib.suppress(ValueError):
-            return sum(float(part) * scale for part, scale in zip(parts.groups(), scales, strict=True) if part)
-    with contextlib.suppress(ValueError, OverflowError):
-        moment = datetime.datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-        return max(0.0, moment.timestamp() - time.time())
-    return None
-
-
-def _positive(number: float) -> float:
-    if math.isnan(number):
-        raise ValueError("not a number")
-    return max(0.0, number)

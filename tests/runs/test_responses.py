@@ -302,7 +302,7 @@ def test_what_json_cannot_hold_is_refused(tmp_path):
 
 _ENDLESS = """
 import sys
-from tests.evaluation.test_responses import MODEL, key, request
+from tests.runs.test_responses import MODEL, key, request
 from winobench.runs.responses import ResponseStore
 with ResponseStore(sys.argv[1]) as store:
     for index in range(10**6):

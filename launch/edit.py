@@ -1,4 +1,4 @@
-"""Edits the images of tasks towards their texts; what launch.generate does where the config has a method of editing."""
+"""Edits the images of tasks towards their texts: python -m launch.edit --config=edit"""
 
 from __future__ import annotations
 
@@ -6,30 +6,38 @@ import pathlib
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from absl import flags
+
 from launch import configuration
-from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
 if TYPE_CHECKING:
     import ml_collections
 
-_EXAMPLE = "edit"
+DEFAULT_CONFIG = "edit"
+
+USAGE = """
+Edits each candidate image of a task towards the text, and reports how often the right image needs the smallest edit
+(DiffusionITM, Appendix C; docs/pictures.md):
+
+  python -m launch.edit                                   by optimisation of the latents, Figure 6
+  python -m launch.edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength
+  python -m launch.edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+
+Distances are recorded like scores. The same command resumes an interrupted run. edits.png in the run's folder shows
+images before and after, and python -m launch.report makes a page.
+"""
+
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "The run's folder, with a folder for each strength; runs/<config>-<model>-<hash> by default."
+)
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 
 
-def main(config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool) -> None:
-    """Edits what is missing, prints how often the smallest edit is the right one, and draws the figure.
-
-    Args:
-      config: of the form of ``configs/edit.py``.
-      spec: what the config is called. Begins the default folder's name.
-      workdir: the run's folder. One inside for each strength where there are several.
-      overwrite: see `winobench.evaluate`.
-
-    Raises:
-      InputError: a name is unknown, or something of the config cannot be.
-    """
-    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
+def main(config: ml_collections.ConfigDict) -> None:
+    """Makes the missing edits, prints how often the smallest edit is the right one, and draws the figure."""
+    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     if "," in config.model:
         raise InputError(f"--config.model={config.model} names several models: edit with one at a time")
     from winobench import parallel
@@ -53,7 +61,7 @@ def main(config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, o
     )
     pipeline, runs = drawer.load(), []
     for strength in config.strengths if config.method == "denoise" else (None,):
-        folder = _folder(config, spec, drawer.label, workdir, strength)
+        folder = _folder(config, drawer.label, strength)
         if strength is not None:
             print(f"strength {strength:g}", flush=True)
         results = evaluate.evaluate(
@@ -62,7 +70,7 @@ def main(config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, o
             folder,
             data_dir=config.data_dir,
             limit=config.limit,
-            overwrite=overwrite,
+            overwrite=_OVERWRITE.value,
             model=drawer.name,
             config=configuration.plain(config),
         )
@@ -92,12 +100,14 @@ def _editor(config: ml_collections.ConfigDict, pipeline: Any, folder: pathlib.Pa
     )
 
 
-def _folder(
-    config: ml_collections.ConfigDict, spec: str, label: str, workdir: str | None, strength: float | None
-) -> pathlib.Path:
+def _folder(config: ml_collections.ConfigDict, label: str, strength: float | None) -> pathlib.Path:
     part = "" if strength is None or len(config.strengths) == 1 else f"strength-{strength:g}"
-    if workdir:
-        return pathlib.Path(user_path(workdir), part)
-    settled = {name: value for name, value in configuration.plain(config).items() if name not in ("batch_size",)}
-    name = f"{registry.model_label(spec)}-{label}-{digest([settled, strength])[:8]}"
+    if _WORKDIR.value:
+        return pathlib.Path(user_path(_WORKDIR.value), part)
+    settled = {name: value for name, value in configuration.plain(config).items() if name != "batch_size"}
+    name = f"{configuration.chosen_name(DEFAULT_CONFIG)}-{label}-{digest([settled, strength])[:8]}"
     return pathlib.Path("runs", f"{name}-{part}" if part else name)
+
+
+if __name__ == "__main__":
+    configuration.start(main, launcher="edit", default=DEFAULT_CONFIG, usage=USAGE)

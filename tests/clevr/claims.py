@@ -1,4 +1,4 @@
-"""Whether what a caption says of a CLEVR-like image holds for a list of objects.
+"""Whether a caption is true of a list of objects: an oracle for the captions and questions of scenes.
 
 All captions of `clevr_captions` and `clevr_questions` are understood, with any of an object's attributes wherever they
 name one, and so are bare numbers ("Two large red cubes."):
@@ -97,7 +97,7 @@ def parse(caption: str, *, margin: float = 0.0) -> Holds:
         if match := re.fullmatch(pattern, text):
             return meaning(match, margin)
     raise InputError(
-        f"the caption {options.shown(caption)} is not one of those about CLEVR scenes that winobench.clevr.claims"
+        f"the caption {options.shown(caption)} is not one of those about CLEVR scenes that tests.clevr.claims"
         " lists: word it as they are"
     )
 

@@ -1,10 +1,12 @@
-"""Draws pictures of a set of prompts; what launch.generate does where the config has prompts."""
+"""Generates images of a set of prompts: python -m launch.draw --config=pictures"""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from absl import flags
 
 from launch import configuration
 from winobench.base import options
@@ -16,25 +18,38 @@ if TYPE_CHECKING:
 
     from winobench.runs.image_runs import Pictures
 
-_EXAMPLE = "pictures"
+DEFAULT_CONFIG = "pictures"
+
+USAGE = """
+Generates images of a set of prompts with one or several text-to-image models (docs/pictures.md):
+
+  python -m launch.draw                                              the embedded model, prompts about its scenes
+  python -m launch.draw --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
+  python -m launch.draw --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
+  python -m launch.draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
+      --config.lora=none,FOLDER                                      a model and its LoRA (DiffusionITM, Appendix B)
+
+Each image is a PNG file with a record, which is on disk as soon as the image is done. The same command resumes an
+interrupted run. The page pictures.html in the run's folder shows all images. With --processes, the same command on
+several machines shares the work.
+"""
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<models>-<hash> by default.")
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
+_PROCESSES = flags.DEFINE_string(
+    "processes",
+    None,
+    "Join a run of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    " host:port,count,number.",
+)
 
 
-def main(
-    config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, processes: str | None
-) -> None:
-    """Draws what is missing, writes the page, and says where they are.
+def main(config: ml_collections.ConfigDict) -> None:
+    """Generates the missing images, writes the page, and prints where they are."""
+    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
+    from winobench.prompts import named_sets as sets
 
-    Args:
-      config: of the form of ``configs/pictures.py``.
-      spec: what the config is called. Begins the default folder's name.
-      workdir: the run's folder.
-      overwrite: see `winobench.generation.generate.draw_pictures`.
-      processes: see `winobench.parallel.join_processes`; None for this process alone.
-    """
-    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
-    from winobench.prompts import prompt_files as sets
-
-    # What is cheap to check comes first: the source's name, then its content, then the models.
+    # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
     prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
 
@@ -58,40 +73,35 @@ def main(
         pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
         encoders=config.encoders,
     )
-    if processes:
-        parallel.join_processes(processes, fault_tolerant=True)
+    if _PROCESSES.value:
+        parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     run = generate.draw_pictures(
         drawers,
         prompts,
-        workdir,
+        _WORKDIR.value,
         seeds=config.seeds,
         settings=settings,
         batch_size=config.batch_size,
-        overwrite=overwrite,
-        name=spec,
+        overwrite=_OVERWRITE.value,
+        name=configuration.chosen_name(DEFAULT_CONFIG),
         config=configuration.plain(config),
     )
-    if not processes or parallel.is_main_process():
-        print(drawn(run, page.write_page(run)))
+    if not _PROCESSES.value or parallel.is_main_process():
+        print(_summary(run, page.write_page(run)))
         _verify(run)
 
 
 def _verify(run: Pictures) -> None:
-    """Where the prompts say what must be shown, looks whether it is, and prints how often."""
+    """Prints how often images show what their prompts ask for, if the verifier knows the prompts."""
     from winobench.generation import verification
 
     if verification.can_verify(run):
-        print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
-        print(f"what the verifier found in each picture: {run.folder / verdicts.NAME}")
+        _print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
+        print(f"what the verifier found in each image: {run.folder / verdicts.NAME}")
 
 
-def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console: Any = None) -> None:
-    """Prints how often images show what their prompts ask for, by skill and model.
-
-    Args:
-      found: of `winobench.runs.verdicts.generation_accuracy`.
-      console: where to. Stdout when None.
-    """
+def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Prints `winobench.runs.verdicts.generation_accuracy` by skill and model."""
     import rich.box
     import rich.console
     import rich.table
@@ -108,15 +118,14 @@ def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console
             interval = one and f"{100 * one['value']:.1f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
             cells.append(rich.text.Text(interval or "-"))
         table.add_row(rich.text.Text(category.replace("_", " ")), *cells)
-    (console or rich.console.Console()).print(table)
+    rich.console.Console().print(table)
 
 
-def drawn(run: Pictures, page: pathlib.Path) -> str:
-    """What is printed at the end."""
+def _summary(run: Pictures, page: pathlib.Path) -> str:
     seeds = f"{len(run.seeds)} seed{'s' * (len(run.seeds) != 1)}"
     names = ", ".join(model.name for model in run.models)
     return (
-        f"{len(run.records):,} pictures are in {run.folder}: {len(run.prompts):,} prompts, {seeds}, by {names}\n"
+        f"{len(run.records):,} images are in {run.folder}: {len(run.prompts):,} prompts, {seeds}, by {names}\n"
         f"look at them in {page}"
     )
 
@@ -126,3 +135,7 @@ def _words(text: str) -> list[str]:
     if text and not words:
         raise InputError(f"{options.shown(text)} names nothing: write names with commas")
     return words
+
+
+if __name__ == "__main__":
+    configuration.start(main, launcher="draw", default=DEFAULT_CONFIG, usage=USAGE)

@@ -1,4 +1,4 @@
-"""python -m launch.generate --config=pictures from the command line to the page: with small pipelines, and ours."""
+"""python -m launch.draw from the command line to the page: with small pipelines, and ours."""
 
 import json
 import re
@@ -24,7 +24,7 @@ SETTINGS = ("--config.num_steps=2", "--config.batch_size=2", "--config.guidance_
 
 
 def launch(*words, cwd, **keywords):
-    return launching.launch("launch.generate", "--config=pictures", *words, cwd=cwd, **keywords)
+    return launching.launch("launch.draw", *words, cwd=cwd, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     (folder,) = (tmp_path / "runs").iterdir()
     label = winobench.base.registry.model_label(str(tiny_pipeline))
     assert re.fullmatch(rf"pictures-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
-    assert f"12 pictures are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
+    assert f"12 images are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
     run = winobench.read_pictures(folder)
     plain, adapted = run.models
     assert (plain.lora, adapted.lora["name"], adapted.lora["scale"]) == (None, "bolder", 1.0)
@@ -102,7 +102,9 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
         (["--config.image_size=63"], "image_size is 63, but 'clevr-tiny' needs a multiple of"),
         (["--config.seeds=1,1"], "the seeds 1, 1 name one twice"),
         (["--config.seeds=-1"], "--config.seeds is"),
-        (["--finish"], "--finish is for WSC+ items"),
+        (["--finish"], "there is no flag --finish"),
+        (["--config=edit"], "config 'edit' is for python -m launch.edit, not for launch.draw"),
+        (["photos"], "'photos' is no flag"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
@@ -114,21 +116,16 @@ def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
     assert not list(tmp_path.iterdir())
 
 
-def test_items_share_no_processes(tmp_path):
-    status, _, err = launching.launch("launch.generate", "--processes=auto", "--config.model=openai:a", cwd=tmp_path)
-    assert (status, err) == (2, "error: --processes is for configs of pictures: leave it out\n")
-
-
 def test_help_explains_the_fields(tmp_path):
     status, out, _ = launch("--help", cwd=tmp_path)
     assert status == 0
-    for word in ("--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "--annotate"):
+    for word in ("--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes"):
         assert word in out
 
 
 def start(*words, cwd, **environment):
     return subprocess.Popen(
-        launching.command("launch.generate", "--config=pictures", *words),
+        launching.command("launch.draw", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,7 +157,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert len(run.records) == 40
     assert all((tmp_path / "run" / file).stat().st_mtime_ns == time for file, time in before.items())
     assert not list(tmp_path.rglob("*.tmp"))
-    assert "40 pictures are in run" in out
+    assert "40 images are in run" in out
     assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "finished"
 
 

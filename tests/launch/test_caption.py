@@ -53,13 +53,13 @@ def lines(folder):
 
 
 def caption(*words, cwd=None):
-    return launching.launch("launch.generate", "--caption", *words, cwd=cwd)
+    return launching.launch("launch.caption", *words, cwd=cwd)
 
 
 def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
     words = [photos, f"--model={sees}", "--max_tokens=6", f"--workdir={tmp_path / 'run'}"]
     status, out, err = caption(*words)
-    assert (status, "3 texts about 3 pictures, 3 of them written now" in out) == (0, True), err
+    assert (status, "3 texts about 3 images, 3 of them written now" in out) == (0, True), err
     written = lines(tmp_path / "run")
     assert [line["file"] for line in written] == [str(photos / f"{number}.png") for number in range(3)]
     assert all(line["text"] and line["question"] == "" for line in written)
@@ -68,7 +68,7 @@ def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
     # One more picture, which comes first; the others are not asked about again.
     Image.new("RGB", (9, 9), "blue").save(photos / "-1.png")
     status, out, err = caption(*words)
-    assert (status, "4 texts about 4 pictures, 1 of them written now" in out) == (0, True), err
+    assert (status, "4 texts about 4 images, 1 of them written now" in out) == (0, True), err
     assert lines(tmp_path / "run")[1:] == written
     status, _, err = caption(*words, "--question=Why?")
     assert (status, "whose question is ''" in err) == (2, True), err
@@ -83,11 +83,11 @@ def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):
         model = f"--model=openai:m@{server.address}/v1"
         words = [tmp_path / "run", model, "--question=What colour?", f"--workdir={tmp_path / 'out'}"]
         status, out, err = caption(*words)
-        assert (status, "1 texts about 3 pictures" in out) == (2, True)
-        assert "2 pictures have no text" in err
+        assert (status, "1 texts about 3 images" in out) == (2, True)
+        assert "2 images have no text" in err
         assert ("this picture is unwanted" in err) or ("max_tokens=30" in err)
         status, out, err = caption(*words)
-        assert (status, "3 texts about 3 pictures, 2 of them written now" in out) == (0, True), err
+        assert (status, "3 texts about 3 images, 2 of them written now" in out) == (0, True), err
         assert len(server.calls) == 5
     found = lines(tmp_path / "out")
     assert {line["text"] for line in found} == {"asked: What colour?"}
@@ -142,30 +142,25 @@ def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
 
 
 def test_what_does_not_see_is_one_sentence_wherever_it_is_named(blind, photos):
-    for module, *words in (
-        ("launch.generate", "--caption", photos, f"--model={blind}"),
-        ("launch.generate", "--caption", photos, "--model=flan-t5-base"),
-        ("launch.eval", "--config=gdbench", f"--config.model={blind}"),
-    ):
-        status, _, err = launching.launch(module, *words)
-        assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
+    status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
+    assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
     for words, message in (
-        ([photos, "--model=clip-vit-b32"], "writes nothing about them"),
-        ([photos], "--caption needs --model=MODEL"),
+        ([photos, f"--model={blind}"], "writes no texts about images"),
+        ([photos, "--model=flan-t5-base"], "writes no texts about images"),
+        ([photos, "--model=clip-vit-b32"], "writes no texts about images"),
+        ([photos], "give --model=MODEL"),
         ([photos.parent, "--model=blip2-flan-t5-xl"], "has no pictures right in it"),
     ):
         status, _, err = caption(*words)
         assert (status, err.count("\n"), message in err) == (2, 1, True), err
-    status, _, err = launching.launch("launch.generate", "--model=blip2-flan-t5-xl")
-    assert (status, "--model is for --caption" in err) == (2, True), err
 
 
 def test_a_model_that_sees_judges_a_comparison(sees, tmp_path):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
     prompts = [fakes.PROMPTS[0]]
     draw_pictures(drawers, prompts, tmp_path / "run", progress=False)
-    words = ["--compare", tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
-    status, out, err = launching.launch("launch.generate", *words)
+    words = [tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
+    status, out, err = launching.launch("launch.compare", *words)
     assert (status, f"{sees.name} (automatic)" in out) == (0, True), err
     (run,) = (tmp_path / "compared" / "judges").iterdir()
     assert json.loads((run / "config.json").read_text())["identity"]["scorer"]["scorer"] == "vqa_score"

@@ -1,4 +1,4 @@
-"""Has language models write WSC+ items, and people judge them; what launch.generate does where no prompts are named."""
+"""Has language models write WSC+ items, and people judge them: python -m launch.write_items --config.model=MODEL"""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pathlib
 import shlex
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
 
 from launch import configuration
 from winobench.base.errors import InputError
@@ -17,72 +19,68 @@ from winobench.base.files import user_path
 if TYPE_CHECKING:
     import ml_collections
 
-# Fields that leave items that are there as they are, so that they may change from call to call.
+DEFAULT_CONFIG = "wscplus_generate"
+
+USAGE = """
+Has language models write new WSC+ items as the paper does: generate, check, have two people judge them, and keep the
+items that both call valid (docs/wscplus.md).
+
+1. Generate and check. Responses are on disk at once, and the same command resumes an interrupted run:
+
+  python -m launch.write_items --config.model=openai:gpt-4o-mini     60 traditional and ambiguous pairs, Tree-of-Experts
+  python -m launch.write_items --config=wscplus_generate:efficacy --config.model=...  4 templates x 2 queries, Figure 3
+  python -m launch.write_items --config=wscplus_generate:models --config.model=A,B,C  several models, Figure 2
+  python -m launch.write_items --config.model=... --config.checks.known=WSC+.csv      no item of this file
+  python -m launch.write_items --config.model=... --config.offensive=true             offensive questions as well
+
+2. Judge, two people, each on a page of this computer. Every click is stored, so that a person can leave at any time:
+
+  python -m launch.write_items --workdir=runs/... --annotate=anna    then open the printed address
+  python -m launch.write_items --workdir=runs/... --annotate=ben
+
+3. Filter: wscplus.csv in the published layout, agreement, Figures 2 and 3:
+
+  python -m launch.write_items --workdir=runs/... --finish
+
+python -m launch.eval --config=wscplus evaluates models on the items. Prompts for offensive questions are sent only with
+--config.offensive=true. --check repeats the checks with other limits, without a model.
+"""
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<models>-<hash> by default.")
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
+_REUSE = flags.DEFINE_bool("reuse", True, "Take responses that runs in the same folder as this run have recorded.")
+_CHECK = flags.DEFINE_bool("check", False, "Check the generated items again, with the present limits.")
+_ANNOTATE = flags.DEFINE_string("annotate", None, "Serve the page on which this person judges the items.")
+_PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
+_FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and draw the figures.")
+
+# Fields that leave existing items as they are, so that they may change from call to call.
 _FREE = ("requests", "checks", "batch_size", "model_parallel", "allow_pickle", "api")
 _SOME_CALLS_FAILED = 2
-_EXAMPLE = "wscplus_generate"
 
 
-class Step(NamedTuple):
-    """What is to be done, of which at most one is given. Asking and checking if nothing is.
-
-    Attributes:
-      check: check what was generated once more.
-      annotate: serve the page on which the person of this name judges the items.
-      finish: keep what every annotator calls valid.
-    """
-
-    check: bool = False
-    annotate: str | None = None
-    finish: bool = False
-
-
-def main(
-    config: ml_collections.ConfigDict,
-    *,
-    spec: str,
-    workdir: str | None,
-    step: Step,
-    port: int,
-    overwrite: bool,
-    reuse: bool,
-) -> None:
-    """Does one step of a generation of items.
-
-    Args:
-      config: of the form of ``configs/wscplus_generate.py``.
-      spec: what the config is called. Begins the default folder's name.
-      workdir: the run's folder.
-      step: what is to be done.
-      port: of the page.
-      overwrite, reuse: see `winobench.wscplus_items.run.generate`.
-    """
-    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
-    steps = [name for name, value in step._asdict().items() if value]
+def main(config: ml_collections.ConfigDict) -> None:
+    """Runs the step that the flags name: to generate and check without any."""
+    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
+    steps = [flag.name for flag in (_CHECK, _ANNOTATE, _FINISH) if flag.value]
     if len(steps) > 1:
         raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.", code="bad-command")
-    folder = _folder(config, spec, workdir)
-    if step.annotate:
-        annotate(folder, step.annotate, port)
-    elif step.finish:
-        print(finished(folder))
+    folder = _folder(config)
+    if _ANNOTATE.value:
+        _annotate(folder, _ANNOTATE.value)
+    elif _FINISH.value:
+        print(_finished(folder))
     else:
-        if not step.check:
-            generate(config, folder, overwrite=overwrite, reuse=reuse)
-        summary = check(config, folder)
-        print(checked(summary, folder))
+        if not _CHECK.value:
+            _generate(config, folder)
+        summary = _check(config, folder)
+        print(_checked(summary, folder))
         if summary["failed"]:
             sys.exit(_SOME_CALLS_FAILED)
 
 
-def generate(
-    config: ml_collections.ConfigDict, folder: pathlib.Path, *, overwrite: bool = False, reuse: bool = True
-) -> None:
-    """Asks the config's models.
-
-    Raises:
-      InputError: no model is named, or something of the config cannot be.
-    """
+def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
+    """Sends the requests to the config's models."""
     from launch import text
     from winobench.responders import loading
     from winobench.wscplus_items import prompts, run
@@ -108,13 +106,13 @@ def generate(
         asked,
         folder,
         config=configuration.plain(config),
-        overwrite=overwrite,
-        reuse=reuse,
+        overwrite=_OVERWRITE.value,
+        reuse=_REUSE.value,
     )
 
 
-def check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
-    """Checks what was generated and returns what `winobench.wscplus_items.run.check` does."""
+def _check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
+    """See `winobench.wscplus_items.run.check`."""
     from winobench.wscplus_items import run
 
     return run.check(
@@ -125,19 +123,15 @@ def check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, 
     )
 
 
-def annotate(folder: pathlib.Path, name: str, port: int) -> None:
-    """Serves the page until it is interrupted.
-
-    Raises:
-      InputError: there is nothing to judge, the page is open already, or the port is taken.
-    """
+def _annotate(folder: pathlib.Path, name: str) -> None:
+    """Serves the page until it is interrupted."""
     from winobench.wscplus_items import annotate as pages
     from winobench.wscplus_items import run
 
     items = run.accepted_items(folder)
     with (
         pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
-        pages.serve(items, annotations, port) as server,
+        pages.serve(items, annotations, _PORT.value) as server,
     ):
         print(f"{server.address} is the page of annotator {name}; clicks go to {annotations.path}")
         print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
@@ -148,8 +142,8 @@ def annotate(folder: pathlib.Path, name: str, port: int) -> None:
             print(f"\n{len(items) - left:,} of {len(items):,} items are judged")
 
 
-def checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
-    """What is printed after the checks: how many items there are, why others are not, and what to do next."""
+def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
+    """Counts of items, of reasons against the others, and the next command."""
     lines = [f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"]
     if summary["failed"]:
         lines[0] += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
@@ -170,8 +164,8 @@ def checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def finished(folder: pathlib.Path) -> str:
-    """Filters, draws, and says what came out."""
+def _finished(folder: pathlib.Path) -> str:
+    """Filters, draws the figures, and returns agreement and counts."""
     from winobench.wscplus_items import run
 
     results = run.finish(folder)
@@ -190,16 +184,16 @@ def finished(folder: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def _folder(config: ml_collections.ConfigDict, spec: str, workdir: str | None) -> pathlib.Path:
-    if workdir:
-        return pathlib.Path(user_path(workdir))
+def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
+    if _WORKDIR.value:
+        return pathlib.Path(user_path(_WORKDIR.value))
     from launch import text
     from winobench.runs.records import digest
 
     models = _models(config)
     settled = {name: value for name, value in configuration.plain(config).items() if name not in _FREE}
     label = "-".join(text.model_label(model) for model in models)
-    return pathlib.Path("runs") / f"{spec}-{label}-{digest(settled)[:8]}"
+    return pathlib.Path("runs") / f"{configuration.chosen_name(DEFAULT_CONFIG)}-{label}-{digest(settled)[:8]}"
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
@@ -214,7 +208,7 @@ def _models(config: ml_collections.ConfigDict) -> list[str]:
 
 
 def _known(config: ml_collections.ConfigDict) -> list[str]:
-    """The files of known items, which are there."""
+    """The files of known items. Refuses missing ones."""
     paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
     for path in paths:
         if not os.path.isfile(user_path(path)):
@@ -229,4 +223,8 @@ def _unit(kind: str, number: int) -> str:
 
 
 def _command(folder: pathlib.Path, step: str) -> str:
-    return f"python -m launch.generate --workdir={shlex.quote(str(folder))} {step}"
+    return f"python -m launch.write_items --workdir={shlex.quote(str(folder))} {step}"
+
+
+if __name__ == "__main__":
+    configuration.start(main, launcher="write_items", default=DEFAULT_CONFIG, usage=USAGE)

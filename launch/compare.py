@@ -1,4 +1,4 @@
-"""The part of launch.generate with which people compare pictures: the page, and what is summed up."""
+"""Has people compare the images of two models, blind: python -m launch.compare RUN_A RUN_B --rater=NAME"""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import rich.box
 import rich.console
 import rich.table
 import rich.text
+from absl import flags
 
-from launch import text
+from launch import configuration, text
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
@@ -20,87 +22,74 @@ from winobench.base.files import digest, user_path
 if TYPE_CHECKING:
     from winobench.generation.comparison import Comparison
 
+USAGE = """
+Has people compare the images of two models without knowing which is which, on a page of this computer (DiffusionITM,
+Appendix B; docs/pictures.md). The words are two runs of launch.draw, RUN:MODEL, or one run of two models:
 
-def compare(
-    words: Sequence[str],
-    *,
-    rater: str | None,
-    finish: bool,
-    judges: Sequence[str] = (),
-    workdir: str | None = None,
-    port: int = 8765,
-    dtype: str = "float32",
-) -> None:
-    """Serves a person's page, or prints the table of all judgements.
+  python -m launch.compare RUN_A RUN_B --rater=anna                  serves anna's page; open the printed address
+  python -m launch.compare RUN --rater=ben                           one run of two models
+  python -m launch.compare RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
+  python -m launch.compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
 
-    Args:
-      words: the two sides, as `winobench.generation.comparison.sides` takes them.
-      rater: whose page is served; None where ``finish`` asks for the table.
-      finish: print the table.
-      judges: models that judge automatically, before the table.
-      workdir: the comparison's folder; ``runs/compare-<models>-<hash>`` when None.
-      port: of the page.
-      dtype: of automatic judges.
+Every click is stored at once, so that a person can leave the page at any time.
+"""
 
-    Raises:
-      InputError: something of this cannot be.
-    """
+_WORKDIR = flags.DEFINE_string("workdir", None, "The comparison's folder; runs/compare-<models>-<hash> by default.")
+_RATER = flags.DEFINE_string("rater", None, "Serve the page of this person.")
+_PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
+_FINISH = flags.DEFINE_bool("finish", False, "Print the table of all judgements.")
+_JUDGE = flags.DEFINE_list("judge", [], "With --finish: models that judge automatically, with commas.")
+
+
+def main(words: list[str]) -> None:
+    """Serves a person's page, or prints the table of all judgements."""
     from winobench.generation import comparison
 
-    if bool(rater) == finish:
-        raise InputError(
-            "--compare needs --rater=NAME for a person's page, or --finish for the table: give one of them"
-        )
-    if judges and not finish:
-        raise InputError("--judge goes with --finish: automatic judges have no page")
+    rater, judges = _RATER.value, _JUDGE.value
+    if bool(rater) == _FINISH.value:
+        raise InputError("give either --rater=NAME for a person's page or --finish for the table", code="bad-command")
+    if judges and not _FINISH.value:
+        raise InputError("--judge goes with --finish: automatic judges have no page", code="bad-command")
     sides = comparison.sides(words)
-    compared = comparison.Comparison(_folder(sides, workdir), *sides)
+    compared = comparison.Comparison(_folder(sides), *sides)
     if rater:
-        _serve(compared, rater, port, words, workdir)
+        _serve(compared, rater, words)
         return
-    results: dict[str, Any] = {"judges": {name: _judged(compared, name, dtype) for name in judges}}
+    results: dict[str, Any] = {"judges": {name: _judged(compared, name) for name in judges}}
     results = {**(compared.finish() if compared.outcomes() or not judges else {}), **results}
-    print_results(compared, results)
+    _print_results(compared, results)
 
 
-def _folder(sides: Sequence[Any], workdir: str | None) -> pathlib.Path:
-    if workdir:
-        return pathlib.Path(user_path(workdir))
+def _folder(sides: Sequence[Any]) -> pathlib.Path:
+    if _WORKDIR.value:
+        return pathlib.Path(user_path(_WORKDIR.value))
     labels = "-".join(side.model for side in sides)
     return pathlib.Path("runs") / f"compare-{labels}-{digest([[str(s.run), s.model] for s in sides])[:8]}"
 
 
-def _serve(compared: Comparison, rater: str, port: int, words: Sequence[str], workdir: str | None) -> None:
-    with compared.serve(rater, port) as (server, labels):
+def _serve(compared: Comparison, rater: str, words: Sequence[str]) -> None:
+    with compared.serve(rater, _PORT.value) as (server, labels):
         print(f"{server.address} is the page of {rater}; clicks go to {labels.path}")
         print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             print(f"\n{len(labels.labels):,} of {len(compared.pairs):,} pairs are judged")
-            there = f" --workdir={shlex.quote(workdir)}" if workdir else ""
-            print(f"next: python -m launch.generate --compare {shlex.join(words)}{there} --finish")
+            there = [f"--workdir={_WORKDIR.value}"] if _WORKDIR.value else []
+            print("next: " + shlex.join(["python", "-m", "launch.compare", *words, *there, "--finish"]))
 
 
-def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
+def _judged(compared: Comparison, name: str) -> dict[str, Any]:
     from winobench.generation import judges
     from winobench.scorers import loading
 
     label = text.model_label(name) if text.is_hosted(name) else registry.model_label(name)
-    return judges.judge(compared, loading.load_scorer(name, dtype), label)
+    return judges.judge(compared, loading.load_scorer(name), label)
 
 
-def print_results(
-    compared: Comparison, results: Mapping[str, Any], console: rich.console.Console | None = None
-) -> None:
-    """Prints who prefers what. People first, automatic judges below a line of their own.
-
-    Args:
-      compared: the comparison.
-      results: of `Comparison.finish`, with ``judges`` {name: of `winobench.generation.judges.judge`}.
-      console: where to. Stdout when None.
-    """
-    console = console or rich.console.Console()
+def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
+    """Prints who prefers which model: people first, automatic judges below a line of their own."""
+    console = rich.console.Console()
     first, second = compared.first.model, compared.second.model
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("who judges", overflow="fold")
@@ -150,3 +139,7 @@ def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
     if left:
         notes.append(f"left to judge: {', '.join(left)}")
     return [*notes, f"results: {compared.folder}"]
+
+
+if __name__ == "__main__":
+    configuration.start_without_config(main, usage=USAGE, takes_words=True)

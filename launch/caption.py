@@ -1,0 +1,104 @@
+"""Captions images, or answers a question about each: python -m launch.caption PICTURES --model=MODEL"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from launch import configuration, text
+from winobench.base.errors import InputError
+from winobench.base.files import digest, user_path
+
+if TYPE_CHECKING:
+    from winobench.runs.requests import Responder
+
+USAGE = """
+Captions images with a vision-language model, or answers a question about each image (docs/vision_language.md). PICTURES
+are folders, patterns, files, and runs of launch.draw:
+
+  python -m launch.caption photos --model=blip2-flan-t5-xl --dtype=bfloat16
+  python -m launch.caption 'photos/**/*.jpg' --model=openai:gpt-4o --question="What colour is the car?"
+  python -m launch.caption runs/pictures-clevr-tiny-1a2b3c4d --model=qwen3-vl-2b --max_tokens=60
+
+Each text is in captions.jsonl of the run's folder as soon as it is written. captions.csv has all texts at the end. The
+same command requests only missing texts.
+"""
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/captions-<model>-<hash> by default.")
+_MODEL = flags.DEFINE_string(
+    "model", None, "The vision-language model: a name, folder, hub id, openai:MODEL, or anthropic:MODEL."
+)
+_QUESTION = flags.DEFINE_string("question", "", "A question to ask instead of a caption.")
+_MAX_TOKENS = flags.DEFINE_integer("max_tokens", 30, "Tokens of the longest text.", lower_bound=1, upper_bound=100_000)
+_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Compute dtype of a model with weights.")
+
+_INCOMPLETE = 2
+
+
+def main(words: list[str]) -> None:
+    """Writes texts about the images that the words name, and prints where they are.
+
+    Raises:
+      SystemExit: with the status 2 where calls have failed, after everything else.
+    """
+    from winobench.base import caches
+    from winobench.generation import captions
+
+    model, question, max_tokens = _MODEL.value, _QUESTION.value, _MAX_TOKENS.value
+    if not model:
+        raise InputError(
+            "no model is named: give --model=MODEL, a vision-language model such as blip2-flan-t5-xl or openai:gpt-4o",
+            code="nothing-named",
+        )
+    images = captions.find(words)
+    caches.keep_compiled()
+    responder = _load(model, _DTYPE.value)
+    folder = _WORKDIR.value
+    if folder is None:
+        asked = digest([dict(responder.fingerprint()), question, max_tokens])[:8]
+        folder = f"runs/captions-{text.model_label(model)}-{asked}"
+    found = captions.write(
+        responder,
+        images,
+        pathlib.Path(user_path(folder)),
+        model=text.display_name(model),
+        question=question,
+        max_tokens=max_tokens,
+    )
+    there = sum(one is not None for one in found["texts"])
+    print(f"{there:,} texts about {len(images):,} images, {found['asked']:,} of them written now")
+    if found["tokens"] is not None and there:
+        cost = "" if found["cost"] is None else f"; ${found['cost']:,.4f}"
+        print(f"{found['tokens'][0]:,} tokens read, {found['tokens'][1]:,} written{cost}")
+    print(f"{found['path']}, and the same as a table: {found['path'].with_suffix('.csv')}")
+    if found["failed"]:
+        file, reason = next(iter(found["failed"].items()))
+        print(
+            f"error: {len(found['failed']):,} images have no text (first: {file!r}: {reason}): give the same command"
+            " again, which requests only missing texts",
+            file=sys.stderr,
+        )
+        sys.exit(_INCOMPLETE)
+
+
+def _load(model: str, dtype: str) -> Responder:
+    """A model that writes about images. Refuses others."""
+    from winobench.responders import loading, picture_judges, recorded
+
+    if text.is_hosted(model):
+        return loading.load_responder(model)
+    kind = None if recorded.is_recorded(model) else picture_judges.scorer_kind(model)
+    if kind == picture_judges.WRITES:
+        return picture_judges.load(model, dtype)
+    raise InputError(
+        f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
+        " openai:gpt-4o",
+        code="wrong-kind-of-model",
+    )
+
+
+if __name__ == "__main__":
+    configuration.start_without_config(main, usage=USAGE, takes_words=True)

@@ -1,0 +1,1 @@
+from tests.report.conftest import run_folders  # noqa: F401

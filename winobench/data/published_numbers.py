@@ -1,0 +1,121 @@
+"""Reads the numbers that papers print, from ``assets/published_numbers.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+from winobench.base import json_files
+
+_PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
+
+GDBENCH = "gdbench"
+"""The paper whose tables most numbers are from."""
+
+TEXT_BENCHMARKS = ("winoviz", "wscplus")
+"""The text benchmarks, which are also names of papers. The names of their tasks begin with one of these."""
+
+PEOPLE = "human"
+"""The model's name of numbers that people reach."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedNumber:
+    """One cell of a table of a paper, or a number in its text, and which number of ours it stands next to.
+
+    Attributes:
+      table: ``"1a"``, ``"section 3.1"``, or another name of the place.
+      row: heading of its row as printed, with that of its block before a slash.
+      column: heading of its column as printed, with that of its block before a slash.
+      printed: the cell as printed, without a percent sign: ``"61.5"``, ``"0.94*"``, ``"3,026"``.
+      unit: of the printed number: ``percent``, ``proportion``, ``effect size``, ``kappa`` or ``count``.
+      metric: its key in our results, ``"recall@1"``, ``"spatial/accuracy"``, ``"Christian-Muslim"``. Others for numbers
+        about the data, such as ``share/traditional``.
+      task: our task; None for numbers about the data.
+      model: a name of our registry or of an API, ``human``, ``random``, or None. The base of a fine-tuned model.
+      finetuning: which of the paper's fine-tunings the model has had; None for the model as released.
+      normalize: ``none`` or ``unconditional`` where that makes a difference (image retrieval), None elsewhere.
+      num_samples: noise and timestep samples per pair; None for models that need none.
+      protocol: ours, of text tasks.
+      n: questions or pairs, where the paper or its digits state them.
+      significant: whether it bears the star of p < 0.01; None where the table has no stars.
+      paper: a name that `source` knows.
+      note: a caveat, as the end of a sentence that begins with the number; ``""`` for most.
+      exactly: it stands next to a number of the same model and number of samples alone, and not of near ones.
+    """
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    unit: str
+    metric: str
+    task: str | None = None
+    model: str | None = None
+    finetuning: str | None = None
+    normalize: str | None = None
+    num_samples: int | None = None
+    protocol: str | None = None
+    n: int | None = None
+    significant: bool | None = None
+    paper: str = GDBENCH
+    note: str = ""
+    exactly: bool = False
+
+    @property
+    def value(self) -> float:
+        """The number as our results state it: proportions in [0, 1], others as printed."""
+        number = float(self.printed.rstrip("*").replace(",", ""))
+        return number / 100 if self.unit == "percent" else number
+
+    @property
+    def place(self) -> str:
+        """Where the paper has it: ``Table 1a``."""
+        if self.table[0].isdigit():
+            return f"Table {self.table}"
+        return self.table if self.paper == "wscplus" else source(self.paper)["short"]
+
+    @property
+    def method(self) -> str:
+        """The paper's name of the model or method: the heading of the row, or of the column in Tables 3, 5 and 6."""
+        if self.model == PEOPLE:
+            return "people"
+        return self.column if self.paper == GDBENCH and self.table in ("3", "5", "6") else self.row
+
+
+def source(paper: str = GDBENCH) -> dict[str, str]:
+    """A paper's ``authors``, ``title``, ``short`` (to cite it by), and ``arxiv`` and ``venue`` where they are known."""
+    return dict(_content()["papers"][paper])
+
+
+def winoviz_models() -> dict[str, list[str]]:
+    """WinoViz's models: short name -> other names, of the hub or an API."""
+    return _content()["winoviz_models"]
+
+
+def numbers(**wanted: Any) -> tuple[PublishedNumber, ...]:
+    """The numbers whose properties have these values, paper by paper in the order of print. All without any."""
+    return tuple(n for n in _numbers() if all(getattr(n, name) == value for name, value in wanted.items()))
+
+
+@functools.cache
+def _numbers() -> tuple[PublishedNumber, ...]:
+    """Each number has the properties of its table, its row (a list has one value per column) and its column."""
+    found = []
+    for table in _content()["tables"]:
+        shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
+        for row in table["rows"]:
+            for index, column in enumerate(table["columns"]):
+                of_row = {name: value[index] if isinstance(value, list) else value for name, value in row.items()}
+                properties = {**shared, **of_row, **column}
+                if properties.pop("stars", False):
+                    properties["significant"] = properties["printed"].endswith("*")
+                found.append(PublishedNumber(**properties))
+    return tuple(found)
+
+
+@functools.cache
+def _content() -> dict[str, Any]:
+    return json_files.read(_PATH)
