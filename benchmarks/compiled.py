@@ -71,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> None:
             key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
             found[key] = made[-1].as_json()
             result_files.write(dict(sorted(found.items())), arguments.output)
-        print(f"{model}, {arguments.dtype}\n{table.as_markdown(made)}")
+        table.print_plans(made, details=False)
 
 
 def one_table(found: dict[str, Any], models: Sequence[str], accelerators: Sequence[str]) -> str:
@@ -96,20 +96,22 @@ def _cells(model: str, plan: dict[str, Any], differences: Sequence[str]) -> list
     # Plans from before encoders could be there without the denoiser have one sum.
     needed = plan.get("while_scoring", plan["total"])
     rest = needed - weights - plan["others"]
+    encoding = plan.get("while_encoding", 0)
+    more = f"; {table.gigabytes(encoding)} while texts are encoded" if encoding > needed else ""
     return [
         model,
         plan["target"],
         f"{weights / 1e9:.1f}" + (", staged" if "staged" in differences else ""),
         f"{plan['others'] / 1e9:.1f}",
         f"{rest / 1e9:.1f}" + (" (step)" if few else ""),
-        table.shown_sum(needed, plan.get("while_encoding", 0), plan["usable"]),
+        f"{table.gigabytes(needed)} of {table.gigabytes(plan['usable'])}{more}",
         f"{step['items']}",
         f"{step['items_per_second']:,.0f}" + (" *" if few else ""),
     ]
 
 
 def _differences(arguments: argparse.Namespace) -> list[str]:
-    """What a result's name says beside the model, the dtype and the devices."""
+    """What a result's name has besides the model, the dtype and the devices."""
     said = {
         "plain attention": arguments.plain,
         "staged": arguments.encoders == "staged",

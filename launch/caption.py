@@ -86,13 +86,13 @@ def main(words: list[str]) -> None:
 
 def _load(model: str, dtype: str) -> Responder:
     """A model that writes about images. Refuses others."""
-    from winobench.responders import loading, picture_judges, recorded
+    from winobench.responders import image_judges, loading, recorded
 
     if text.is_hosted(model):
         return loading.load_responder(model)
-    kind = None if recorded.is_recorded(model) else picture_judges.scorer_kind(model)
-    if kind == picture_judges.WRITES:
-        return picture_judges.load(model, dtype)
+    kind = None if recorded.is_recorded(model) else image_judges.scorer_kind(model)
+    if kind == image_judges.WRITES:
+        return image_judges.load(model, dtype)
     raise InputError(
         f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
         " openai:gpt-4o",

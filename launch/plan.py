@@ -1,4 +1,4 @@
-"""What a config will take on accelerators that are not at hand: python -m launch.plan --config=gdbench:table1 ..."""
+"""Memory, time and cost of a config on accelerators you do not have: python -m launch.plan --config=NAME ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = "gdbench:table1"
 
 USAGE = """
-Compiles what a config will run for accelerators that this machine need not have, and prints what their compilers say:
+Compiles the programs of a config for accelerators that this machine need not have, and prints their compilers' figures:
 memory of a device, passes or prompts at once, kernels, collectives, time, and from these hours and dollars. Of the
 model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
 over the compiled kernels of a GPU, which is a bound.
@@ -26,13 +26,13 @@ over the compiled kernels of a GPU, which is a bound.
   python -m launch.plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
   python -m launch.plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
   python -m launch.plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \
-      --accelerator=h100:1,v5e:2x2                                   drawing: text encoders, the sampler's loop, decoder
+      --accelerator=h100:1,v5e:2x2                                generating: text encoders, the sampler's loop, decoder
   python -m launch.plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \
-      --accelerator=h100,v5e:2x2                                     VQAScore: images seen, pairs scored
+      --accelerator=h100,v5e:2x2                                     VQAScore: images encoded, pairs scored
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
-"winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
---few_blocks shortens it for transformers of many blocks, such as FLUX.1 or the language models that see.
+"winobench[cuda]"). A TPU's program takes minutes to compile. A compiler's figures are kept for the next time.
+--few_blocks shortens it for transformers of many blocks, such as FLUX.1 or vision-language models.
 """
 
 _ACCELERATOR = flags.DEFINE_list(
@@ -45,9 +45,7 @@ _LARGEST = flags.DEFINE_bool("largest", False, "Find the largest step that fits,
 _ANSWER = flags.DEFINE_integer(
     "answer_tokens", None, "Tokens of a language model's answers, the longest of a batch; else all that are allowed.", 1
 )
-_TEXT = flags.DEFINE_integer(
-    "text_tokens", 32, "Tokens of the longest text that a language model is asked about an image.", 1
-)
+_TEXT = flags.DEFINE_integer("text_tokens", 32, "Tokens of the longest text in a vision-language model's question.", 1)
 _FEW = flags.DEFINE_bool(
     "few_blocks", False, "Compile transformers of few blocks, diffusion ones without encoders, and extrapolate."
 )
@@ -65,35 +63,17 @@ def main(config: ml_collections.ConfigDict) -> None:
     topologies.prepare()
 
     from winobench.base import files
-    from winobench.planning import drawing_table, language_table, plans, table, training_table, vision_language_table
+    from winobench.planning import plan, plans, table
 
-    assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)
-    found = []
-    for text in _ACCELERATOR.value:
-        target = topologies.find(text)
-        found.append(
-            plans.make_plan(
-                config,
-                target,
-                devices=devices,
-                price=_PRICE.value,
-                largest=_LARGEST.value,
-                assumed=assumed,
-                few=_FEW.value,
-            )
-        )
-    tables = {
-        plans.LanguagePlan: language_table,
-        plans.TrainingPlan: training_table,
-        plans.DrawingPlan: drawing_table,
-        plans.VisionLanguagePlan: vision_language_table,
-    }
-    printed = tables.get(type(found[0]), table)
-    printed.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
-    for note in dict.fromkeys(note for plan in found for note in plan.notes):
+    assumed = plan.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)
+    options = {"price": _PRICE.value, "largest": _LARGEST.value, "assumed": assumed, "few": _FEW.value}
+    targets = map(topologies.find, _ACCELERATOR.value)
+    found = [plans.make_plan(config, target, devices=devices, **options) for target in targets]
+    table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
+    for note in dict.fromkeys(note for each in found for note in each.notes):
         print(note)
     if _OUTPUT.value:
-        content = {"config": configuration.plain(config), "plans": [plan.as_json() for plan in found]}
+        content = {"config": configuration.plain(config), "plans": [each.as_json() for each in found]}
         files.write_json(_OUTPUT.value, content)
 
 

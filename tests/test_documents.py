@@ -276,13 +276,13 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     assert all(0 <= score <= 1 for score in scores)
 
 
-def test_the_python_of_scoring_in_a_loop_runs(capsys):
-    (block,) = blocks("docs/performance.md", "python")
-    names: dict = {}
-    exec(block, names)
-    lines = [line.split(" ", 2) for line in capsys.readouterr().out.splitlines()]
-    assert [number for number, *_ in lines] == ["0", "1"]
-    assert len({fingerprint for _, fingerprint, _ in lines}) == len({scores for *_, scores in lines}) == 2
+@pytest.mark.parametrize("number", range(2))
+def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
+    exec(blocks("docs/own_program.md", "python")[number], {})
+    steps, numbers, scores = zip(*(line.split(" ", 2) for line in capsys.readouterr().out.splitlines()), strict=True)
+    assert steps == tuple(map(str, range(2 + number)))
+    # Fingerprints in the first, losses in the second: all follow the weights.
+    assert len(set(numbers)) == len(set(scores)) == len(steps)
 
 
 def test_the_python_on_errors_runs(elsewhere, capsys):

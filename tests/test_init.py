@@ -7,12 +7,18 @@ import pytest
 
 import winobench
 from tests.expectations import names
+from winobench.diffusion import families
 
 
 def test_every_public_name_is_there():
     for name in winobench.__all__:
         assert getattr(winobench, name) is not None
     assert dir(winobench) == sorted(winobench.__all__)
+
+
+def test_every_family_is_public():
+    classes = {place.partition(":")[2] for place in families.FAMILIES.values()}
+    assert classes <= set(winobench.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -37,10 +37,34 @@ def test_bad_meshes():
         parallel.make_mesh(jax.devices()[:1], model_parallel=2)
     with raises("indivisible-devices", "model_parallel"):
         parallel.make_mesh(jax.devices()[:1], model_parallel=0)
-    with raises("wrong-axes", "'batch'"):
-        parallel.as_mesh(jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1]))
-    with raises("wrong-axes"):
-        parallel.as_mesh(jax.make_mesh((1, 1), ("data", "stage"), devices=jax.devices()[:1]))
+    unclear = jax.make_mesh((1, 1), ("data", "stage"), devices=jax.devices()[:1])
+    for arguments in ((unclear,), (unclear, "batch"), (jax.make_mesh((1,), ("model",), devices=jax.devices()[:1]),)):
+        with raises("wrong-axes", "batch_axis"):
+            parallel.as_mesh(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("axes", "batch_axis", "expected"),
+    [
+        (("batch",), None, {"data": 4}),
+        (("data",), None, {"data": 4}),
+        (("data", "model"), None, {"data": 2, "model": 2}),
+        (("model", "data"), None, {"data": 2, "model": 2}),
+        (("data", "fsdp"), "data", {"data": 2, "model": 2}),
+        (("data", "fsdp"), ("data", "fsdp"), {"data": 4}),
+        (("replica", "data"), ["data"], {"data": 2, "model": 2}),
+    ],
+)
+def test_axes_of_any_name(axes, batch_axis, expected):
+    shape = (4,) if len(axes) == 1 else (2, 2)
+    mesh = jax.make_mesh(shape, axes, devices=jax.devices()[:4])
+    found = parallel.as_mesh(mesh, batch_axis=batch_axis)
+    assert dict(found.shape) == expected
+    assert set(found.axis_types) == {AxisType.Auto}
+    if expected != {"data": 4}:  # devices along the axis of the batch stay along it
+        turned = axes.index("data") == 1
+        np.testing.assert_array_equal(found.devices, mesh.devices.T if turned else mesh.devices)
+    assert parallel.as_mesh(found) == found
 
 
 def test_parameters_are_split_where_the_devices_divide_them():

@@ -13,13 +13,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from winobench.base.errors import InputError
     from winobench.diffusion.families import load_pipeline
+    from winobench.diffusion.flux import Flux
+    from winobench.diffusion.flux_2 import Flux2Klein
     from winobench.diffusion.pipeline import Pipeline
     from winobench.diffusion.samplers import SAMPLERS
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
+    from winobench.diffusion.z_image import ZImage
     from winobench.evaluation.evaluate import evaluate
-    from winobench.evaluation.hosted_vqa_score import HostedVQAScore
     from winobench.evaluation.questions import evaluate_questions
     from winobench.generation.generate import draw_pictures
     from winobench.metrics import METRICS
@@ -29,17 +32,19 @@ if TYPE_CHECKING:
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.prompts.named_sets import read_prompts
     from winobench.prompts.prompt_files import Prompt
-    from winobench.responders.captioner import Captioner
     from winobench.responders.loading import load_responder
+    from winobench.responders.vision_language import Captioner, VisionLanguageModel
+    from winobench.responders.vqa_score import HostedVQAScore
     from winobench.runs.image_runs import Pictures, read_pictures
     from winobench.runs.reading import read_run
     from winobench.runs.run import Run
     from winobench.runs.settings import Asking, Recording, Sampling, Scoring
     from winobench.scorers.contrastive import Contrastive
-    from winobench.scorers.denoising import denoising_errors
+    from winobench.scorers.denoising import Triples, denoising_errors
     from winobench.scorers.diffusion_itm import DiffusionITM
     from winobench.scorers.itm_head import ItmHead
     from winobench.scorers.loading import load_scorer
+    from winobench.scorers.samples import noise_key
     from winobench.scorers.vqa_score import VQAScore
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
@@ -55,12 +60,14 @@ _HOME = {
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
-    "Captioner": "winobench.responders.captioner",
+    "Captioner": "winobench.responders.vision_language",
     "ClevrVerifier": "winobench.models.clevr_verifier",
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
-    "HostedVQAScore": "winobench.evaluation.hosted_vqa_score",
+    "Flux": "winobench.diffusion.flux",
+    "Flux2Klein": "winobench.diffusion.flux_2",
+    "HostedVQAScore": "winobench.responders.vqa_score",
     "InputError": "winobench.base.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
@@ -74,13 +81,17 @@ _HOME = {
     "Schedule": "winobench.diffusion.schedules",
     "Scoring": "winobench.runs.settings",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
+    "StableDiffusion3": "winobench.diffusion.stable_diffusion_3",
     "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
     "TargetPair": "winobench.tasks.base",
     "Task": "winobench.tasks.base",
     "TextQuestion": "winobench.tasks.questions",
     "TextTask": "winobench.tasks.questions",
+    "Triples": "winobench.scorers.denoising",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
+    "VisionLanguageModel": "winobench.responders.vision_language",
+    "ZImage": "winobench.diffusion.z_image",
     "denoising_errors": "winobench.scorers.denoising",
     "draw_pictures": "winobench.generation.generate",
     "evaluate": "winobench.evaluation.evaluate",
@@ -90,6 +101,7 @@ _HOME = {
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
+    "noise_key": "winobench.scorers.samples",
     "read_pictures": "winobench.runs.image_runs",
     "read_prompts": "winobench.prompts.named_sets",
     "read_run": "winobench.runs.reading",
@@ -110,6 +122,8 @@ __all__ = [
     "Contrastive",
     "DiffusionITM",
     "Example",
+    "Flux",
+    "Flux2Klein",
     "HostedVQAScore",
     "InputError",
     "ItmHead",
@@ -124,13 +138,17 @@ __all__ = [
     "Schedule",
     "Scoring",
     "StableDiffusion",
+    "StableDiffusion3",
     "StableDiffusionXL",
     "TargetPair",
     "Task",
     "TextQuestion",
     "TextTask",
+    "Triples",
     "UNet2DConditionModel",
     "VQAScore",
+    "VisionLanguageModel",
+    "ZImage",
     "__version__",
     "denoising_errors",
     "draw_pictures",
@@ -141,6 +159,7 @@ __all__ = [
     "load_pipeline",
     "load_responder",
     "load_scorer",
+    "noise_key",
     "read_pictures",
     "read_prompts",
     "read_run",

@@ -1,4 +1,4 @@
-"""What a plan (`python -m launch.plan --output=FILE`) says a job takes: items at once, memory of a machine, time."""
+"""Items at once, memory of a machine and time of a job, from a plan (`python -m launch.plan --output=FILE`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NAMES = {"v5litepod": "v5e", "a100-80gb": "a100-80"}
 # A plan is bounds and compilers' estimates: a job may take half as long again, and an hour for its start.
 _SLACK, _START_HOURS = 1.5, 1.0
 # Weights are in a machine's memory twice while they are read, next to Python, the libraries and images on their way.
-_COPIES, _BESIDE_GB = 2, 16
+_COPIES, _OTHER_GB = 2, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What a job is given unless its command says otherwise.
+    """A job's defaults, which its command overrides.
 
     Attributes:
       batch_size: passes or images at once on each device; None of a training.
@@ -47,7 +47,7 @@ class Planned:
 
     @property
     def note(self) -> str:
-        """One sentence on what was taken from the plan."""
+        """One sentence on the plan's numbers."""
         cost = "" if self.dollars is None else f" and {self.dollars:,.2f} dollars"
         return f"by the plan, which is an estimate: {self.hours:,.1f} hours{cost}, {self.memory} GB of memory a machine"
 
@@ -62,12 +62,12 @@ def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice
       nodes: machines, or slices.
 
     Raises:
-      InputError: the file is no plan, or one of another config, of other devices, or of devices that it does not fit.
+      InputError: the file is not a plan, or a plan of another config or of other devices, or it does not fit these.
     """
     content = json_files.read(path, "write it with python -m launch.plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):
-        raise InputError(f"--plan={path} is no plan: write one with python -m launch.plan --output.")
+        raise InputError(f"--plan={path} is not a plan: write one with python -m launch.plan --output.")
     _check_config(path, content["config"], configuration.plain(config))
     if accelerator is None or (isinstance(accelerator, Gpus) and not accelerator.kind):
         raise InputError(f"--plan={path} is of accelerators: name the kind with --accelerator.")
@@ -76,7 +76,9 @@ def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice
     try:
         return _planned(path, plans, kind, count * nodes)
     except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise InputError(f"--plan={path} lacks {error} of a plan: write it anew with python -m launch.plan.") from error
+        raise InputError(
+            f"--plan={path} lacks {error} of a plan: write it again with python -m launch.plan."
+        ) from error
 
 
 def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
@@ -97,7 +99,7 @@ def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
     return Planned(
         batch_size=_batch_size(plan),
         accumulate=plan.get("accumulate"),
-        memory=math.ceil(_COPIES * _weights(plan) / 1e9 + _BESIDE_GB),
+        memory=math.ceil(_COPIES * _weights(plan) / 1e9 + _OTHER_GB),
         hours=hours,
         dollars=None if plan["price"] is None else hours * devices * plan["price"],
     )

@@ -107,7 +107,7 @@ def test_a_name_that_no_line_can_hold_stops_a_run_before_anything_is_paid(monkey
         os.rename(photos / "red.png", bad)
         status, _, err = caption(*words)
         assert (status, err.count("\n"), "caf\\udce9\\udcff.png" in err, len(server.calls)) == (2, 1, True, 3), err
-        shown = captions.Shown(Picture(os.fsdecode(bad), "0" * 64), {})
+        shown = captions.ImageFile(Picture(os.fsdecode(bad), "0" * 64), {})
         with raises("name-not-utf8", "udce9"):
             captions.write(loading.load_responder("openai:m"), [shown], tmp_path / "new", model="m")
         with raises("lone-surrogate"):
@@ -125,7 +125,7 @@ def test_a_name_that_no_line_can_hold_stops_a_run_before_anything_is_paid(monkey
 
 def test_each_picture_is_taken_once(photos):
     found = captions.find([str(photos), str(photos / "*.png"), str(photos / "1.png")])
-    assert [shown.picture.path for shown in found] == [str(photos / f"{number}.png") for number in range(3)]
+    assert [one.image.path for one in found] == [str(photos / f"{number}.png") for number in range(3)]
 
 
 def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
@@ -141,15 +141,15 @@ def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
             captions.find(places)
 
 
-def test_what_does_not_see_is_one_sentence_wherever_it_is_named(blind, photos):
+def test_a_text_only_model_is_one_sentence_wherever_it_is_named(blind, photos):
     status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
-    assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
+    assert (status, err.count("\n"), "text-only" in err) == (2, 1, True), err
     for words, message in (
         ([photos, f"--model={blind}"], "writes no texts about images"),
         ([photos, "--model=flan-t5-base"], "writes no texts about images"),
         ([photos, "--model=clip-vit-b32"], "writes no texts about images"),
         ([photos], "give --model=MODEL"),
-        ([photos.parent, "--model=blip2-flan-t5-xl"], "has no pictures right in it"),
+        ([photos.parent, "--model=blip2-flan-t5-xl"], "has no images right in it"),
     ):
         status, _, err = caption(*words)
         assert (status, err.count("\n"), message in err) == (2, 1, True), err

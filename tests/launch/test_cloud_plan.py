@@ -10,33 +10,28 @@ from launch import configuration
 from launch.cloud import jobs
 from tests.expectations import names
 from winobench.base.errors import InputError
-from winobench.planning.compiling import Compiled
-from winobench.planning.drawing_plan import Drawer, DrawingDuration, DrawingPlan
-from winobench.planning.estimate import Duration
-from winobench.planning.roofline import Sum
-from winobench.planning.table import Plan
-from winobench.planning.training_plan import TrainingDuration, TrainingPlan
 
 CONFIG = "gdbench:table1"
 OVERRIDES = (("model", "sd21-base"), ("dtype", "bfloat16"))
 
 
+def duration(devices, **parts):
+    return {"devices": devices, **parts, "total": sum(parts.values())}
+
+
 def plan(target, **changes):
-    """Of 16 devices: 10 hours, 3.4 GB of weights."""
-    step = Compiled("denoising step", "pass", 24, 10**9, 10**9, 0, {"products": Sum(1, 1e12, 1e9, 0.04)}, {}, 60.0)
-    fields = {
+    """JSON of a plan for 16 devices: 10 hours, 3.4 GB of weights."""
+    parts = {"scoring": 35_000.0, "encoding": 800.0, "loading": 100.0, "compiling": 80.0, "tails": 20.0}
+    return {
         "target": target,
+        "fits": None not in changes.get("programs", ()),
         "weights": {"unet": 3_000_000_000, "vae": 400_000_000},
-        "others": 10**9,
-        "usable": 15 * 10**9,
-        "programs": (step,),
-        "largest": None,
-        "durations": (Duration(16, 35_000.0, 800.0, 100.0, 80.0, 20.0),),
+        "programs": [{"name": "denoising step", "items": 24}],
+        "durations": [duration(16, **parts)],
         "price": 2.0,
         "per_second": "passes/s",
         **changes,
     }
-    return Plan(**fields).as_json()
 
 
 @pytest.fixture
@@ -104,7 +99,7 @@ def test_every_target_calls_accelerators_by_its_own_names(write, target, options
         ({"target": "h200:8"}, {}, ("h200:8", "h100")),
         ({}, {"nodes": 3}, ("24 devices", "--devices=24")),
         ({}, {"accelerator": "8"}, ("--accelerator",)),
-        ({"programs": (None,)}, {}, ("h100:8", "does not fit")),
+        ({"programs": [None]}, {}, ("h100:8", "does not fit")),
         ({}, {"overrides": (("model", "sd15"), ("dtype", "bfloat16"))}, ("--config.model=sd21-base", "sd15")),
     ],
 )
@@ -134,9 +129,9 @@ def test_a_plan_of_a_language_model_is_refused(write):
 
 def test_a_training(write, tmp_path):
     """Micro-batches that fit, unless the command has smaller ones itself."""
-    step = Compiled("training step", "row", 28, 10**9, 10**9, 0, {"products": Sum(1, 1e12, 1e9, 2.0)}, {}, 60.0)
-    duration = TrainingDuration(4, 35_000.0, 900.0, 100.0)
-    made = TrainingPlan("v5e:2x2", 112, 4, 3_400_000_000, 15 * 10**9, step, 1_000, (duration,), 2.0).as_json()
+    time = duration(4, training=35_000.0, loading=900.0, compiling=100.0)
+    made = {"target": "v5e:2x2", "fits": True, "batch_size": 112, "accumulate": 4, "state": 3_400_000_000, "price": 2.0}
+    made |= {"step": {"name": "training step", "items": 28}, "durations": [time]}
     path = tmp_path / "plan.json"
     for overrides, accumulate in (((), 4), ((("accumulate", "7"),), 7)):
         config = configuration.plain(configuration.load("hardneg:paper", overrides))
@@ -157,13 +152,10 @@ def test_a_training(write, tmp_path):
 
 def test_pictures(tmp_path):
     """As many at once as fit, if that is less than the config's; memory for the largest of the models."""
-    programs = [Compiled(name, "picture", 8, 10**9, 0, 0, {"other": Sum(1, 0.0, 1e9, 1.0)}, {}, 60.0) for name in "ab"]
-    drawers = tuple(
-        Drawer(name, 1, {"denoiser": weights}, 0, batch, 4, 2, *programs)
-        for name, weights, batch in (("sd15", 2 * 10**9, 8), ("sdxl", 8 * 10**9, 4))
-    )
-    duration = DrawingDuration(4, 100.0, 35_000.0, 600.0, 100.0, 200.0)
-    made = DrawingPlan("v5e:2x2", 15 * 10**9, 208, drawers, (duration,), 2.0).as_json()
+    models = [("sd15", 2 * 10**9, 8), ("sdxl", 8 * 10**9, 4)]
+    drawers = [{"model": name, "weights": {"denoiser": weights}, "batch": batch} for name, weights, batch in models]
+    time = duration(4, texts=100.0, drawing=35_000.0, decoding=600.0, loading=100.0, compiling=200.0)
+    made = {"target": "v5e:2x2", "fits": True, "drawers": drawers, "durations": [time], "price": 2.0}
     options = (("model", "sd15,sdxl"),)
     path = tmp_path / "plan.json"
     config = configuration.plain(configuration.load("pictures:paper", options))

@@ -1,15 +1,23 @@
-"""A Stable Diffusion whose step compiles in seconds for any device, with 1,024 positions that attend to each other."""
+"""Small models to plan, and devices whose compiler is made up.
+
+The Stable Diffusion's step compiles in seconds for any device. Its 1,024 positions attend to each other.
+"""
 
 import dataclasses
 import json
+import types
 
-from winobench.planning import abstract
+import jax
+
+from winobench.planning import abstract, plan
+from winobench.planning.programs import Compiled
+from winobench.planning.roofline import Sum
 
 SIZE = 64
 
 
-def description():
-    """What `abstract.read_description` says of it."""
+def description(side=32):
+    """The description of a model with a square of latents, of these positions on each side."""
     whole = abstract.read_description("sd15")
     unet = dataclasses.replace(
         whole.configs["unet"],
@@ -19,7 +27,7 @@ def description():
         up_block_types=("CrossAttnUpBlock2D",),
         attention_head_dim=2,
         cross_attention_dim=32,
-        sample_size=32,
+        sample_size=side,
     )
     vae = dataclasses.replace(
         whole.configs["vae"],
@@ -27,7 +35,7 @@ def description():
         down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2,
         layers_per_block=1,
-        sample_size=SIZE,
+        sample_size=2 * side,
     )
     text = dataclasses.replace(
         whole.configs["text_encoder"],
@@ -115,3 +123,24 @@ def z_image():
         "text_encoder": dataclasses.replace(whole.configs["text_encoder"], **encoder, **heads),
     }
     return dataclasses.replace(whole, configs=configs)
+
+
+class Devices:
+    """Some GPUs, and a compiler by which no more than ``most`` items fit, and that counts seconds by their noun."""
+
+    def __init__(self, monkeypatch, count, usable, seconds, most=64, turn=None):
+        self.asked, self.most, self.seconds, self.turn = [], most, seconds, turn
+        self.target = types.SimpleNamespace(
+            text=f"h100:{count}",
+            devices=tuple(jax.devices()[:count]),
+            accelerator=types.SimpleNamespace(usable_memory=usable, platform="gpu"),
+        )
+        monkeypatch.setattr(plan, "compile_program", self.compile)
+
+    def compile(self, program, target):
+        assert target is self.target
+        self.asked.append((program.noun, program.items))
+        if program.items > self.most:
+            return None
+        sums = {"other": Sum(1, 0.0, 0.0, self.seconds[program.noun])}
+        return Compiled(program.name, program.noun, program.items, 1000, 0, 0, sums, {}, 3.0, self.turn)

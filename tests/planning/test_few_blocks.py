@@ -8,8 +8,10 @@ import pytest
 from tests.planning import small
 from winobench import parallel
 from winobench.base.accelerators import ACCELERATORS
-from winobench.planning import abstract, few_blocks, fit, hlo, plans, programs, topologies
-from winobench.planning.compiling import Compiled, compile_program
+from winobench.planning import abstract, few_blocks, hlo, programs, scoring, topologies
+from winobench.planning import plan as planning
+from winobench.planning.compiling import compile_program
+from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
 
 
@@ -108,10 +110,11 @@ V6E = types.SimpleNamespace(text="v6e:2x4", accelerator=ACCELERATORS["v6e"])
 )
 def test_weights_that_do_not_fit_are_not_compiled(weights, encoders, advice):
     program = programs.Program("image encoder", "image", 8, lambda _: pytest.fail("it was lowered"))
-    scoring = programs.Scoring(weights, int(2e9), 1, lambda _: program, (program,))
-    found = fit.fit_scorer(scoring, V6E, largest=True, say=lambda _: pytest.fail("something was compiled"))
+    config = types.SimpleNamespace(encoders=encoders, model_parallel=1)
+    job = planning.Job(config, V6E, largest=True, say=lambda _: pytest.fail("something was compiled"))
+    found = scoring.fit(scoring.Scoring(weights, int(2e9), program, (program,)), job)
     assert (found.step, found.encoders) == (None, (None,))
-    (note,) = plans._notes(found, types.SimpleNamespace(encoders=encoders, model_parallel=1), V6E)
+    (note,) = scoring.advice(found, job)
     assert advice in note
 
 
@@ -119,29 +122,30 @@ def test_staged_encoders_are_there_without_the_denoiser(monkeypatch):
     """An autoencoder of 0.3 GB and tables of 2 GB are beside either of them."""
     program = programs.Program("text encoder", programs.TEXT, 8, None)
     weights = {"denoiser": int(24e9), "autoencoder": int(0.3e9), "text encoders": 0}
-    scoring = programs.Scoring(weights, int(2e9), 5, lambda _: step, (program,), int(32e9))
     step = programs.Program("denoising step", "pass", 5, None)
-    assert (scoring.beside("pass"), scoring.beside("image"), scoring.beside("text")) == (26.3e9, 26.3e9, 34.3e9)
+    made = scoring.Scoring(weights, int(2e9), step, (program,), int(32e9))
+    assert [made.needed(noun, 1, 0) for noun in ("pass", "image", "text")] == [26.3e9, 26.3e9, 34.3e9]
     config = types.SimpleNamespace(encoders="staged", model_parallel=1)
+    job = planning.Job(config, V6E, say=lambda _: None)
 
-    def planned(scoring, temporaries):
+    def planned(made, temporaries):
         def compile_program(program, target):
             return dataclasses.replace(compiled(1, 1), noun=program.noun, temporaries=int(temporaries), code=0)
 
-        monkeypatch.setattr(fit, "compile_program", compile_program)
-        return fit.fit_scorer(scoring, V6E, largest=False, say=lambda _: None)
+        monkeypatch.setattr(planning, "compile_program", compile_program)
+        return scoring.fit(made, job)
 
     # Texts that are encoded already can be scored, and the encoder is not compiled.
-    found = planned(scoring, 1e9)
+    found = planned(made, 1e9)
     assert (found.step.noun, found.encoders) == ("pass", (None,))
-    (note,) = plans._notes(found, config, V6E)
+    (note,) = scoring.advice(found, job)
     assert "while texts are encoded, weights and tables take 34.3 GB of 33.6" in note
     assert "--config.model_parallel=2" in note
     # 26.3 and 24.3 GB leave room for programs of 7.3 and 9.3 GB.
-    fitting = dataclasses.replace(scoring, staged=int(22e9))
+    fitting = dataclasses.replace(made, staged=int(22e9))
     found = planned(fitting, 7.2e9)
     assert None not in (found.step, *found.encoders)
-    assert plans._notes(found, config, V6E) == []
+    assert scoring.advice(found, job) == []
     found = planned(fitting, 9.2e9)
     assert found.step is None
     assert found.encoders[0].noun == programs.TEXT
@@ -157,14 +161,11 @@ def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     target = topologies.find("v5e:1x1")
     pipeline = abstract.make_pipeline(small.flux_description(double=1, single=9), "bfloat16")
-    whole = pipeline.denoiser.config
-    shallow = [
-        (counts, abstract.with_denoiser(pipeline, whole.with_block_counts(*counts)))
-        for counts in few_blocks.shallow_counts(few_blocks.block_counts(whole))
-    ]
+    shallow = abstract.shallow(pipeline)
     mesh = parallel.make_mesh(target.devices)
     few, all_blocks = (
-        compile_program(programs.scoring(pipeline, mesh, shallow=own).step(2), target) for own in (shallow, ())
+        compile_program(scoring.make_scoring(pipeline, mesh, batch=2, shallow=own).step, target)
+        for own in (shallow, ())
     )
     assert (few.blocks, all_blocks.blocks) == ((1, 9), ())
     assert few.operations == pytest.approx(all_blocks.operations, rel=1e-3)

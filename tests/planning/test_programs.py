@@ -12,8 +12,9 @@ import pytest
 
 from tests.planning import small
 from winobench import parallel
-from winobench.planning import abstract, compiling, fit, hlo, programs, topologies
-from winobench.scorers import step_sizes
+from winobench.planning import abstract, compiling, hlo, programs, scoring, topologies
+from winobench.planning import plan as planning
+from winobench.scorers import denoising
 
 HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
 
@@ -33,10 +34,10 @@ def _environment(monkeypatch, tmp_path):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
 
 
-def scoring(text, described=small.description, **options):
+def scorer_on(text, described=None, **options):
     target = topologies.find(text)
-    pipeline = abstract.make_pipeline(described(), "bfloat16")
-    return target, programs.scoring(pipeline, parallel.make_mesh(target.devices), **options)
+    pipeline = abstract.make_pipeline(described or small.description(), "bfloat16")
+    return target, scoring.make_scoring(pipeline, parallel.make_mesh(target.devices), **options)
 
 
 def text_of(program):
@@ -53,17 +54,18 @@ def scores_in_memory(module, positions):
     ]
 
 
-def test_the_step_on_a_tpu():
+@pytest.mark.parametrize("side", [16, pytest.param(32, marks=pytest.mark.slow)])
+def test_the_step_on_a_tpu(side):
     pytest.importorskip("libtpu")
-    _, found = scoring("v5e:2x2")
-    compiled = found.step(4).lower().compile()
+    _, found = scorer_on("v5e:2x2", small.description(side), batch=4)
+    compiled = found.step.lower().compile()
     module = hlo.parse(compiled.as_text())
     kernels = hlo.kernels(module)
     attention = [kernel for kernel in kernels if kernel.kind == hlo.ATTENTION]
     # The image to itself and to the text, in each of two blocks down and up, and in the middle.
     assert sum(kernel.times for kernel in attention) == 8
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
-    assert not [array for array in scores_in_memory(module, 1024) if array.dims[-1] in (77, 128, 1024)]
+    assert not [array for array in scores_in_memory(module, side**2) if array.dims[-1] in (77, 128, side**2)]
     # Beside the table of latents, which is turned around once, there is room for what lies between layers.
     assert compiled.memory_analysis().temp_size_in_bytes - 4 * found.tables < 20e6
     assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
@@ -73,8 +75,8 @@ def test_the_step_on_a_tpu():
 def test_the_step_of_one_stream_on_a_tpu():
     """Z-Image: texts of several lengths do not keep the kernel from it."""
     pytest.importorskip("libtpu")
-    _, found = scoring("v5e:2x2", small.z_image)
-    module = hlo.parse(text_of(found.step(4)))
+    _, found = scorer_on("v5e:2x2", small.z_image(), batch=4)
+    module = hlo.parse(text_of(found.step))
     kernels = hlo.kernels(module)
     # The image, the text, and both.
     assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 3
@@ -85,47 +87,44 @@ def test_the_step_of_one_stream_on_a_tpu():
 
 def test_what_a_compiler_has_said_is_kept(monkeypatch):
     pytest.importorskip("libtpu")
-    target, found = scoring("v5e:1x1")
-    text_encoder = found.encoders[1]
-    first = compiling.compile_program(text_encoder, target)
-    assert first.items == 64
+    target = topologies.find("v5e:1x1")
+    array = jax.ShapeDtypeStruct((128, 128), "float32", sharding=jax.sharding.SingleDeviceSharding(target.devices[0]))
+    product = programs.Program("product", "row", 128, lambda _: jax.jit(lambda x: x @ x).lower(array))
+    first = compiling.compile_program(product, target)
+    assert first.items == 128
     assert first.seconds > 0
     monkeypatch.setattr(jax.stages.Lowered, "compile", lambda *_: pytest.fail("it was compiled again"))
-    assert compiling.compile_program(text_encoder, target) == first
+    assert compiling.compile_program(product, target) == first
 
 
 def test_no_more_than_fits(monkeypatch):
     """A step that the compiler finds too large is halved, as the scorer would halve it."""
-    target, found = None, None
     asked = []
 
     def compiled(program, target):
         asked.append(program.items)
         if program.items > (4 if program.noun == "pass" else 2):
             return None
-        return compiling.Compiled(program.name, program.noun, program.items, 1000 * program.items, 0, 0, {}, {}, 1.0)
+        return programs.Compiled(program.name, program.noun, program.items, 1000 * program.items, 0, 0, {}, {}, 1.0)
 
     class Target:
         text = "v5e:1x1"
         accelerator = topologies.ACCELERATORS["v5e"]
 
-    monkeypatch.setattr(fit, "compile_program", compiled)
-    made = programs.Scoring(
-        {}, 0, 16, lambda size: programs.Program("step", "pass", size, None), (programs.Program("e", "image", 8, None),)
-    )
-    target, found = Target(), fit.fit_scorer(made, Target(), largest=False, say=lambda _: None)
+    monkeypatch.setattr(planning, "compile_program", compiled)
+    step, encoder = programs.Program("step", "pass", 16, None), programs.Program("e", "image", 8, None)
+    found = scoring.fit(scoring.Scoring({}, 0, step, (encoder,)), planning.Job(None, Target(), say=lambda _: None))
     assert found.step.items == 4
     assert asked == [8, 4, 2, 16, 8, 4]
     assert found.encoders[0].items == 2
     assert found.step.temporaries == 4000
-    assert target.text == "v5e:1x1"
 
 
 @pytest.mark.skipif(not HAS_CUDA, reason="JAX's CUDA plugin is not installed: pip install 'winobench[cuda]'")
 @pytest.mark.slow
 def test_the_step_on_a_gpu():
-    _, found = scoring("h100:8")
-    module = hlo.parse(text_of(found.step(4)))
+    _, found = scorer_on("h100:8", batch=4)
+    module = hlo.parse(text_of(found.step))
     kernels = hlo.kernels(module)
     assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 8
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
@@ -145,10 +144,10 @@ def test_the_step_on_a_gpu():
 def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
     """Every program of a scorer, for hundreds of devices: none waits for another, and all fit as on one."""
     pytest.importorskip(package, reason=f"{package} is not installed")
-    target, found = scoring(text)
-    alone, one = scoring(text.partition(":")[0])
+    target, found = scorer_on(text, batch=4)
+    alone, one = scorer_on(text.partition(":")[0], batch=4)
     assert len(target.devices) == 64 * (4 if package == "libtpu" else 1)
-    for program, single in zip((found.step(4), *found.encoders), (one.step(4), *one.encoders), strict=True):
+    for program, single in zip((found.step, *found.encoders), (one.step, *one.encoders), strict=True):
         many, few = compiling.compile_program(program, target), compiling.compile_program(single, alone)
         assert many.collectives == {}, program.name
         assert many.operations == few.operations
@@ -171,4 +170,4 @@ def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
     denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)
     pipeline = types.SimpleNamespace(denoiser=denoiser)
-    assert step_sizes.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch
+    assert denoising.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch

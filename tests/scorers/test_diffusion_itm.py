@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import PIL.Image
 import pytest
+from flax import nnx
 
 from tests.expectations import names, raises
 from tests.scorers import fakes
@@ -86,10 +87,7 @@ def test_a_perfect_denoiser_has_no_error():
         NoiseSchedule(),
         z,
         jnp.zeros((1, 1, 1)),
-        zero,
-        zero,
-        jnp.arange(2),
-        jnp.array([500, 900]),
+        denoising.Triples(zero, zero, jnp.arange(2), jnp.array([500, 900])),
         noise,
     )
     np.testing.assert_allclose(errors, 0, atol=1e-8)
@@ -103,9 +101,14 @@ def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
     def mean_error(params, states):
         index = jnp.array([0, 1, 1])
         errors = denoising.denoising_errors(
-            denoiser, params, NoiseSchedule(), jnp.zeros((2, 1, 1, 1)), states, index, index, index,
-            jnp.array([1, 2, 3]), jnp.zeros((2, 1, 1, 1)),
-        )  # fmt: skip
+            denoiser,
+            params,
+            NoiseSchedule(),
+            jnp.zeros((2, 1, 1, 1)),
+            states,
+            denoising.Triples(index, index, index, jnp.array([1, 2, 3])),
+            jnp.zeros((2, 1, 1, 1)),
+        )
         return errors
 
     states = {"a": jnp.array([[1.0], [2.0]]), "b": jnp.array([0.0, 10.0])}
@@ -450,7 +453,7 @@ def test_bad_input(call, words):
         ({"table_rows": 0}, ("bad-value", "table_rows", "0")),
         ({"image_size": 18}, ("not-a-multiple", "4")),
         ({"timestep_range": (10, 5)}, ("bad-value", "timestep_range")),
-        ({"mesh": jax.make_mesh((1,), ("x",), devices=jax.devices()[:1])}, ("wrong-axes", "mesh", "'x'")),
+        ({"mesh": jax.make_mesh((1, 1), ("x", "y"), devices=jax.devices()[:1])}, ("wrong-axes", "mesh", "'x'")),
     ],
 )
 def test_bad_options(options, words):
@@ -710,3 +713,28 @@ def test_weights_of_timesteps_weigh_the_errors():
     np.testing.assert_allclose(scores, -(errors @ [0.5, 0.0, 2.0, 2.0]) / 4.5, rtol=1e-6)
     with pytest.raises(InputError, match=names("cosmap", "uniform")):
         s.score(IMAGES, TEXTS, timestep_weights="cosmap")
+
+
+class Plain(nnx.Module):
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def __call__(self, noisy, times, conditions):
+        return 0.5 * noisy
+
+
+def test_a_plain_module_is_a_denoiser_with_two_attributes():
+    with raises("wrong-type", "unet", "Plain", "config"):
+        fakes.Pipeline().replace(unet=Plain())
+    with raises("wrong-type", "dtype"):
+        fakes.Pipeline().replace(unet=Plain(config=None))
+    plain = DiffusionITM(fakes.Pipeline().replace(unet=Plain(config=None, dtype=jnp.float32)), batch_size=2)
+    assert np.isfinite(plain.errors(IMAGES, TEXTS, num_samples=2)).all()
+
+
+def test_one_image_and_keys_are_refused_in_one_sentence():
+    with raises("wrong-type", "images"):
+        scorer().score(IMAGES[0], TEXTS)
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        with raises("wrong-shape", "noise"):
+            scorer().score(IMAGES, TEXTS, noise=key)

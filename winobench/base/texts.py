@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,8 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
 
 def checked_list(name: str, values: Any) -> list[Any]:
     """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
-    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
+    is_one_image = getattr(values, "ndim", None) == 3
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or is_one_image or not hasattr(values, "__iter__"):
         raise InputError(
             f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]", code="wrong-type"
         )
@@ -102,6 +103,16 @@ def checked_texts(texts: Any) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string", code="wrong-type")
     return texts
+
+
+def check_placeholder(name: str, template: Any) -> None:
+    """Raises InputError unless an option has ``{}`` once, where a text comes."""
+    if not isinstance(template, str) or template.count("{}") != 1:
+        raise InputError(
+            f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",
+            code="bad-template",
+        )
+    check_texts([template])
 
 
 def count_truncated(encoded: Any) -> int:

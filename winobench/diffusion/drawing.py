@@ -34,6 +34,7 @@ _STEPS = 2**32 - 1
 class Drawing:
     """What a `Pipeline` has to draw pictures with."""
 
+    @parallel.without_mesh
     def generate(
         self,
         texts: Sequence[str],

@@ -22,7 +22,7 @@ import numpy as np
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
-from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions, samplers
+from winobench.diffusion import drawing, folders, identity, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
@@ -172,6 +172,13 @@ class Pipeline(drawing.Drawing, abc.ABC):
             object.__setattr__(self, "timestep_range", chosen)
         for name, value in self.check_settings({name: getattr(self, name) for name in self.SETTINGS}).items():
             object.__setattr__(self, name, value)
+        for name, network in self.networks.items():
+            if missing := [attribute for attribute in ("config", "dtype") if not hasattr(network, attribute)]:
+                raise InputError(
+                    f"{name} is a {type(network).__name__} without {' and '.join(missing)}: give it these attributes,"
+                    " as Pipeline.replace describes",
+                    code="wrong-type",
+                )
         configs = {name: network.config for name, network in self.networks.items()}
         self.check_fit(configs, {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()})
 
@@ -203,8 +210,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def replace(self, **fields: Any) -> Self:
         """The same pipeline with other networks, or with other values of ``SETTINGS``.
 
+        Any `flax.nnx.Module` can be the denoiser. It is called as ``module(noisy, times, conditions)``, with arrays
+        ``[n, h, w, c]``, float32 ``[n]`` and what `encode_conditions` gives, and returns ``[n, h, w, c]``. It has two
+        attributes: ``config``, such as that of the network before it, and ``dtype``, of its computation.
+
         Raises:
-          InputError: the family has no such field.
+          InputError: the family has no such field, or a network lacks an attribute or does not fit the others.
         """
         known = {field.name for field in dataclasses.fields(self)}
         self.check_settings({name: value for name, value in fields.items() if name not in known})
@@ -498,11 +509,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def check_memory(self, image_size: int, batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what encoding a batch of images takes."""
-        memory_checks.check_encoding(self.autoencoder.config, image_size, batch_size, device)
+        folders.check_encoding(self.autoencoder.config, image_size, batch_size, device)
 
     def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
-        memory_checks.check_denoising(self.denoiser, latent_shape, batch_size, device)
+        folders.check_denoising(self.denoiser, latent_shape, batch_size, device)
 
 
 def _shift(autoencoder: Network) -> float | None:

@@ -109,8 +109,13 @@ class Denoising:
         sample_rows: jax.Array | None = None,
     ) -> jax.Array:
         """The denoiser's parameters and what `Pipeline.denoise` takes -> its prediction."""
-        rows = {} if sample_rows is None else {"sample_rows": sample_rows}
-        return self.family.denoise(self.structure.module(params), noisy, times, conditions, **rows)
+
+        def run(params: list[jax.Array], *inputs: Any, **rows: jax.Array) -> jax.Array:
+            return self.family.denoise(self.structure.module(params), *inputs, **rows)
+
+        if sample_rows is None:
+            return parallel.automatically(run, noisy)(params, noisy, times, conditions)
+        return parallel.automatically(run, sample_rows)(params, noisy, times, conditions, sample_rows=sample_rows)
 
 
 class Rows(NamedTuple):

@@ -217,6 +217,7 @@ class EditDistance(Holder):
         work = functools.partial(optimization.mean_errors, dtype=self._dtype)
         return self._on_devices("judge", work, latents, conditions, key, timesteps)
 
+    @parallel.without_mesh
     def _on_devices(self, name: str, work: Any, latents: jax.Array, conditions: Any, *others: Any) -> jax.Array:
         """Calls a pure function of latents and conditions, whose rows the devices share."""
         split = parallel.split_axis(self.mesh)

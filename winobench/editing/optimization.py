@@ -138,10 +138,12 @@ def _errors(
         schedule,
         latents,
         conditions,
-        jnp.repeat(rows, per_row),
-        jnp.repeat(rows, per_row),
-        jnp.tile(samples, count),
-        jnp.tile(timesteps, count),
+        denoising.Triples(
+            image=jnp.repeat(rows, per_row),
+            text=jnp.repeat(rows, per_row),
+            sample=jnp.tile(samples, count),
+            timestep=jnp.tile(timesteps, count),
+        ),
         key,
         dtype=dtype,
     )

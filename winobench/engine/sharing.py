@@ -45,8 +45,8 @@ def texts_to_share(triples: np.ndarray) -> int:
     Args:
       triples: int [n, 3], (image, text, sample), at least one.
     """
-    _, texts_beside = _texts_beside(triples)
-    saved = {texts: np.count_nonzero(texts_beside >= texts) * (1 - 1 / texts) for texts in _TEXTS}
+    _, num_texts = _num_texts(triples)
+    saved = {texts: np.count_nonzero(num_texts >= texts) * (1 - 1 / texts) for texts in _TEXTS}
     best = max(saved, key=saved.__getitem__)
     return best if saved[best] else 1
 
@@ -62,9 +62,9 @@ class Shared:
         """
         self.texts = texts
         if texts > 1:
-            keys, texts_beside = _texts_beside(among)
+            keys, num_texts = _num_texts(among)
             self._keys, place = np.unique(keys, return_index=True)
-            self._enough = texts_beside[place] >= texts
+            self._enough = num_texts[place] >= texts
 
     def of(self, triples: np.ndarray) -> np.ndarray:
         """Bool [n]: which of some of the triples, int [n, 3]."""
@@ -79,7 +79,7 @@ def _keys(triples: np.ndarray) -> np.ndarray:
     return images << 32 | samples
 
 
-def _texts_beside(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _num_texts(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`_keys`, and how many texts each triple's image and sample have, int [n]."""
     keys = _keys(triples)
     _, number, count = np.unique(keys, return_inverse=True, return_counts=True)

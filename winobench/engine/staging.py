@@ -35,6 +35,6 @@ class StagedParameters:
             self._placed = layouts.place_parameters(self.given, self._mesh)
         return self._placed
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Frees the devices of them, as soon as the programs that are under way have read them."""
         self._placed = None

@@ -1,8 +1,8 @@
 """Tables of encoded images and texts on the device, filled while the scoring runs.
 
 A table has a fixed number of rows, so that its size compiles nothing again, and an evaluation may have more images or
-texts than rows. The triples of an evaluation are therefore cut into stretches that need no more items than there are
-rows. Within a stretch, items are encoded in order of first use, a batch at a time and just before they are needed:
+texts than rows. The triples of an evaluation are therefore cut into segments that need no more items than there are
+rows. Within a segment, items are encoded in order of first use, a batch at a time and just before they are needed:
 loading and encoding overlap with scoring, and no more than a few batches of decoded images are in memory at once.
 """
 
@@ -157,14 +157,17 @@ class Encoder:
         split = parallel.split_axis(self._how.mesh)
         return jax.tree.map(lambda *rows: parallel.put(stacked(*rows), split), *items)
 
+    @parallel.without_mesh
     def empty_table(self, rows: int, example: Any) -> Any:
         """A table of zeros for encoded items like ``example``."""
         return _empty(self._how, rows, self._spec, self.params, self._put([example]))
 
+    @parallel.without_mesh
     def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
         return parallel.take_turns(self._how.mesh, _encode(self._how, self.params, self._put(items)))
 
+    @parallel.without_mesh
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
         mesh = self._how.mesh
@@ -175,7 +178,7 @@ class Encoder:
 
 
 class DeviceTable:
-    """A table of encoded items, of which those of the current stretch get a row before they are needed.
+    """A table of encoded items, of which those of the current segment get a row before they are needed.
 
     Attributes:
       array: the table, a pytree of arrays [rows, ...]. Rows without an item hold anything finite.
@@ -198,7 +201,7 @@ class DeviceTable:
           num_items: number of items that there are.
           rows: number of items that it holds.
           example: an item before encoding: an array, or a tree of arrays.
-          load: gives the items of a list of numbers, in order, before encoding. Called again for each stretch.
+          load: gives the items of a list of numbers, in order, before encoding. Called again for each segment.
         """
         self.array = encoder.empty_table(rows, example)
         self.encoder = encoder
@@ -225,15 +228,15 @@ class DeviceTable:
         return len(self._item_of_row)
 
     def begin(self, needed: np.ndarray) -> None:
-        """Starts a stretch: gives every item that it needs a row, and lines up those that have yet to be encoded.
+        """Starts a segment: gives every item that it needs a row, and lines up those that have yet to be encoded.
 
         Args:
-          needed: the distinct items of the stretch in order of first use, at most as many as there are rows.
+          needed: the distinct items of the segment in order of first use, at most as many as there are rows.
         """
         self.close()
         if self._lost:
             self._make_anew()
-        # What an unfinished stretch did not come to encode.
+        # What an unfinished segment did not come to encode.
         unfinished = self._queue[self._done :]
         self._item_of_row[self._row_of_item[unfinished]] = -1
         self._row_of_item[unfinished] = -1
@@ -255,7 +258,7 @@ class DeviceTable:
         self._arrays = self._load(missing.tolist())
 
     def rows(self, items: np.ndarray) -> np.ndarray:
-        """Encodes what is missing of some items of the stretch and returns their rows, int32 [n]."""
+        """Encodes what is missing of some items of the segment and returns their rows, int32 [n]."""
         last = int(self._place_in_queue[items].max())
         while self._done <= last:
             numbers = self._queue[self._done : self._done + self.encoder.batch_size]
@@ -271,7 +274,7 @@ class DeviceTable:
     def has_failed(self) -> bool:
         """After an error of a device: whether encoding has failed, now or earlier. Waits for what is under way.
 
-        What is lost by it is encoded again in the stretches that begin hereafter.
+        What is lost by it is encoded again in the segments that begin hereafter.
         """
         leaves = jax.tree.leaves(self.array)
         # The table is given up to each step of encoding. If that fails at once, there may be no table any more. If it
@@ -334,6 +337,7 @@ def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahe
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@parallel.without_mesh
 def score_rows(
     images: DeviceTable,
     texts: DeviceTable,
@@ -405,17 +409,17 @@ def _batches(
     cut = _one_after_the_other if cut is None else cut
     columns = (items[numbers, 0], items[numbers, 1])
     for begin, end in segments(columns, (images.capacity, texts.capacity)):
-        stretch = numbers[begin:end]
+        segment = numbers[begin:end]
         if order is not None:
-            stretch = stretch[order(items[stretch])]
-        images.begin(first_uses(items[stretch, 0])[0])
-        texts.begin(first_uses(items[stretch, 1])[0])
-        for places in cut(items[stretch], size):
-            filled = np.flatnonzero(places >= 0)
-            # Empty places are filled up with the item before them. What comes of it is cut off below.
-            last = np.maximum.accumulate(np.where(places >= 0, np.arange(size), 0))
-            here, batch = stretch[places[filled]], items[stretch[places[last]]]
-            # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.
+            segment = segment[order(items[segment])]
+        images.begin(first_uses(items[segment, 0])[0])
+        texts.begin(first_uses(items[segment, 1])[0])
+        for indices in cut(items[segment], size):
+            filled = np.flatnonzero(indices >= 0)
+            # Empty places take the item before them, whose results are cut off below.
+            last = np.maximum.accumulate(np.where(indices >= 0, np.arange(size), 0))
+            here, batch = segment[indices[filled]], items[segment[indices[last]]]
+            # Texts first: in a segment's first batch, devices encode them while its images are being loaded.
             text_rows = texts.rows(batch[:, 1])
             scores = step(images.rows(batch[:, 0]), text_rows, batch)
             scores.copy_to_host_async()
@@ -432,6 +436,6 @@ def _one_after_the_other(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield np.where(batch < len(items), batch, -1)
 
 
-def _finished(numbers: np.ndarray, places: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+def _finished(numbers: np.ndarray, indices: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     with jax.profiler.TraceAnnotation(WAITING_FOR_RESULTS):
-        return numbers, parallel.fetch(scores)[places]
+        return numbers, parallel.fetch(scores)[indices]

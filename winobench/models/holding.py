@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.models import functional
 
@@ -119,6 +120,7 @@ class Holder(abc.ABC):
     def _place(self, model: Any) -> None:
         """Makes everything that depends on weights or structure, of a model that nobody else changes."""
 
+    @parallel.without_mesh
     def held(self) -> Self:
         """The same, which keeps the weights of this moment."""
         if self._is_held:

@@ -12,6 +12,7 @@ from winobench.parallel.mesh import (
     DATA_AXIS,
     MODEL_AXIS,
     as_mesh,
+    automatically,
     data_parallelism,
     default_mesh,
     fetch,
@@ -28,6 +29,7 @@ from winobench.parallel.mesh import (
     split_axis,
     split_rows,
     take_turns,
+    without_mesh,
 )
 from winobench.parallel.processes import (
     all_gather_object,
@@ -46,6 +48,7 @@ __all__ = [
     "Device",
     "all_gather_object",
     "as_mesh",
+    "automatically",
     "broadcast_from_host0",
     "check_first_process",
     "compute_capability",
@@ -74,4 +77,5 @@ __all__ = [
     "take_turns",
     "traced_device",
     "traced_on",
+    "without_mesh",
 ]

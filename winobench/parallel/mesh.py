@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -95,15 +97,19 @@ def default_mesh(params: Sequence[jax.Array]) -> Mesh:
     return make_mesh(devices)
 
 
-def as_mesh(mesh: Mesh | None) -> Mesh:
-    """Returns a mesh that the functions of this module accept.
+def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) -> Mesh:
+    """Returns a mesh of the same devices with the axes that scorers, training and generation work with.
 
     Args:
-      mesh: None for a mesh of all devices. Otherwise any mesh with an axis ``data`` and at most one more, ``model``.
-        Explicit and manual axes are taken as automatic ones.
+      mesh: any mesh; None for one of all devices. Explicit and manual axes become automatic.
+      batch_axis: the axes that split a batch, which become ``data``. All others become ``model``, and split the
+        parameters. When None, ``data``, or the only axis.
+
+    Returns:
+      A mesh with the axis ``data`` and at most one more, ``model``.
 
     Raises:
-      InputError: when the mesh has no axis ``data`` or one of another name.
+      InputError: the mesh lacks such an axis, or the axes that split a batch are to be named.
     """
     if mesh is None:
         return make_mesh()
@@ -113,13 +119,67 @@ def as_mesh(mesh: Mesh | None) -> Mesh:
             code="wrong-type",
         )
     names = mesh.axis_names
-    if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
+    if batch_axis is None:
+        is_only = len(names) == 1 and names != (MODEL_AXIS,)
+        batch = names if is_only or set(names) - {DATA_AXIS, MODEL_AXIS} else (DATA_AXIS,)
+        is_clear = is_only or batch == (DATA_AXIS,)
+    else:
+        batch, is_clear = (batch_axis,) if isinstance(batch_axis, str) else tuple(batch_axis), True
+    if not is_clear or set(batch) - set(names):
         raise InputError(
-            f"the mesh has the axes {', '.join(map(repr, names))}, but scoring needs the axis {DATA_AXIS!r} and at most"
-            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh",
+            f"the mesh has the axes {', '.join(map(repr, names))}: name those that split a batch, as in"
+            " winobench.parallel.as_mesh(mesh, batch_axis='data')",
             code="wrong-axes",
         )
-    return Mesh(mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
+    others = [name for name in names if name not in batch]
+    devices = mesh.devices.transpose([names.index(name) for name in (*batch, *others)])
+    rows = math.prod(mesh.shape[name] for name in batch)
+    if not others:
+        return Mesh(devices.reshape(rows), (DATA_AXIS,), axis_types=(AxisType.Auto,))
+    return Mesh(devices.reshape(rows, -1), (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def without_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates what runs programs on a mesh of its own: the caller's `jax.set_mesh` does not reach into it.
+
+    Args:
+      function: a function, which may be compiled, or a generator, which runs without the caller's mesh each time.
+    """
+
+    @functools.wraps(function, (*functools.WRAPPER_ASSIGNMENTS, "lower"))
+    def called(*arguments: Any, **keywords: Any) -> Any:
+        with _no_mesh():
+            return function(*arguments, **keywords)
+
+    @functools.wraps(function)
+    def iterated(*arguments: Any, **keywords: Any) -> Iterator[Any]:
+        with contextlib.closing(function(*arguments, **keywords)) as items:
+            while True:
+                with _no_mesh():
+                    item = next(items, items)
+                if item is items:
+                    return
+                yield item
+
+    return iterated if inspect.isgeneratorfunction(function) else called
+
+
+def _no_mesh() -> contextlib.AbstractContextManager[Any]:
+    return contextlib.nullcontext() if jax.sharding.get_abstract_mesh().empty else jax.set_mesh(None)
+
+
+def automatically(function: Callable[..., Any], rows: jax.Array) -> Callable[..., Any]:
+    """A function of arrays for the caller's mesh, whose explicit axes are automatic in it. Other axes stay as they are.
+
+    Args:
+      function: its results have a row for each of ``rows``, and are split like these.
+      rows: [n, ...].
+    """
+    explicit = jax.sharding.get_abstract_mesh().explicit_axes
+    if not explicit:
+        return function
+    split = PartitionSpec(*jax.typeof(rows).sharding.spec[:1])
+    return jax.sharding.auto_axes(function, axes=explicit, out_sharding=split)
 
 
 def data_parallelism(mesh: Mesh) -> int:

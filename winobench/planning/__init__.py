@@ -1,1 +1,1 @@
-"""What a program will take on accelerators that are not at hand: compiled ahead of time, and read."""
+"""Memory, time and cost of programs on accelerators you do not have, from their compilers."""

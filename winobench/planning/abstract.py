@@ -1,15 +1,15 @@
-"""Models without weights: networks whose parameters are shapes and dtypes, which is all that a compiler asks for."""
+"""Models without weights: networks whose parameters are shapes and dtypes, which is all that a compiler needs."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from winobench.base import registry
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import language_models, models, sources
 from winobench.diffusion import families
@@ -18,22 +18,26 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+from winobench.planning import few_blocks
+
+if TYPE_CHECKING:
+    import ml_collections
 
 
 class _Tokens(dict):
-    """What a tokenizer returns: ids under a name, and nothing that was cut off."""
+    """A tokenizer's result, with nothing cut off."""
 
     encodings = ()
 
 
 class LengthOfTokens:
-    """Stands for a tokenizer where only the shape of what it returns matters: every text is zeros."""
+    """A tokenizer of which only the shape of the result matters: every text is zeros."""
 
     model_max_length = 1 << 30
     chat_template = ""
 
     def apply_chat_template(self, messages: list[dict[str, str]], **keywords: Any) -> str:
-        """Of some text, nothing."""
+        """The empty text."""
         return ""
 
     def __len__(self) -> int:
@@ -48,7 +52,7 @@ class LengthOfTokens:
 def read_description(
     source: str | os.PathLike, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> Description:
-    """What a pipeline is, by its configs alone.
+    """The description of a pipeline, by its configs alone.
 
     Args:
       source: a name in `registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
@@ -58,7 +62,7 @@ def read_description(
         out are not in the description.
 
     Raises:
-      InputError: it is no pipeline, or its family has no such setting.
+      InputError: it is not a pipeline, or its family has no such setting.
     """
     found = families.released(str(source)) if revision is None else None
     found = found or families.read_description(source, revision=revision, settings=settings)
@@ -94,23 +98,36 @@ def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
     return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 
 
+def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
+    """The pipeline of a config's model, of its dtype and with its ``pipeline_options``."""
+    settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+    return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
+
+
+def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
+    """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`); empty if all blocks are as few."""
+    whole = pipeline.denoiser.config
+    counts = few_blocks.shallow_counts(few_blocks.block_counts(whole))
+    return [(each, with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts]
+
+
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
-    """The shape of a language model that writes, by its config alone.
+    """The shape of a language model that generates text, by its config alone.
 
     Args:
       source: a name in `winobench.base.registry.LANGUAGE_MODELS`, whose sizes are in the code, a folder, or a hub id.
       revision: branch, tag or commit of a hub id.
 
     Raises:
-      InputError: it is none, or it is behind an API or recorded.
+      InputError: it is not a language model, or it is hosted or recorded.
     """
     known = released.language_model(source) if revision is None else None
     if known is not None:
         return known
     if ":" in source and not os.path.exists(source):
         raise InputError(
-            f"{source} does not run on devices of one's own, for which plans are: name one of"
-            f" {', '.join(registry.LANGUAGE_MODELS)}, a folder or a hub id"
+            f"{source} is hosted; plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
+            " folder or a hub id"
         )
     found = sources.resolve(source, revision=revision)
     kind = language_models.language_model_kind(found)
@@ -125,6 +142,6 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
 
 
 def is_pipeline(source: str) -> bool:
-    """Whether a name of the registry is that of a diffusion model; other names may be."""
+    """Whether a name may be a diffusion model's: the registry has no other model of this name."""
     model = registry.MODELS.get(source)
     return model is None or model.scorer == "diffusion_itm"

@@ -1,4 +1,4 @@
-"""Programs compiled for devices that are not at hand, and what the compiler says of them; kept on disk."""
+"""Programs compiled for described devices, and the compilers' figures, which are kept on disk."""
 
 from __future__ import annotations
 
@@ -16,88 +16,19 @@ from winobench.base import caches, files, json_files
 from winobench.base.errors import InputError
 from winobench.engine import batch_size
 from winobench.planning import few_blocks, hlo, roofline
-from winobench.planning.programs import Program
+from winobench.planning.programs import Compiled, Program, Turn
 from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
-# Raised whenever what is read of a compiled program changes.
+# Raised whenever the figures of a compiled program change.
 _READER = 3
 
 
-class _Kernels:
-    """What follows from sums by kind."""
-
-    kernels: dict[str, Sum]
-
-    @property
-    def seconds(self) -> float:
-        """Estimated, of one run (`winobench.planning.roofline`)."""
-        return sum(each.seconds for each in self.kernels.values())
-
-    @property
-    def bytes(self) -> float:
-        """Read and written by all kernels."""
-        return sum(each.bytes for each in self.kernels.values())
-
-    @property
-    def operations(self) -> float:
-        """Of the matrix units."""
-        return sum(each.operations for each in self.kernels.values())
-
-
-@dataclasses.dataclass(frozen=True)
-class Turn(_Kernels):
-    """One turn of a program's loop that ends when its data say so, such as that over the tokens of a text.
-
-    Attributes:
-      kernels: sums by kind (`winobench.planning.hlo.KINDS`).
-      collectives: instruction -> how many run.
-    """
-
-    kernels: dict[str, Sum]
-    collectives: dict[str, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiled(_Kernels):
-    """What a compiler says of a program, for one device.
-
-    Attributes:
-      name, noun, items: see `Program`.
-      temporaries: bytes that the program needs next to what it is given and gives.
-      arguments: bytes of what it is given.
-      code: bytes of the program itself.
-      kernels: sums by kind (`winobench.planning.hlo.KINDS`) of what runs once, or as often as the program itself says.
-      collectives: instruction -> how many of them run.
-      compile_seconds: on this machine, when it was compiled.
-      turn: of the loop that ends when its data say so; None where there is none.
-      blocks: those of the whole network, by kind, where all of this is extrapolated from networks of fewer
-        (`winobench.planning.few_blocks`). Empty for what a compiler said.
-    """
-
-    name: str
-    noun: str
-    items: int
-    temporaries: int
-    arguments: int
-    code: int
-    kernels: dict[str, Sum]
-    collectives: dict[str, int]
-    compile_seconds: float
-    turn: Turn | None = None
-    blocks: tuple[int, ...] = ()
-
-
 def compile_program(program: Program, target: Target) -> Compiled | None:
-    """Compiles a program for some devices, or finds what its compiler said before.
+    """A compiler's figures of a program for the target's devices, from disk if they are known.
 
-    Args:
-      program: made for a mesh of the target's devices.
-      target: the devices.
-
-    Returns:
-      What the compiler says, or what follows from what it states of shallow networks where the program has such; None
-      if it finds that the program does not fit into a device's memory.
+    Where the program has shallow networks, the figures are extrapolated from these. None if the compiler finds that the
+    program does not fit into a device's memory.
     """
     found = []
     for counts, one in program.shallow_programs():
@@ -202,7 +133,7 @@ def _write(path: str, content: dict) -> None:
 
 
 def _without_places(text: str) -> str:
-    """A program's text without names of files and lines, which say nothing of what it computes."""
+    """A program's text without names of files and lines, which do not change what it computes."""
     return re.sub(r"loc\(.*?\)", "", text)
 
 

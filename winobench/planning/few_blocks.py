@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
-
-if TYPE_CHECKING:
-    from winobench.planning.compiling import Compiled
 
 # Blocks of each kind in the smallest network.
 _FEW = 1

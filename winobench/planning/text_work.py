@@ -1,4 +1,4 @@
-"""How much the text benchmarks ask of a language model: requests and their lengths, with or without the data."""
+"""The work of text benchmarks for a language model: requests and their lengths, with or without the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winobench.tasks import TEXT_TASKS, wscplus
 from winobench.tasks.questions import Protocol, TextQuestion, TextTask
 
 KINDS = frozenset({Options.kind, Generation.kind})
-"""Requests that a language model on a machine of one's own answers."""
+"""Requests that a local language model answers."""
 
 # Questions of the tasks whose data the user brings: the result files' and the rest of the 3,026 rows but 26.
 _PUBLISHED = {"wscplus": 700, "wscplus_test": 2_300}
@@ -22,8 +22,8 @@ _TOKENS_A_TURN = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """What a task asks by a protocol. Each request counts as the longest one.
+class Workload:
+    """The requests of a task by a protocol. Each request counts as the longest one.
 
     Attributes:
       task, protocol: their names.
@@ -33,7 +33,7 @@ class Asked:
       shared: how many of these all requests begin with, as the protocol declares them.
       options: tokens of each option. None for texts.
       limit: the most tokens of a text.
-      source: what the numbers rest on.
+      source: where the numbers come from.
     """
 
     task: str
@@ -54,39 +54,36 @@ class Asked:
 
 def read(
     tasks: str, protocols: str | None, data_dir: str | None, limit: int | None, characters: float
-) -> tuple[list[Asked], list[str]]:
-    """What a config of a text benchmark asks.
+) -> tuple[list[Workload], list[str]]:
+    """The work of a config of a text benchmark, and the names of tasks of unknown size.
 
     Args:
-      tasks: as of the config: names with commas. Those that end in a star stand for all that begin so.
-      protocols: as of the config: names with commas, ``all``, or None for each task's first.
-      data_dir: the folder with the data. What is not there is taken by its published size.
-      limit: as of the config.
+      tasks: names with commas. A star at the end matches all names that begin so.
+      protocols: names with commas, ``all``, or None for each task's first.
+      data_dir: the folder with the data. Tasks without data count by their published size.
+      limit: questions of each task; None for all.
       characters: of a prompt for each of its tokens.
 
-    Returns:
-      What is asked, and the names of tasks of unknown size.
-
     Raises:
-      InputError: there is no such task or protocol, or nothing of known size.
+      InputError: a task or protocol is unknown, or no task is of known size.
     """
     chosen = _tasks(tasks)
-    asked, unknown = [], []
+    found, unknown = [], []
     for task in chosen:
-        found, source = _questions(task, data_dir, limit)
-        if not found:
+        questions, source = _questions(task, data_dir, limit)
+        if not questions:
             unknown.append(task.name)
             continue
-        count = len(found) if source is None else min(_PUBLISHED[task.name], limit or _PUBLISHED[task.name])
+        count = len(questions) if source is None else min(_PUBLISHED[task.name], limit or _PUBLISHED[task.name])
         for protocol in protocol_choice.names(protocols, [task], KINDS):
             chosen_one = protocol_choice.choose(task, protocol, KINDS)
-            asked.append(_asked(task, chosen_one, found, count, source or "counted in the data", characters))
-    if not asked:
+            found.append(_workload(task, chosen_one, questions, count, source or "counted in the data", characters))
+    if not found:
         raise InputError(
             f"config.tasks={tasks} names no task whose size is known: put its data into the data folder",
             code="data-not-ready",
         )
-    return asked, unknown
+    return found, unknown
 
 
 def _tasks(text: str) -> list[TextTask]:
@@ -100,7 +97,7 @@ def _tasks(text: str) -> list[TextTask]:
 
 
 def _questions(task: TextTask, data_dir: str | None, limit: int | None) -> tuple[list[TextQuestion], str | None]:
-    """A task's questions; where there are none, examples of such, and what their number rests on."""
+    """A task's questions, or without data some examples and the source of their number."""
     if task.ready(data_dir) is None:
         return list(task.load(data_dir, limit)), None
     if task.name not in _PUBLISHED:
@@ -120,9 +117,9 @@ def _questions(task: TextTask, data_dir: str | None, limit: int | None) -> tuple
     ], "the published number of questions, as long as the examples"
 
 
-def _asked(
+def _workload(
     task: TextTask, protocol: Protocol, found: Sequence[TextQuestion], count: int, source: str, characters: float
-) -> Asked:
+) -> Workload:
     def tokens(turns: Sequence[Turn]) -> int:
         return sum(math.ceil(len(turn.text) / characters) + _TOKENS_A_TURN for turn in turns)
 
@@ -130,7 +127,7 @@ def _asked(
     requests = [request for some in of_each for request in some]
     longest = max(requests, key=lambda request: tokens(request.turns))
     options = longest.options if isinstance(longest, Options) else ()
-    return Asked(
+    return Workload(
         task=task.name,
         protocol=protocol.name,
         questions=count,

@@ -54,6 +54,8 @@ def prepare() -> None:
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
+    # JAX's cache keeps programs for described devices, but cannot read them without such a device.
+    jax.config.update("jax_enable_compilation_cache", False)
 
 
 def find(text: str) -> Target:

@@ -1,7 +1,7 @@
-"""A vision-language model ahead of time: what VQAScore has on some devices, and the two programs that it runs there.
+"""Plans of VQAScore with a vision-language model: its image encoder and its scoring of pairs.
 
-One sees images, into a table of what all questions about an image share. The other scores pairs of a row of that table
-and a question. Both are the scorer's own, of shapes instead of numbers.
+The encoder fills a table with the state of each image, which all questions about it share. The other program scores
+pairs of a row of that table and a question.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from jax.sharding import Mesh, NamedSharding
 
 from winobench import parallel
 from winobench.base import memory
+from winobench.checkpoints import models, sources
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
-from winobench.models import functional, vision_language
+from winobench.models import functional, released_vision_language, vision_language
 from winobench.models.blip_2_config import (
     Blip2QFormerConfig,
     Blip2VisionConfig,
@@ -36,7 +37,9 @@ from winobench.models.llava import LlavaVisionConfig
 from winobench.models.opt_config import OPTConfig
 from winobench.models.t5_config import T5Config
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
-from winobench.planning.programs import Program, placed, rows_like
+from winobench.planning import asking, few_blocks, work
+from winobench.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
+from winobench.planning.programs import Compiled, Program, bytes_there, placed, rows_like
 from winobench.scorers import pairs, vqa_score
 
 IMAGE, PAIR = "image", "pair"
@@ -58,7 +61,7 @@ _ANSWER = (0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Question:
     """How long the question is.
 
     Attributes:
@@ -70,14 +73,8 @@ class Asked:
     behind: int
 
     @classmethod
-    def of(cls, form: PromptForm, characters: float, text_tokens: int) -> Asked:
-        """That of VQAScore.
-
-        Args:
-          form: how the model is spoken to.
-          characters: of the question for each of its tokens.
-          text_tokens: of the longest text that is asked about.
-        """
+    def of(cls, form: PromptForm, characters: float, text_tokens: int) -> Question:
+        """VQAScore's question, by characters for each token and the tokens of the longest text."""
         before, named, behind = form.question.rpartition(form.image_token)
         tokens = math.ceil((len(behind) - len("{}")) / characters) + text_tokens
         width = min(math.ceil(tokens / pairs.TEXT_STEP) * pairs.TEXT_STEP, form.text_tokens)
@@ -85,7 +82,7 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Viewer:
+class Scorer:
     """A `VQAScore` on some devices, not yet compiled.
 
     Attributes:
@@ -93,7 +90,7 @@ class Viewer:
       rows: of the table of images.
       row: bytes of one of them on a device.
       texts: bytes of the table of questions, which is on every device.
-      copies: of the parameters, each of which works on images and pairs of its own.
+      copies: of the parameters, each of which processes separate images and pairs.
       sharing: devices of each copy.
       images, pairs: the programs.
     """
@@ -113,21 +110,130 @@ class Viewer:
         return self.rows * self.row + self.texts
 
     def needed(self, noun: str, items: int, own: int = 0) -> int:
-        """Bytes on a device, at most, while a program runs and what it gives is taken over.
-
-        Args:
-          noun: what the program works on.
-          items: how many there are on each device.
-          own: bytes of the program itself and its temporaries.
-        """
+        """Bytes on a device, at most, while a program runs and its results are stored (see `plan.Needed`)."""
         there = self.weights + self.table
         if noun != IMAGE:
             return there + own
-        seen = items * self.row
-        # What all devices have seen is handed to each (`winobench.parallel.held_by_all`), and becomes one array there.
+        encoded = items * self.row
+        # Each device gets the results of all (`winobench.parallel.held_by_all`), and joins them to one array.
         handed = items * self.copies * self.row * (self.copies > 1 or self.sharing > 1)
         joined = handed * (self.sharing == 1)
-        return there + seen + max(own, handed + joined)
+        return there + encoded + max(own, handed + joined)
+
+    def load(self, model: str, images: Compiled | None, pairs: Compiled | None) -> Load:
+        """The memory and rates of the model."""
+        programs = [each for each in (images, pairs) if each]
+        needed = [self.needed(each.noun, each.items, each.own) for each in programs]
+        total = max(needed or [self.needed(IMAGE, 1)])
+        shown = {"weights": self.weights, f"tables, {self.rows} images": self.table}
+        shown |= {f"temporaries, {each.name}": each.temporaries for each in programs}
+        shown["at most, with images on their way into the table"] = total
+        row = {"share a copy": f"{self.sharing}"}
+        for each in programs if images and pairs else ():
+            rate = self.per_second(each)
+            row[f"{each.noun}s at once"] = f"{each.items * self.copies}"
+            row[f"{each.noun}s/s"] = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        return Load(model, (images, pairs), total, shown, row)
+
+    def per_second(self, program: Compiled) -> float:
+        """Images or pairs of all devices together, estimated."""
+        return program.items * self.copies / program.seconds
+
+
+def make_plan(job: Job) -> Plan:
+    """Plans VQAScore with a vision-language model.
+
+    Where one device does not hold the share of ``model_parallel=1``, the fewest devices that hold it together are
+    planned. Images and pairs at once are halved until they fit, as in the scorer.
+
+    Raises:
+      InputError: the model is unknown, or a number of devices does not make up whole copies of it.
+    """
+    config, assumed = job.config, job.assumed
+    network = read_config(config.model, revision=config.revision)
+    question = Question.of(network_class(network).form_of(network), assumed.characters_a_token, assumed.text_tokens)
+    counts = few_blocks.shallow_counts(block_counts(network)) if job.few else ()
+    shallow = [(each, with_block_counts(network, each)) for each in counts]
+    for parts in job.ways_to_share(asking.heads_of(network.text_config)):
+        mesh = parallel.make_mesh(job.target.devices, model_parallel=parts)
+        scorer = make_scorer(network, mesh, question, dtype=config.dtype, batch_size=job.batch_size, shallow=shallow)
+        images = job.halved(scorer.images, scorer.needed)
+        pairs = job.halved(scorer.pairs, scorer.needed) if images else None
+        if pairs:
+            break
+    load = scorer.load(config.model, images, pairs)
+    total = work.total(work.names(config.tasks), 1, 1, config.limit)
+    content = {"model": config.model, "copies": scorer.copies, "model_parallel": parts, "weights": scorer.weights}
+    content |= {"table": scorer.table, "rows": scorer.rows}
+    for name, program in (("images", images), ("pairs", pairs)):
+        content[name] = program and program.as_json() | {"per_second": scorer.per_second(program)}
+    return job.plan(
+        "VQAScore, memory of a device, all else of all devices together",
+        [load],
+        functools.partial(_duration, scorer, images, pairs, total, job) if pairs else None,
+        [*without_size(total.unknown), *_notes(scorer, [images, pairs], question, total, job)],
+        content,
+    )
+
+
+def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
+    """The shape of a vision-language model, by its config alone.
+
+    Args:
+      source: a name in `registry.MODELS`, of which the sizes of some are in the code, a folder, or a hub id.
+      revision: branch, tag or commit of a hub id.
+
+    Raises:
+      InputError: it is not a vision-language model.
+    """
+    known = released_vision_language.vision_language_config(source) if revision is None else None
+    if known is not None:
+        return known
+    found = sources.resolve(source, revision=revision)
+    return models.read_config(checkpoints.network_class(found), found)
+
+
+def _duration(scorer: Scorer, images: Compiled, pairs: Compiled, total: work.Total, job: Job, devices: int) -> Duration:
+    copies = job.copies(devices, scorer.sharing)
+    # A step has pairs of no more images than the table.
+    filled = min(1.0, scorer.rows * total.passes / max(total.images, 1) / (pairs.items * copies))
+    # Every host reads all weights, and its share of the images.
+    stored = scorer.weights * scorer.sharing + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    parts = {
+        "seeing": total.images * images.seconds / images.items / copies,
+        "scoring": total.passes * pairs.seconds / pairs.items / copies / filled,
+        "loading": stored / job.assumed.storage_rate,
+        "compiling": images.compile_seconds + pairs.compile_seconds,
+    }
+    return Duration(devices, parts)
+
+
+def _notes(
+    scorer: Scorer, programs: Sequence[Compiled | None], question: Question, total: work.Total, job: Job
+) -> list[str]:
+    """Notes on assumptions, and on options to try where nothing fits."""
+    text, assumed = job.target.text, job.assumed
+    if not all(programs):
+        less = "" if job.config.dtype == "bfloat16" else "--config.dtype=bfloat16, "
+        return [
+            f"{text}: weights take {scorer.weights / 1e9:.1f} GB and the tables {scorer.table / 1e9:.1f} of"
+            f" {job.usable / 1e9:.1f}, and the rest does not fit next to them: try {less}more devices or devices with"
+            " more memory"
+        ]
+    notes = []
+    if scorer.sharing != job.config.model_parallel:
+        notes.append(f"{text} needs --config.model_parallel={scorer.sharing} at least, for which this plan is")
+    notes += [note for each in programs for note in of_all_blocks(text, each)]
+    notes.append(
+        f"questions of {question.behind} tokens, {question.before} more before the image,"
+        f" {assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens (assumptions):"
+        " the longest decides"
+    )
+    notes.append(
+        f"hours are for {total.images:,} images, each encoded once, and at most {total.passes:,} pairs, by the tasks'"
+        f" published sizes, with {job.storage}"
+    )
+    return notes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +246,7 @@ class _Network:
 
     @classmethod
     def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str) -> _Network:
-        """That of a config."""
+        """The network of a config."""
         graph, state = nnx.split(checkpoints.abstract_vision_language(network_class(config), config, dtype))
         arrays = placed(state, vision_language.parameter_shardings(state, mesh))
         params, tree = jax.tree.flatten(arrays)
@@ -152,7 +258,7 @@ class _Network:
 
 
 def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
-    """The network that a config is of."""
+    """The network of a config."""
     return next(cls for cls in checkpoints.NETWORKS.values() if cls.config_class is type(config))
 
 
@@ -187,54 +293,48 @@ def _period(part: NetworkConfig) -> int:
     return getattr(part, "cross_attention_frequency", 1)
 
 
-def make_viewer(
+def make_scorer(
     config: NetworkConfig,
     mesh: Mesh,
-    asked: Asked,
+    question: Question,
     *,
     dtype: str = "float32",
     batch_size: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], NetworkConfig]] = (),
-) -> Viewer:
-    """What a `VQAScore` has on some devices.
+) -> Scorer:
+    """A `VQAScore` of shapes on devices that need not be available.
 
     Args:
       config: the network's.
-      mesh: of devices that need not be available.
-      asked: how long the question is.
-      dtype: see `VQAScore.from_pretrained`.
-      batch_size: see `VQAScore`.
-      shallow: numbers of blocks and configs that have them, of which the programs are extrapolated.
+      mesh: the devices.
+      question: how long it is.
+      dtype, batch_size: see `VQAScore`.
+      shallow: numbers of blocks and configs that have them, from which the programs are extrapolated.
     """
     batch = batch_size or pairs.PAIRS.on(mesh)
     network = _Network.of(config, mesh, dtype)
     few = [(counts, _Network.of(one, mesh, dtype)) for counts, one in shallow]
-    image, text = _seen(network, asked), _question(network, asked)
+    image, text = _state(network, question), _text_row(network, question)
     rows, text_rows = (pairs.usual_rows(one, batch * parallel.data_parallelism(mesh), mesh) for one in (image, text))
     table = _table(network, image, rows, mesh)
 
     def program(
-        name: str, noun: str, items: int, lower: Callable[[_Network, Asked, Mesh, int], jax.stages.Lowered]
+        name: str, noun: str, items: int, lower: Callable[[_Network, Question, Mesh, int], jax.stages.Lowered]
     ) -> Program:
-        whole = functools.partial(lower, network, asked, mesh)
-        of_few = tuple((counts, functools.partial(lower, one, asked, mesh)) for counts, one in few)
+        whole = functools.partial(lower, network, question, mesh)
+        of_few = tuple((counts, functools.partial(lower, one, question, mesh)) for counts, one in few)
         return Program(name, noun, items, whole, block_counts(config) if few else (), of_few)
 
-    return Viewer(
-        weights=sum(map(_bytes_there, network.params)),
+    return Scorer(
+        weights=bytes_there(network.params),
         rows=rows,
-        row=sum(_bytes_there(each) // rows for each in jax.tree.leaves(table)),
+        row=sum(bytes_there(each) // rows for each in jax.tree.leaves(table)),
         texts=text_rows * memory.of_arrays(text),
         copies=parallel.data_parallelism(mesh),
         sharing=mesh.size // parallel.data_parallelism(mesh),
         images=program("image encoder", IMAGE, pairs.images_at_once(rows, mesh), _lower_images),
         pairs=program("scoring of pairs", PAIR, batch, functools.partial(_lower_pairs, rows, text_rows)),
     )
-
-
-def _bytes_there(leaf: jax.ShapeDtypeStruct) -> int:
-    """Bytes of an array on one of its devices."""
-    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
 def _processor(tower: NetworkConfig) -> ImageProcessor | PatchProcessor:
@@ -244,8 +344,8 @@ def _processor(tower: NetworkConfig) -> ImageProcessor | PatchProcessor:
     return PatchProcessor(tower.patch_size, tower.temporal_patch_size, tower.spatial_merge_size)
 
 
-def _image_function(network: _Network, asked: Asked) -> Any:
-    return vqa_score.image_function(network.structure, network.processor, (0,) * asked.before)
+def _image_function(network: _Network, question: Question) -> Any:
+    return vqa_score.image_function(network.structure, network.processor, (0,) * question.before)
 
 
 def _pixels(network: _Network) -> Any:
@@ -253,14 +353,14 @@ def _pixels(network: _Network) -> Any:
     return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), network.processor.blank)
 
 
-def _question(network: _Network, asked: Asked) -> tuple[jax.ShapeDtypeStruct, ...]:
+def _text_row(network: _Network, question: Question) -> tuple[jax.ShapeDtypeStruct, ...]:
     """A question as a row of the table of texts."""
-    return (jax.ShapeDtypeStruct((1, asked.behind + 1), np.int32),) * (1 + network.module().reads_text)
+    return (jax.ShapeDtypeStruct((1, question.behind + 1), np.int32),) * (1 + network.module().reads_text)
 
 
-def _seen(network: _Network, asked: Asked) -> Any:
-    """What is kept of an image, as shapes [1, ...]."""
-    return jax.eval_shape(_image_function(network, asked), network.params, _pixels(network))
+def _state(network: _Network, question: Question) -> Any:
+    """The state of an image, as shapes [1, ...]."""
+    return jax.eval_shape(_image_function(network, question), network.params, _pixels(network))
 
 
 def _table(network: _Network, image: Any, rows: int, mesh: Mesh) -> Any:
@@ -269,23 +369,23 @@ def _table(network: _Network, image: Any, rows: int, mesh: Mesh) -> Any:
     return rows_like(image, rows, NamedSharding(mesh, spec))
 
 
-def _lower_images(network: _Network, asked: Asked, mesh: Mesh, items: int) -> jax.stages.Lowered:
+def _lower_images(network: _Network, question: Question, mesh: Mesh, items: int) -> jax.stages.Lowered:
     total = items * parallel.data_parallelism(mesh)
     pixels = rows_like(_pixels(network), total, parallel.split_axis(mesh))
-    return tables.lower_encoder(_image_function(network, asked), mesh, network.params, pixels)
+    return tables.lower_encoder(_image_function(network, question), mesh, network.params, pixels)
 
 
 def _lower_pairs(
-    rows: int, text_rows: int, network: _Network, asked: Asked, mesh: Mesh, items: int
+    rows: int, text_rows: int, network: _Network, question: Question, mesh: Mesh, items: int
 ) -> jax.stages.Lowered:
     total = items * parallel.data_parallelism(mesh)
     return vqa_score.lower_step(
         network.structure,
         (_ANSWER,),
         mesh,
-        vqa_score.image_shapes(network.structure, network.params, *_image_function(network, asked).settings),
+        vqa_score.image_shapes(network.structure, network.params, *_image_function(network, question).settings),
         network.params,
-        _table(network, _seen(network, asked), rows, mesh),
-        rows_like(_question(network, asked), text_rows, parallel.replicated(mesh)),
+        _table(network, _state(network, question), rows, mesh),
+        rows_like(_text_row(network, question), text_rows, parallel.replicated(mesh)),
         jax.ShapeDtypeStruct((2, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
     )

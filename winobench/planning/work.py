@@ -1,4 +1,4 @@
-"""How much the tasks of GDBench ask for, by their published sizes: no data need be at hand."""
+"""The work of GDBench's tasks by their published sizes, without the data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _ALL_TASKS = "ready"
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a task asks for.
+    """The work of a task.
 
     Attributes:
       questions: examples.
       images: distinct images.
       pairs: distinct (image, text) pairs, those with the empty text among them where images compete. Each is scored on
         every sample.
-      source: what the numbers rest on.
+      source: where the numbers come from.
       is_bias: whether it takes the samples of bias tasks.
       repeated_images: those that tasks before it have already.
       repeated_pairs: the same of pairs.
@@ -70,7 +70,7 @@ OTHERS = {
     "pets_photo": Work(3_669, 3_669, 135_753, "as pets, whose images are the same"),
     "pets_all": Work(7_390, 7_390, 273_430, "as pets_photo_all, whose images are the same"),
 }
-"""Tasks beside the paper's tables, or other splits of theirs."""
+"""Tasks that are not in the paper's tables, or other splits of its tasks."""
 
 _PARTS = {"svo_subj": "svo", "svo_verb": "svo", "svo_obj": "svo"}
 

@@ -47,7 +47,7 @@ def load_responder(
       about_pictures: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
         or a diffusion model states which text matches. Those of VQAScore also write. One without eyes, and a
         hosted one, is loaded as otherwise.
-      sampling: see `winobench.responders.picture_judges.load`.
+      sampling: see `winobench.responders.image_judges.load`.
 
     Raises:
       InputError: there is no such model, it answers no questions, or an option is not for its kind.
@@ -64,9 +64,9 @@ def load_responder(
     if name in registry.plugged_in():
         return _plugged_in_responder(name, about_pictures, seed=seed, sampling=sampling)
     if about_pictures:
-        from winobench.responders import picture_judges
+        from winobench.responders import image_judges
 
-        judge = picture_judges.load(
+        judge = image_judges.load(
             name,
             dtype,
             revision=revision,
@@ -126,9 +126,9 @@ def answered_kinds(name: str, *, about_pictures: bool = False, revision: str | N
     if hosted.is_hosted(name) or recorded.is_recorded(name) or name in registry.plugged_in():
         return None
     if about_pictures:
-        from winobench.responders import picture_judges
+        from winobench.responders import image_judges
 
-        if seen := picture_judges.kinds(name, revision):
+        if seen := image_judges.kinds(name, revision):
             return seen
     from winobench.checkpoints import language_models
 
@@ -179,9 +179,9 @@ def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Respon
 
     model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:
-        from winobench.responders import picture_judges
+        from winobench.responders import image_judges
 
-        return picture_judges.as_responder(model, **how)
+        return image_judges.as_responder(model, **how)
     if not isinstance(model, Responder):
         raise InputError(
             f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",

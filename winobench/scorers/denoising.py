@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,11 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
+from winobench.base import memory
+from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
-from winobench.engine import sharing
+from winobench.engine import limits, sharing
+from winobench.engine.limits import Limit
 from winobench.models import functional
 from winobench.scorers import common, samples
 
@@ -26,6 +29,29 @@ TARGETS = ("own", "epsilon")
 
 Denoiser = Callable[..., jax.Array]
 
+# Work of one step on each device, as positions of the latents (batch x height x width).
+_POSITIONS_PER_STEP = Limit(131_072, cpu=8_192)
+_MAX_BATCH = Limit(512, cpu=32)
+
+
+class Triples(NamedTuple):
+    """Some (image, text, sample) triples, in arrays with an element for each.
+
+    Attributes:
+      image: int32 [n], rows of the latents.
+      text: int32 [n], rows of the text states.
+      sample: int32 [n], the number of the sample, which decides its noise.
+      timestep: [n], of the sample: int32, or the noise level, float32, of a flow model.
+      group: int32 [n], where several texts share an image and a sample: ``image``, ``sample`` and ``timestep`` then
+        describe m pairs of image and sample, [m], and this is the pair of each text. None otherwise.
+    """
+
+    image: jax.Array
+    text: jax.Array
+    sample: jax.Array
+    timestep: jax.Array
+    group: jax.Array | None = None
+
 
 def denoising_errors(
     denoiser: Denoiser,
@@ -33,71 +59,72 @@ def denoising_errors(
     schedule: Schedule,
     latents: jax.Array,
     text_states: Any,
-    image_index: jax.Array,
-    text_index: jax.Array,
-    sample_index: jax.Array,
-    timesteps: jax.Array,
+    triples: Triples,
     noise: jax.Array,
     *,
-    group_index: jax.Array | None = None,
     error: str = "squared_l2",
     target: str = "own",
     dtype: Any = jnp.float32,
 ) -> jax.Array:
-    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`.
+    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`, on your own mesh.
 
     Args:
       denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], text states) -> prediction [n, h, w, c]``.
-        The times are what the network is told of the timesteps (`Schedule.model_time`): in Stable Diffusion, the
-        timesteps themselves. Any network will do, such as one that is being trained. With ``group_index`` it gets that,
-        too, as a fifth argument, and m noisy latents and times.
+        Any network will do, such as one that is being trained. ``times`` come from `Schedule.model_time`: in Stable
+        Diffusion, they are the timesteps. With a ``group``, the denoiser gets that as a fifth argument, and m noisy
+        latents and times. Explicit axes of the caller's mesh stay explicit in it.
       params: passed on to the denoiser.
       schedule: which noisy latents a timestep means, and what the network predicts.
       latents: float32 [num_images, h, w, c], scaled as in training.
       text_states: [num_texts, length, width], or a pytree of arrays [num_texts, ...] for a denoiser that takes one.
-      image_index: int32 [n], rows of ``latents``.
-      text_index: int32 [n], rows of ``text_states``.
-      sample_index: int32 [n], the number of the sample, which decides its noise.
-      timesteps: [n], the timestep of each triple's sample: int32, or the noise level, float32, of a flow model.
-      noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
-        ``normal(fold_in(key, i))``. Or the noise of all samples, float32 [num_samples, h, w, c].
-      group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
-        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, [m], and this tells the pair
-        of each text.
+      triples: which errors. The result is split over the mesh as ``triples.text`` is.
+      noise: a key, such as `noise_key` makes for a seed: sample i's noise is ``normal(fold_in(key, i))``. Keys of
+        `jax.random.PRNGKey` are accepted, too. Or the noise of all samples, float32 [num_samples, h, w, c].
       error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
       target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
         velocity is converted.
-      dtype: of the noisy latents that the denoiser is given. Noising, difference and sum are float32.
+      dtype: of the noisy latents for the denoiser. Noising, difference and sum are float32.
 
     Returns:
       float32 [n], lower = better match.
 
     Raises:
-      ValueError: for an unknown ``error`` or ``target``.
+      InputError: for an unknown ``error`` or ``target``.
     """
     common.choice("error", error, ERRORS)
     common.choice("target", target, TARGETS)
-    clean = latents[image_index].astype(jnp.float32)
-    if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
-        eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
-    else:
-        eps = noise[sample_index].astype(jnp.float32)
-    noisy = schedule.add_noise(clean, eps, timesteps)
-    states = jax.tree.map(lambda table: table[text_index], text_states)
-    shared = () if group_index is None else (group_index,)
-    times = schedule.model_time(timesteps)
+    if noise.dtype == jnp.uint32:
+        noise = jax.random.wrap_key_data(noise)
+
+    def noised(latents: jax.Array, text_states: Any, triples: Triples, noise: jax.Array) -> tuple[Any, ...]:
+        clean = jnp.asarray(latents)[triples.image].astype(jnp.float32)
+        if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+            eps = samples.draw_noise(noise, triples.sample, clean.shape[1:])
+        else:
+            eps = jnp.asarray(noise)[triples.sample].astype(jnp.float32)
+        noisy = schedule.add_noise(clean, eps, triples.timestep)
+        states = jax.tree.map(lambda table: jnp.asarray(table)[triples.text], text_states)
+        return clean, eps, noisy, states, schedule.model_time(triples.timestep)
+
+    def distance(clean: jax.Array, eps: jax.Array, noisy: jax.Array, prediction: jax.Array, triples: Triples) -> Any:
+        def of_texts(array: jax.Array) -> jax.Array:
+            return array if triples.group is None else array[triples.group]
+
+        if target == "epsilon":
+            prediction = schedule.as_noise(prediction, of_texts(noisy), of_texts(triples.timestep))
+            wanted = of_texts(eps)
+        else:
+            wanted = of_texts(schedule.target(clean, eps, triples.timestep))
+        squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
+        return squared if error == "squared_l2" else jnp.sqrt(squared)
+
+    # The denoiser alone meets the caller's explicit axes: it may be written for them.
+    clean, eps, noisy, states, times = parallel.automatically(noised, triples.text)(
+        latents, text_states, triples, noise
+    )
+    shared = () if triples.group is None else (triples.group,)
     prediction = denoiser(params, noisy.astype(dtype), times, states, *shared).astype(jnp.float32)
-
-    def of_texts(array: jax.Array) -> jax.Array:
-        return array if group_index is None else array[group_index]
-
-    if target == "epsilon":
-        prediction = schedule.as_noise(prediction, of_texts(noisy), of_texts(timesteps))
-        wanted = of_texts(eps)
-    else:
-        wanted = of_texts(schedule.target(clean, eps, timesteps))
-    squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
-    return squared if error == "squared_l2" else jnp.sqrt(squared)
+    return parallel.automatically(distance, triples.text)(clean, eps, noisy, prediction, triples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +152,8 @@ def _step(
     """See `fused_step`."""
 
     def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
-        image_index, sample_index, timesteps = noised
-        timesteps = how.schedule.from_whole_numbers(timesteps)
+        image, sample, timesteps = noised
+        triples = Triples(image, texts, sample, how.schedule.from_whole_numbers(timesteps), groups)
         with functional.precision(how.dtype):
             return denoising_errors(
                 how.denoiser,
@@ -134,12 +161,8 @@ def _step(
                 how.schedule,
                 latents,
                 text_states,
-                image_index,
-                texts,
-                sample_index,
-                timesteps,
+                triples,
                 noise,
-                group_index=groups,
                 error=how.error,
                 target=how.target,
                 dtype=how.dtype,
@@ -184,12 +207,12 @@ def fused_step(
     Args:
       how: what it is compiled for.
       params: the denoiser's, on the mesh.
-      latents: the table of them, as of `denoising_errors`.
+      latents: the table of them, see `denoising_errors`.
       text_states: the table of them.
       noise: see `denoising_errors`.
       noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
-      texts: int32 [n], as ``text_index`` of `denoising_errors`.
-      groups: int32 [n], as ``group_index`` there, which counts the columns of its own device; None if m is n.
+      texts: int32 [n], text rows.
+      groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
 
     Returns:
       float32 [n].
@@ -205,7 +228,7 @@ def make_step(
     Args:
       how: what it is compiled for.
       params: gives the denoiser's, on the mesh. Asked at each step, so that they may leave the devices in between.
-      texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
+      texts: from `winobench.engine.sharing.texts_to_share`. Batches that allow it share what comes ahead of the
         texts. The others do not, by a program of their own.
 
     Returns:
@@ -230,3 +253,23 @@ def make_step(
         return parallel.take_turns(how.mesh, errors)
 
     return step
+
+
+def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:
+    """How many triples a device works on at once by default.
+
+    Args:
+      pipeline: the model, of whose denoiser the config and the dtype are read.
+      latent_shape: (h, w, c).
+      mesh: the devices.
+      resident: bytes of parameters and tables on each of them.
+    """
+    device = mesh.devices.flat[0]
+    positions = latent_shape[0] * latent_shape[1]
+    chosen = min(max(1, _POSITIONS_PER_STEP.on(mesh) // positions), _MAX_BATCH.on(mesh))
+    if device.platform == "cpu":
+        return chosen
+    # Other networks than ours need not say how wide they are.
+    width = getattr(getattr(pipeline.denoiser, "config", None), "width_per_position", latent_shape[2])
+    itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
+    return min(chosen, limits.steps_that_fit(positions, width, itemsize, memory.of_device(device), resident))

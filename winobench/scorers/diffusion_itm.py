@@ -34,7 +34,6 @@ from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
-from winobench.scorers.step_sizes import usual_batch_size
 
 # Raised whenever an error that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -136,7 +135,7 @@ class DiffusionITM(Holder):
         is_staged = self._encoders == "staged"
         if not is_staged:
             self._params.on_devices()
-        make_room = self._params.let_go if is_staged else None
+        make_room = self._params.release if is_staged else None
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
         self._texts = TextTables(pipeline, self._dtype, *of_tables, make_room=make_room)
@@ -152,11 +151,12 @@ class DiffusionITM(Holder):
         """
         return self.held()._lora
 
+    @parallel.without_mesh
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
         weights = memory.of_arrays((self._params.given, self._images.encoder.params, self._texts.encoder.params))
         resident = weights // self.mesh.shape.get(parallel.MODEL_AXIS, 1)
         resident += self._images.table_bytes + self._texts.table_bytes
-        chosen = usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
+        chosen = denoising.usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
         if isinstance(batch_size, str) and batch_size != batch_sizes.SEARCH:
             raise InputError(
                 f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or {batch_sizes.SEARCH}",
@@ -464,6 +464,7 @@ class DiffusionITM(Holder):
             **({} if held._lora is None else {"lora": held._lora}),
         }
 
+    @parallel.without_mesh
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
     ) -> tuple[np.ndarray, Any]:
@@ -505,7 +506,7 @@ class DiffusionITM(Holder):
         return run
 
     def _speed_key(self) -> dict[str, Any]:
-        """What the speed of a step depends on, beside the devices and JAX."""
+        """What the speed of a step depends on, next to the devices and JAX."""
         denoiser = self.pipeline.denoiser
         parameters = [[list(array.shape), array.dtype.name] for array in self._params.given]
         network = [type(denoiser).__name__, repr(getattr(denoiser, "config", None)), parameters]

@@ -21,16 +21,24 @@ class Kind:
     Attributes:
       path: ``module:class``, of a class that has ``from_pretrained``.
       name: what messages call its checkpoints.
-      model_types: of the ``config.json`` in transformers' folders. Empty where there are none.
+      model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
+        Empty where there are none.
       file: a file that no other kind has; None where there is none.
       prefixes: what its models' names begin with, where they are no checkpoints.
     """
 
     path: str
     name: str
-    model_types: tuple[str, ...] = ()
+    model_types: tuple[str, ...] | str = ()
     file: str | None = None
     prefixes: tuple[str, ...] = ()
+
+    def types(self) -> tuple[str, ...]:
+        """``model_types``, looked up."""
+        if not isinstance(self.model_types, str):
+            return self.model_types
+        module, _, name = self.model_types.partition(":")
+        return tuple(getattr(importlib.import_module(module), name))
 
     def files(self) -> str:
         """The files that tell the kind, for messages."""
@@ -51,11 +59,11 @@ SCORERS: dict[str, Kind] = {
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(
         "winobench.scorers.vqa_score:VQAScore",
-        "language model that sees",
-        ("blip-2", "instructblip", "llava", "qwen3_vl"),
+        "vision-language model",
+        "winobench.checkpoints.vision_language:NETWORKS",
     ),
     "hosted_vqa_score": Kind(
-        "winobench.evaluation.hosted_vqa_score:HostedVQAScore", "hosted model", prefixes=("openai:", "anthropic:")
+        "winobench.responders.vqa_score:HostedVQAScore", "hosted model", prefixes=("openai:", "anthropic:")
     ),
 }
 
@@ -187,7 +195,7 @@ def check_scorer(
         return
     import jax
 
-    from winobench.diffusion import families, memory_checks
+    from winobench.diffusion import families, folders
 
     description = families.read_description(
         registry.model_source(name), revision=revision, settings=given.get("pipeline_options")
@@ -204,7 +212,7 @@ def check_scorer(
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
             raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}", code="not-a-multiple")
-        memory_checks.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
+        folders.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
 def _check_options(name: str, kind: str | None, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
@@ -236,25 +244,21 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     config = place.find("config.json")
     model_type = sources.read_json(config).get("model_type") if config is not None else None
     for name, kind in SCORERS.items():
-        if model_type in kind.model_types:
+        if model_type in kind.types():
             return name
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
     place.refuse_adapter()
-    _refuse_without_eyes(config, model_type)
+    if config is not None:
+        from winobench.checkpoints import vision_language
+
+        vision_language.refuse_text_only(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )
-
-
-def _refuse_without_eyes(config: str | None, model_type: Any) -> None:
-    from winobench.checkpoints import vision_language
-
-    if config is not None and vision_language.only_reads(model_type):
-        raise vision_language.without_eyes(config, model_type)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

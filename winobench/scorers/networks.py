@@ -6,8 +6,9 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 from jax.sharding import Mesh
@@ -66,22 +67,74 @@ class HoldsLoaded(Holder):
     MODEL = "_loaded"
     _shardings: tuple[Any, ...] = ()
 
-    def _use(self, loaded: Loaded, mesh: Mesh | None) -> None:
-        """Keeps a model, and a mesh each of whose devices gets a copy of the parameters; None for where they are."""
-        self._loaded, self._has_copies = loaded, mesh is not None
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+    def _use(self, loaded: Loaded) -> None:
+        self._loaded, self.mesh = loaded, parallel.as_mesh(loaded.mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
         """A model's structure, and its parameters on the devices. New ones go where those before them were."""
         structure, params = loaded.parts()
-        if self._has_copies:
-            return structure, parallel.place_parameters(params, self.mesh)
         if len(self._shardings) == len(params):
             params = [parallel.put(array, place) for array, place in zip(params, self._shardings, strict=True)]
         elif not all(parallel.is_on(array, self.mesh) for array in params):
             params = parallel.place_parameters(params, self.mesh)
         self._shardings = tuple(array.sharding for array in params)
         return structure, params
+
+
+class HoldsVisionLanguage(HoldsLoaded):
+    """A `HoldsLoaded` of a vision-language model, whose texts come in a template.
+
+    Attributes:
+      TEMPLATE: the option that sets the template.
+    """
+
+    TEMPLATE: ClassVar[str]
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        max_pixels: int | None = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Self:
+        """Loads a model and makes it ready.
+
+        Args:
+          source, dtype, mesh, int8, max_pixels, variant, revision, allow_pickle: see
+            `winobench.checkpoints.vision_language.load_vision_language`.
+          **others: options of the class.
+
+        Raises:
+          InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
+            choices.
+        """
+        from winobench.checkpoints.vision_language import load_vision_language  # late: it knows all networks
+
+        check_options(cls, others)
+        cls._check_choices(**others)
+        loaded = load_vision_language(
+            source,
+            dtype,
+            mesh=mesh,
+            int8=int8,
+            max_pixels=max_pixels,
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            templates={cls.TEMPLATE: others.get(cls.TEMPLATE)},
+        )
+        return cls(loaded, **others)
+
+    @classmethod
+    def _check_choices(cls, **options: Any) -> None:
+        """Raises InputError for an option that is wrong whatever the model: before the weights, which take long."""
 
 
 def fingerprint(network: Network, **others: Any) -> str:

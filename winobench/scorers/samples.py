@@ -251,11 +251,13 @@ def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
     Raises:
       InputError: it has another shape, or is not of floats.
     """
+    if isinstance(noise, jax.Array) and jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+        noise = jax.random.key_data(noise)
     noise = np.asarray(noise)
     expected = f"[num_samples, {', '.join(map(str, latent_shape))}]"
     if noise.shape[1:] != latent_shape or noise.ndim != 4 or not len(noise):
         raise InputError(
-            f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last",
+            f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last, or a seed",
             code="wrong-shape",
         )
     if not np.issubdtype(noise.dtype, np.floating):

@@ -1,16 +1,18 @@
-"""What drawing takes: what is compiled for devices that are not at hand is what `Pipeline.generate` runs."""
+"""Plans of generating images: the programs compiled for other devices are those of `Pipeline.generate`."""
 
 import dataclasses
 import importlib.util
 import io
 import json
 import re
+import types
 
 import jax
 import pytest
 from rich.console import Console
 
 from launch import configuration
+from launch.cloud import planned as jobs
 from tests.expectations import raises
 from tests.planning import small
 from tests.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
@@ -19,18 +21,9 @@ from winobench.base.accelerators import ACCELERATORS
 from winobench.base.errors import InputError
 from winobench.diffusion import families, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.planning import (
-    abstract,
-    compiling,
-    drawing,
-    drawing_plan,
-    drawing_table,
-    estimate,
-    hlo,
-    plans,
-    topologies,
-)
-from winobench.planning.compiling import Compiled
+from winobench.planning import abstract, compiling, generating, hlo, plans, programs, table, topologies
+from winobench.planning import plan as planning
+from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
@@ -40,7 +33,7 @@ STEPS = {"num_steps": 3, "guidance_scale": 3.0}
 def programs_of(description, devices, dtype="bfloat16", **options):
     """The loop, the decoder and the text encoders for two pictures on each device."""
     pipeline = abstract.make_pipeline(description, dtype)
-    found = drawing.drawing(pipeline, parallel.make_mesh(devices), **{**STEPS, **options})
+    found = generating.make_generator(pipeline, parallel.make_mesh(devices), **{**STEPS, **options})
     return found, found.programs(2)
 
 
@@ -130,7 +123,7 @@ def planned(monkeypatch):
         asked.append((program.name, program.items))
         return compiled(program)
 
-    monkeypatch.setattr(drawing_plan, "compile_program", compile_program)
+    monkeypatch.setattr(planning, "compile_program", compile_program)
 
     class Device:
         platform = "cpu"
@@ -139,39 +132,43 @@ def planned(monkeypatch):
         def __init__(self, number):
             self.id, self.process_index = number, number // 4
 
-    def plan(*overrides, room=16.9e9, **options):
+    def make(*overrides, room=16.9e9, **options):
         accelerator = dataclasses.replace(ACCELERATORS["v5e"], memory=int(room))
         target = Target("v5e:2x4", accelerator, tuple(map(Device, range(8))))
         config = configuration.load("pictures:paper", overrides)
         return plans.make_plan(config, target, say=lambda _: None, **options), asked
 
-    return plan
+    return make
 
 
 def test_a_plan(planned):
     """Two models of which one has two LoRAs would be named so; here one with a LoRA and without, 208 pictures each."""
     plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
     assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]
-    (drawer,) = plan.drawers
-    assert (drawer.batch, drawer.loras, drawer.sharing, plan.pictures) == (8, 2, 4, 208)
-    assert drawer.weights["denoiser"] == pytest.approx(2 * 860e6, rel=0.01)
-    assert drawer.total == sum(drawer.weights.values()) + drawer.others + 8 * 10**9
+    content = json.loads(json.dumps(plan.as_json()))
+    (model,) = content["drawers"]
+    weights = sum(model["weights"].values())
+    assert (model["batch"], model["loras"], model["sharing"], content["pictures"]) == (8, 2, 4, 208)
+    assert model["weights"]["denoiser"] == pytest.approx(2 * 860e6, rel=0.01)
+    assert plan.total == model["total"] == weights + model["others"] + 8 * 10**9
     # The texts of four devices and the empty one, 32 rows each, are read on one device.
-    assert drawer.seconds == pytest.approx(8 + 0.8 + 2 * 0.32)
-    assert drawer.each_picture("operations") == pytest.approx(1e12 * (2 + 2 * 32 / 4 / 8))
+    assert model["seconds_per_picture"] == pytest.approx((8 + 0.8 + 2 * 0.32) / 8)
+    assert model["pictures_per_second"] == pytest.approx(8 / 9.44)
+    # 2 TFLOP, and those of two runs of the encoders for 32 texts, for four devices of eight images.
+    assert plan.loads[0].row["TFLOP"] == f"{2 + 2 * 32 / 4 / 8:.1f}"
     assert plan.fits
     eight, one = plan.durations
     # 104 of the pictures in each of two processes, 32 at once; or all of them in one process of one device, 8 at once.
-    assert (eight.drawing, one.drawing) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
-    assert (eight.texts, one.texts) == pytest.approx((2 * 4 * 0.64, 2 * 26 * 0.16))
-    assert eight.loading == pytest.approx(2 * sum(drawer.weights.values()) / 1e9)
+    assert (eight.parts["drawing"], one.parts["drawing"]) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
+    assert (eight.parts["texts"], one.parts["texts"]) == pytest.approx((2 * 4 * 0.64, 2 * 26 * 0.16))
+    assert eight.parts["loading"] == pytest.approx(2 * weights / 1e9)
     assert eight.with_cache == pytest.approx(eight.total - 3 * 60)
-    content = json.loads(json.dumps(plan.as_json()))
-    assert content["drawers"][0]["pictures_per_second"] == pytest.approx(8 / 9.44)
+    job = jobs._planned("plan.json", [content], "v5e", 8)
+    assert (job.batch_size, job.accumulate, job.hours) == (8, None, eight.total / 3600)
     text = io.StringIO()
-    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=100))
+    table.print_plans([plan], details=True, console=Console(file=text, width=100))
     rows = [line.split() for line in text.getvalue().splitlines()]
-    shown = ["sd15", "v5e:2x4", f"{drawer.total / 1e9:.1f}", "of", "16.9", "8", "4.0", "4.0", "1.18", "0.847"]
+    shown = ["v5e:2x4", f"{plan.total / 1e9:.1f}", "of", "16.9", "8", "4.0", "4.0", "1.18", "0.847"]
     assert shown in rows
     dollars = f"{eight.total / 3600 * 8 * 2:.2f}"
     assert any(row[:2] == ["8", "v5e"] and row[-1] == dollars for row in rows)
@@ -185,7 +182,7 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     options = ("model", f"{one},{two}"), ("prompts", "clevr:14")
     plan, asked = planned(*options, room=6.5e9)
-    assert [(each.model, each.batch) for each in plan.drawers] == [(one, 4), (two, 4)]
+    assert [(each.name, each.programs[0].items) for each in plan.loads] == [(one, 4), (two, 4)]
     tried = [*["text encoders", "decoder"] * 2, "loop of 50 steps"]
     assert [name for name, _ in asked] == tried * 2
     assert plan.fits
@@ -193,18 +190,18 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
         f"v5e:2x4 needs --config.batch_size=4 for {name}" for name in (one, two)
     }
     for room, said, compiled in (
-        (0.5e9, "not even one picture", {"text encoders", "decoder"}),
+        (0.5e9, "not even one image", {"text encoders", "decoder"}),
         (1e5, "no room", set()),
     ):
         asked.clear()
         plan, asked = planned(*options, room=room)
-        assert [each.batch for each in plan.drawers] == [0, 0]
+        assert [each.programs for each in plan.loads] == [(), ()]
         assert {name for name, _ in asked} == compiled
         assert not plan.fits
         assert plan.durations == ()
         assert [name in note and said in note for name, note in zip((one, two), plan.notes, strict=True)] == [True] * 2
     text = io.StringIO()
-    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=200))
+    table.print_plans([plan], details=True, console=Console(file=text, width=200))
     assert "does not fit" in text.getvalue()
 
 
@@ -212,15 +209,24 @@ def test_encoders_that_leave_before_the_denoiser_comes(planned):
     """T5 XXL and FLUX.1-dev's transformer do not fit together, and one after the other they do."""
     flux = ("model", "flux1-dev"), ("dtype", "bfloat16"), ("batch_size", "1"), ("guidance_scale", "3.5")
     resident, asked = planned(*flux, room=30e9)
-    assert (resident.drawers[0].batch, asked) == (0, [])
+    assert (resident.loads[0].programs, asked) == ((), [])
     assert any("--config.encoders=staged" in note for note in resident.notes)
     staged, asked = planned(*flux, ("encoders", "staged"), room=30e9)
-    (drawer,) = staged.drawers
+    (model,) = staged.content["drawers"]
     assert [name for name, _ in asked] == ["text encoders", "decoder", "loop of 50 steps"]
-    weights = drawer.weights
-    assert drawer.batch == 1
-    assert drawer.total == weights["denoiser"] + weights["autoencoder"] + drawer.others + 10**9
+    weights = model["weights"]
+    assert model["batch"] == 1
+    assert staged.total == weights["denoiser"] + weights["autoencoder"] + model["others"] + 10**9
     assert not any("staged" in note for note in staged.notes)
+
+
+def test_encoders_need_room_where_few_blocks_leave_them_out():
+    weights = {"denoiser": 5, "autoencoder": 1, "text encoders": 12}
+    loop = programs.Program("loop", generating.IMAGE, 4, None)
+    made = generating.Generator(weights, lambda items: (loop,), lambda items: items, 1, 1, staged=True)
+    target = types.SimpleNamespace(accelerator=types.SimpleNamespace(usable_memory=13))
+    job = planning.Job(types.SimpleNamespace(batch_size=4), target, say=lambda _: pytest.fail("it was compiled"))
+    assert generating.fit(made, job) == (0, ())
 
 
 def test_settings_of_a_family():
@@ -254,4 +260,4 @@ def test_processes_of_gpus():
     """A machine has eight: no process draws with more."""
     if importlib.util.find_spec("jax_plugins") is None:
         pytest.skip("needs JAX's CUDA plugin")
-    assert len(drawing_plan._of_one_process(topologies.find("h100:16"))) == estimate.DEVICES_PER_HOST["gpu"]
+    assert len(generating._of_one_process(topologies.find("h100:16"))) == planning.DEVICES_PER_HOST["gpu"]

@@ -12,13 +12,15 @@ import pytest
 
 from configs import winoviz, wscplus
 from tests.expectations import names
+from tests.planning import small
 from tests.planning.test_programs import HAS_CUDA, _environment  # noqa: F401
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config
-from winobench.planning import abstract, compiling, language, language_plan, plans, text_work, topologies
+from winobench.planning import abstract, asking, compiling, plans, programs, text_work, topologies
+from winobench.planning import plan as planning
 from winobench.planning.roofline import Sum
 
 LAYERS = 2
@@ -32,7 +34,7 @@ LLAMA = DecoderConfig(
     max_position_embeddings=4096,
 )
 T5 = T5Config(vocab_size=512, d_model=128, d_kv=32, d_ff=256, num_layers=1, num_heads=4, feed_forward_proj="gated-gelu")
-ASKED = text_work.Asked("task", "protocol", 100, 100, 40, 0, (), 16, "made up")
+ASKED = text_work.Workload("task", "protocol", 100, 100, 40, 0, (), 16, "made up")
 OPTIONS = dataclasses.replace(ASKED, options=(1, 2), limit=0, prompt=90, shared=50)
 
 
@@ -45,8 +47,8 @@ def _cpu_devices():
 def planned(text, config, asked, model_parallel):
     target = topologies.find(text)
     mesh = parallel.make_mesh(target.devices, model_parallel=model_parallel)
-    model = language.make_model(config, mesh, dtype="bfloat16", batch_size=2)
-    return model, language.plan_batches(model, asked, lambda program: compiling.compile_program(program, target))
+    model = asking.make_model(config, mesh, dtype="bfloat16", batch_size=2)
+    return model, asking.plan_batches(model, asked, lambda program: compiling.compile_program(program, target))
 
 
 def test_a_decoder_on_a_tpu():
@@ -95,26 +97,10 @@ def test_an_encoder_decoder_on_a_tpu():
     assert found.answering.turn.collectives == {"all-reduce": 3 + 1 + 2}
 
 
-class Devices:
-    """A target, and a compiler by which a batch of more than a few rows does not fit."""
-
-    def __init__(self, monkeypatch, count, usable, most=64):
-        self.asked, self.most = [], most
-        self.target = types.SimpleNamespace(
-            text=f"h100:{count}",
-            devices=tuple(jax.devices()[:count]),
-            accelerator=types.SimpleNamespace(usable_memory=usable, platform="gpu"),
-        )
-        monkeypatch.setattr(language_plan, "compile_program", self.compile)
-
-    def compile(self, program, target):
-        assert target is self.target
-        self.asked.append(program.items)
-        if program.items > self.most:
-            return None
-        sums = {"other": Sum(1, 0.0, 0.0, 0.5)}
-        turn = compiling.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
-        return compiling.Compiled(program.name, program.noun, program.items, 1000, 0, 0, sums, {}, 3.0, turn)
+def devices_of(*arguments, **options):
+    """Half a second for a batch, and 10 ms for a token."""
+    turn = programs.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
+    return small.Devices(*arguments, seconds={"question": 0.5}, turn=turn, **options)
 
 
 def config_of(folder, **fields):
@@ -126,19 +112,19 @@ def config_of(folder, **fields):
 
 
 def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
-    whole = language.make_model(LLAMA, parallel.make_mesh(jax.devices()[:1]), dtype="bfloat16").room.parameter_bytes
-    devices = Devices(monkeypatch, 8, usable=int(0.3 * whole))
+    whole = asking.make_model(LLAMA, parallel.make_mesh(jax.devices()[:1]), dtype="bfloat16").room.parameter_bytes
+    devices = devices_of(monkeypatch, 8, usable=int(0.3 * whole))
     plan = plans.make_plan(config_of(tmp_path, batch_size=2), devices.target, devices=(4, 8), say=lambda _: None)
-    assert (plan.model_parallel, plan.copies, plan.fits) == (4, 2, True)
-    assert plan.weights == pytest.approx(whole / 4, rel=0.01)
+    assert (plan.content["model_parallel"], plan.content["copies"], plan.fits) == (4, 2, True)
+    assert plan.content["weights"] == pytest.approx(whole / 4, rel=0.01)
     assert "--config.model_parallel=4" in " ".join(plan.notes)
     # 700 questions, two rows a copy: 350 batches on four devices, of which each writes 1,023 tokens behind the first.
     four, eight = plan.durations
-    assert four.reading == pytest.approx(350 * 0.5)
-    assert four.writing == pytest.approx(350 * 1023 * 0.01)
-    assert eight.writing == pytest.approx(175 * 1023 * 0.01)
-    assert four.compiling == 3.0
-    assert four.loading == pytest.approx(whole / 1e9)
+    assert four.parts["reading"] == pytest.approx(350 * 0.5)
+    assert four.parts["writing"] == pytest.approx(350 * 1023 * 0.01)
+    assert eight.parts["writing"] == pytest.approx(175 * 1023 * 0.01)
+    assert four.parts["compiling"] == 3.0
+    assert four.parts["loading"] == pytest.approx(whole / 1e9)
     rates = plan.as_json()["batches"][0]["rates"]
     assert rates["tokens"] == pytest.approx(2 * 2 / 0.01)
     assert rates["questions"] == pytest.approx(2 * 2 / (0.5 + 1023 * 0.01))
@@ -147,25 +133,25 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
 
 
 def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 1, usable=10**9, most=2)
+    devices = devices_of(monkeypatch, 1, usable=10**9, most=2)
     plan = plans.make_plan(config_of(tmp_path, batch_size=9), devices.target, say=lambda _: None)
-    assert devices.asked == [9, 4, 2]
-    assert (plan.batches[0].rows, plan.fits) == (2, True)
+    assert devices.asked == [("question", items) for items in (9, 4, 2)]
+    assert (plan.content["batches"][0]["rows"], plan.fits) == (2, True)
     assert "--config.batch_size=2" in " ".join(plan.notes)
 
 
 def test_weights_that_fit_nowhere(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 2, usable=10_000)
+    devices = devices_of(monkeypatch, 2, usable=10_000)
     plan = plans.make_plan(config_of(tmp_path), devices.target, say=lambda _: None)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
-    assert plan.total > plan.weights > 10_000
+    assert plan.total > plan.content["weights"] > 10_000
 
 
 def test_shorter_answers(monkeypatch, tmp_path):
-    devices = Devices(monkeypatch, 1, usable=10**9)
-    assumed = plans.Assumptions(answer_tokens=101)
+    devices = devices_of(monkeypatch, 1, usable=10**9)
+    assumed = planning.Assumptions(answer_tokens=101)
     plan = plans.make_plan(config_of(tmp_path, batch_size=7), devices.target, assumed=assumed, say=lambda _: None)
-    assert plan.durations[0].writing == pytest.approx(100 * 100 * 0.01)
+    assert plan.durations[0].parts["writing"] == pytest.approx(100 * 100 * 0.01)
 
 
 def test_what_the_benchmarks_ask():
@@ -198,7 +184,12 @@ def test_models_that_are_none(model, named):
         abstract.read_language_model(model)
 
 
-def test_ways_to_share():
-    assert language.ways_to_share(released.language_model("llama2-13b"), 8) == [1, 2, 4, 8]
-    assert language.ways_to_share(released.language_model("qwen3-8b"), 16) == [1, 2, 4, 8]
-    assert language.ways_to_share(released.language_model("flan-t5-base"), 8) == [1, 2, 4]
+@pytest.mark.parametrize(
+    ("name", "count", "ways"),
+    [("llama2-13b", 8, [1, 2, 4, 8]), ("qwen3-8b", 16, [1, 2, 4, 8]), ("flan-t5-base", 8, [1, 2, 4])],
+)
+def test_ways_to_share(name, count, ways):
+    config, target = types.SimpleNamespace(model_parallel=1), types.SimpleNamespace(devices=range(count))
+    heads = asking.heads_of(released.language_model(name))
+    assert planning.Job(config, target).ways_to_share(heads) == ways
+    assert planning.Job(types.SimpleNamespace(model_parallel=3), target).ways_to_share(heads) == [3]

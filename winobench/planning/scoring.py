@@ -1,0 +1,326 @@
+"""Plans of scoring: a diffusion model's denoising step and encoders."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.base import memory
+from winobench.base.errors import InputError
+from winobench.diffusion.pipeline import Pipeline
+from winobench.engine import layouts, limits, tables
+from winobench.planning import abstract, few_blocks, work
+from winobench.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
+from winobench.planning.programs import TEXT, Compiled, Program, placed, rows_like
+from winobench.scorers import denoising, pipeline_tables, samples
+
+# Sizes of the largest step are tried in units of this many items, and not beyond this many times the first one.
+_UNIT = 8
+_SPAN = 16
+_TRIES = 4
+WHILE_ENCODING = "while texts are encoded, without the denoiser"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """A scorer's bytes on each device, and its programs.
+
+    Attributes:
+      weights: bytes of parameters on a device while it scores, by network.
+      tables: bytes of the tables of latents and text states.
+      step: the denoising step, of as many triples on each device as the scorer begins with.
+      encoders: the programs that fill the tables.
+      staged: bytes of text encoders that replace the denoiser while texts are encoded; 0 if they stay.
+    """
+
+    weights: dict[str, int]
+    tables: int
+    step: Program
+    encoders: tuple[Program, ...]
+    staged: int = 0
+
+    @property
+    def resident(self) -> int:
+        """Bytes on a device while it scores, without the programs."""
+        return sum(self.weights.values()) + self.tables
+
+    @property
+    def encoding(self) -> int:
+        """The same while it encodes texts; the tables may be those of the texts before."""
+        return self.resident - self.weights["denoiser"] + self.staged if self.staged else self.resident
+
+    def needed(self, noun: str, items: int, own: int) -> int:
+        """Bytes on a device while a program runs (see `plan.Needed`)."""
+        return own + (self.encoding if noun == TEXT else self.resident)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The programs that fit, halved as the scorer would halve them; None where not even one item does.
+
+    Attributes:
+      scoring: all programs.
+      step, encoders: their figures. No encoders where these are left out.
+      largest: passes of the largest step, as far as it was looked for; None if it was not.
+    """
+
+    scoring: Scoring
+    step: Compiled | None
+    encoders: tuple[Compiled | None, ...]
+    largest: int | None = None
+
+    def load(self, name: str) -> Load:
+        """The memory and rates of the model."""
+        scoring, step, programs = self.scoring, self.step, (self.step, *self.encoders)
+        of_texts = [each for each in programs if each and each.noun == TEXT and scoring.staged]
+        temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
+        row = {}
+        if step:
+            row = {
+                "at once": f"{step.items}" + ("" if self.largest is None else f" (up to {self.largest})"),
+                "TFLOP": f"{step.operations / step.items / 1e12:.2f}",
+                "GB": f"{step.bytes / step.items / 1e9:.2f}",
+                "passes/s": f"{step.items / step.seconds:,.0f}",
+            }
+        shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": temporaries}
+        shown["sum"] = total = temporaries + scoring.resident
+        if scoring.staged:
+            shown["text encoders"] = "staged"
+            shown[WHILE_ENCODING] = scoring.encoding + max((each.own for each in of_texts), default=0)
+            total = max(total, shown[WHILE_ENCODING])
+        return Load(name, programs, total, shown, row)
+
+
+def make_plan(job: Job) -> Plan:
+    """Plans a config of images and texts for one diffusion model. Without a step that fits, no time is known."""
+    config, model = job.config, job.config.model
+    if not abstract.is_pipeline(model):
+        raise InputError(
+            f"{model} is not a diffusion model, whose denoiser a plan compiles: name one, such as sd21-base"
+        )
+    pipeline = abstract.read_pipeline(config, model)
+    scoring = make_scoring(
+        pipeline,
+        parallel.make_mesh(job.target.devices, model_parallel=config.model_parallel),
+        image_size=config.image_size,
+        error=config.error,
+        target=config.target,
+        staged=config.encoders == "staged",
+        batch=job.batch_size,
+        shallow=abstract.shallow(pipeline) if job.few else (),
+    )
+    found = fit(scoring, job)
+    sampling = config.sampling
+    total = work.total(work.names(config.tasks), sampling.num_samples, sampling.num_bias_samples, config.limit)
+    notes = [*without_size(total.unknown), *advice(found, job)]
+    if found.step:
+        notes.append(
+            f"hours are for {total.passes:,} passes and {total.images:,} images, by the tasks' published sizes, with"
+            f" {job.storage}"
+        )
+    load = found.load(model)
+    content = {
+        "weights": scoring.weights,
+        "others": scoring.tables,
+        "staged": scoring.staged,
+        "programs": [each and each.as_json() for each in load.programs],
+        "largest": found.largest,
+        "per_second": "passes/s",
+        "while_scoring": load.memory["sum"],
+        "while_encoding": load.memory.get(WHILE_ENCODING, 0),
+    }
+    about = "TFLOP and GB moved for a pass, passes/s of a device"
+    duration = functools.partial(_duration, found, total, job) if found.step else None
+    return job.plan(about, [load], duration, notes, content)
+
+
+def fit(scoring: Scoring, job: Job) -> Fit:
+    """Compiles a scorer's programs, of as many items as fit. The largest step takes two to five compilations more."""
+    if scoring.resident > job.usable:
+        return Fit(scoring, None, (None,) * len(scoring.encoders))
+    encoders = tuple(job.halved(each, scoring.needed) for each in scoring.encoders)
+    step = job.halved(scoring.step, scoring.needed)
+    return Fit(scoring, step, encoders, _largest(scoring, job, step) if step and job.largest else None)
+
+
+def _largest(scoring: Scoring, job: Job, step: Compiled) -> int:
+    """Items of the largest step, by a straight line through the needs of two sizes, and then by the compiler."""
+
+    def compiled(items: int) -> Compiled | None:
+        return job.fitting(dataclasses.replace(scoring.step, items=items), scoring.needed)
+
+    other = compiled(max(1, step.items // 4))
+    if other is None or other.items == step.items:
+        return step.items
+    slope = (step.temporaries - other.temporaries) / (step.items - other.items)
+    free = job.usable - scoring.resident - step.own
+    items = min(step.items + int(free / max(slope, 1.0)), _SPAN * step.items)
+    for _ in range(_TRIES):
+        items = items if items < _UNIT else items - items % _UNIT
+        if items <= step.items:
+            break
+        if compiled(items):
+            return items
+        items = int(items * 0.9)
+    return step.items
+
+
+def advice(found: Fit, job: Job) -> list[str]:
+    """Notes on extrapolated programs, and on options to try where something does not fit."""
+    scoring, config, text = found.scoring, job.config, job.target.text
+    more = f"--config.model_parallel={2 * config.model_parallel}"
+    notes = of_all_blocks(text, found.step, "; encoders are not compiled")
+    if not found.step:
+        one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
+        staged = config.encoders != "staged" and one_of_both <= job.usable
+        notes.append(
+            f"{text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {job.usable / 1e9:.1f}: try"
+            f" {'--config.encoders=staged' if staged else more}"
+        )
+    if scoring.staged and scoring.encoding > job.usable:
+        notes.append(
+            f"{text}: while texts are encoded, weights and tables take {scoring.encoding / 1e9:.1f} GB of"
+            f" {job.usable / 1e9:.1f}: encode them elsewhere first, since results are kept, or try {more}"
+        )
+    return notes
+
+
+def _duration(found: Fit, total: work.Total, job: Job, devices: int) -> Duration:
+    """Programs of a scorer hold no collectives, so that more devices run the same ones."""
+    step, encoder = found.step, next(iter(found.encoders), None)
+    weights = sum(found.scoring.weights.values()) + found.scoring.staged
+    # Every host reads all weights, and its share of the images.
+    stored = weights + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    parts = {
+        "scoring": total.passes / (step.items / step.seconds) / devices,
+        "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / devices,
+        "loading": stored / job.assumed.storage_rate,
+        "compiling": sum(each.compile_seconds for each in (step, *found.encoders) if each),
+        # Steps that are not full, at most.
+        "tails": job.assumed.rounds * (step.seconds + (encoder.seconds if encoder else 0.0)),
+    }
+    return Duration(devices, parts)
+
+
+def make_scoring(
+    pipeline: Pipeline,
+    mesh: Mesh,
+    *,
+    image_size: int | None = None,
+    error: str = "squared_l2",
+    target: str = "own",
+    staged: bool = False,
+    batch: int | None = None,
+    shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
+) -> Scoring:
+    """The programs of a `DiffusionITM` without weights, whose arguments these are.
+
+    Args:
+      pipeline: from `winobench.planning.abstract.make_pipeline`.
+      mesh: of devices that need not be available.
+      image_size, error, target: see `DiffusionITM`.
+      staged: whether the text encoders leave the devices before the scoring begins.
+      batch: passes at once on each device; None for the scorer's own choice.
+      shallow: from `abstract.shallow`. The step is extrapolated from these denoisers, and encoders are left out.
+
+    Raises:
+      InputError: the image size does not fit the model.
+    """
+    image_size = pipeline.check_image_size(image_size)
+    dtype = jnp.dtype(pipeline.denoiser.dtype).name
+    _, params = pipeline.denoiser_function()
+    image_function, image_params = pipeline.image_function()
+    text_function, text_params = pipeline.text_function(dtype)
+    ids = jax.tree.map(np.asarray, pipeline.tokenize([""], image_size=image_size))
+    pixels = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
+    latents = jax.eval_shape(image_function, image_params, pixels)
+    states = jax.eval_shape(text_function, text_params, ids)
+    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
+    weights = {
+        "denoiser": memory.of_arrays(params) // parts,
+        "autoencoder": memory.of_arrays(image_params) // parts,
+        "text encoders": 0 if staged else memory.of_arrays(text_params) // parts,
+    }
+    tables_there = _Tables.of(latents, states, mesh)
+    resident = sum(weights.values()) + tables_there.bytes
+
+    def lowering(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
+        denoiser, params = pipeline.denoiser_function()
+        how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
+        return functools.partial(_lower_step, how, params, tables_there)
+
+    batch = batch or denoising.usual_batch_size(pipeline, latents.shape[1:], mesh, resident)
+    blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
+    of_few = tuple((counts, lowering(one)) for counts, one in shallow)
+    images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
+    return Scoring(
+        weights,
+        tables_there.bytes,
+        Program("denoising step", "pass", batch, lowering(pipeline), blocks, of_few),
+        ()
+        if shallow
+        else (
+            _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
+            _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
+        ),
+        memory.of_arrays(text_params) // parts if staged else 0,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tables:
+    """Tables of latents and of text states: one row of each, and how many there are."""
+
+    latents: Any
+    latent_rows: int
+    states: Any
+    state_rows: int
+
+    @classmethod
+    def of(cls, latents: Any, states: Any, mesh: Mesh) -> _Tables:
+        """As many rows as the scorer makes room for."""
+        room = pipeline_tables.TABLE_BYTES.on(mesh)
+        return cls(latents, limits.table_rows(latents, room), states, limits.table_rows(states, room))
+
+    @property
+    def bytes(self) -> int:
+        """Of both, on each device."""
+        of_latents = self.latent_rows * memory.of_arrays(self.latents)
+        return of_latents + self.state_rows * memory.of_arrays(self.states)
+
+
+def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) -> jax.stages.Lowered:
+    """The denoising step of a number of triples on each device."""
+    mesh = how.mesh
+    total = items * parallel.data_parallelism(mesh)
+    whole = parallel.replicated(mesh)
+    key = jax.eval_shape(lambda: samples.noise_key(0))
+    return denoising.step_on(mesh).lower(
+        how,
+        placed(params, layouts.parameter_formats(params, mesh)),
+        rows_like(there.latents, there.latent_rows, whole),
+        rows_like(there.states, there.state_rows, whole),
+        jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
+        jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
+        jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
+        None,
+    )
+
+
+def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int, mesh: Mesh) -> Program:
+    """What fills a table, of a number of items on each device."""
+
+    def lower(items: int) -> jax.stages.Lowered:
+        total = items * parallel.data_parallelism(mesh)
+        arrays = placed(params, parallel.parameter_shardings(params, mesh))
+        return tables.lower_encoder(function, mesh, arrays, rows_like(example, total, parallel.split_axis(mesh)))
+
+    return Program(name, noun, batch, lower)
