@@ -44,7 +44,7 @@ def test_parts_in_common(tmp_path, broken, failed):
     wanted = {responses.key(voter.fingerprint(), request_for(text)): request_for(text) for text in ("ab", "bc", "cd")}
     texts = {key: request.turns[0].text for key, request in wanted.items()}
     answers = asking.Answers()
-    with responses.ResponseStore(tmp_path) as store:
+    with responses.ResponseStore(tmp_path / "run" / "responses") as store:
         asking.ask(voter, store, wanted, answers, progress=False)
     assert sorted(voter.asked) == ["a", "b", "c", "d"]
     assert {texts[key]: reason for key, reason in answers.failed.items()} == dict.fromkeys(
