@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from launch import text
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
@@ -84,18 +85,13 @@ def load(model: str, dtype: str = "float32") -> Responder:
     Raises:
       InputError: there is no such model, or it does not see.
     """
-    from winobench.responders import loading, picture_judges, recorded
+    from winobench.responders import loading
 
-    if text.is_hosted(model):
-        return loading.load_responder(model)
-    kind = None if recorded.is_recorded(model) else picture_judges.scorer_kind(model)
-    if kind == picture_judges.WRITES:
-        return picture_judges.load(model, dtype)
-    what = (
-        "is a language model without eyes"
-        if kind is None
-        else "judges or draws pictures, but writes nothing about them"
-    )
+    ref = loading.resolve(model, about_pictures=True)
+    if ref.kind == registry.HOSTED or "picture_text" in (loading.answered_kinds(ref) or ()):
+        return loading.load_responder(ref, dtype, about_pictures=True)
     raise InputError(
-        f"{model!r} {what}: name one that sees, such as blip2-flan-t5-xl or openai:gpt-4o", code="wrong-kind-of-model"
+        f"{model!r} writes nothing about images: name a vision-language model, such as blip2-flan-t5-xl or"
+        " openai:gpt-4o",
+        code="wrong-kind-of-model",
     )

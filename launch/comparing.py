@@ -12,7 +12,6 @@ import rich.console
 import rich.table
 import rich.text
 
-from launch import text
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
@@ -86,8 +85,8 @@ def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
     from winobench.generation import judges
     from winobench.scorers import loading
 
-    label = text.model_label(name) if text.is_hosted(name) else registry.model_label(name)
-    return judges.judge(compared, loading.load_scorer(name, dtype), label)
+    ref = loading.resolve(name)
+    return judges.judge(compared, loading.load_scorer(ref, dtype), registry.model_label(ref.title))
 
 
 def print_results(

@@ -131,7 +131,7 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
         raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
     _refuse([_RATER, _JUDGE], "--compare")
     spec = registry.model_label((flags.FLAGS.config or DEFAULT_CONFIG).removesuffix(".py").partition(":")[0])
-    if "prompts" in config:
+    if config.kind == "draw":
         _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
         pictures.main(
             config,
@@ -142,7 +142,7 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
         )
         return
     _refuse([_PROCESSES], "configs of pictures")
-    if "strengths" in config:
+    if config.kind == "edit":
         _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
         editing.main(config, spec=spec, workdir=_WORKDIR.value, overwrite=_OVERWRITE.value)
         return

@@ -24,6 +24,7 @@ import winobench
 from launch import configuration
 from launch.cloud import accelerators, planned
 from launch.cloud.storage import MOUNT, bucket_and_prefix, check_store, is_url, mount_commands
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.training import recipes
@@ -142,7 +143,7 @@ def make(request: Request) -> Job:
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
     gpus = accelerator if isinstance(accelerator, accelerators.Gpus) else None
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
-    if several and ("protocol" in config or config.get("recipe") in recipes.EMBEDDED):
+    if several and (config.get("kind") == "ask" or config.get("recipe") in recipes.EMBEDDED):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
@@ -200,7 +201,12 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
     changes: dict[str, object] = {}
     # Where nobody says how many, or the launcher's own number, as of images, does not fit.
     named = config.get("batch_size")
-    is_less = isinstance(named, int) and "prompts" in config and plan.batch_size is not None and plan.batch_size < named
+    is_less = (
+        isinstance(named, int)
+        and config.get("kind") == "draw"
+        and plan.batch_size is not None
+        and plan.batch_size < named
+    )
     if plan.batch_size is not None and (named is None or is_less):
         changes["overrides"] = (*request.overrides, ("batch_size", str(plan.batch_size)))
     if plan.accumulate is not None and plan.accumulate > config.accumulate:
@@ -215,7 +221,7 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 def _launcher(request: Request) -> str:
     launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
     # Of what launch.generate does, images are shared among processes, and items of language models are not.
-    is_shared = launcher in LAUNCHERS or "prompts" in configuration.load(request.config)
+    is_shared = launcher in LAUNCHERS or configuration.load(request.config).get("kind") == "draw"
     if not is_shared and request.launcher is None:
         raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
     return launcher
@@ -327,7 +333,8 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
     extras = []
     if accelerator is not None:
         extras.append("tpu" if isinstance(accelerator, accelerators.Slice) else "cuda")
-    if str(config.get("model")).startswith(("openai:", "anthropic:")):
+    names = f"{config.get('model')},{config.get('captioner')}".split(",")
+    if any(registry.api_of(name.strip()) for name in names):
         extras.append("api")
     return f"[{','.join(extras)}]" if extras else ""
 

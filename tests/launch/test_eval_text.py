@@ -272,7 +272,7 @@ def test_models_of_one_kind_are_told_from_those_of_the_other():
     assert both == {"llava-1.5-7b", "llava-1.5-13b"}
     for name in both:
         assert registry.MODELS[name].source == registry.LANGUAGE_MODELS[name].source
-        assert loading.scorer_kind(name) == "vqa_score"
+        assert loading.resolve(name).kind == "vqa_score"
     for name in (*registry.LANGUAGE_MODELS, "clip-vit-l14", "openai:m", "recorded:x.csv"):
         responder_loading.check_responder_name(name)
 

@@ -133,7 +133,7 @@ def test_labels_are_different_on_any_file_system(names, labels):
 def test_a_long_name_is_one_short_sentence():
     for name in ("x" * 5000, "a/" + "x" * 5000, "\ud83d", "a\x00b", None, 5, ["a"]):
         with pytest.raises(InputError) as caught:
-            registry.model_source(name)
+            registry.resolve(name)
         assert len(str(caught.value)) < 1000
         with pytest.raises(InputError) as caught:
             loading.checkpoint_kind(name)
@@ -149,9 +149,9 @@ def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "model").symlink_to(tiny_pipeline)
     assert files.user_path("~/model") == str(tmp_path / "model")
-    assert registry.model_source("~/model") == str(tmp_path / "model")
+    assert registry.resolve("~/model").source == str(tmp_path / "model")
     assert sources.resolve("~/model").find("model_index.json") == str(tmp_path / "model" / "model_index.json")
-    assert loading.scorer_kind("~/model") == "diffusion_itm"
+    assert loading.resolve("~/model").kind == "diffusion_itm"
     assert records.RunFolder("~/run").path == tmp_path / "run"
     assert files.user_path("a~b") == "a~b"
     Image.new("RGB", (4, 4)).save(tmp_path / "black.png")

@@ -18,7 +18,7 @@ from winobench import parallel
 from winobench.base import registry
 from winobench.checkpoints import vision_language
 from winobench.data import question_texts
-from winobench.responders import loading, picture_judges
+from winobench.responders import loading
 from winobench.responders.picture_matcher import PictureMatcher
 from winobench.responders.picture_reader import PictureReader
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Similarity
@@ -161,9 +161,9 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     assert loading.answered_kinds(str(tiny_t5), about_pictures=True) == {"generation", "options"}
     assert loading.answered_kinds("openai:gpt-4o", about_pictures=True) is None
     for name, model in registry.MODELS.items():
-        assert picture_judges.kinds(name) == (writes if model.scorer == "vqa_score" else match)
+        assert loading.answered_kinds(name, about_pictures=True) == (writes if model.scorer == "vqa_score" else match)
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
-        assert picture_judges.kinds(name) == frozenset()
+        assert not loading._sees(registry.resolve(name))
     with raises("wrong-kind-of-model", "'clevr-tiny'"):
         loading.check_responder_name("clevr-tiny")
     loading.check_responder_name("clevr-tiny", about_pictures=True)

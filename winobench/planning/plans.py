@@ -69,21 +69,22 @@ def make_plan(
       InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
     assumed = assumed or Assumptions()
-    if "prompts" in config:
+    kind = config.get("kind")
+    if kind == "draw":
         return drawing_plan.make_plan(config, target, devices, price, assumed, few, say)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
-    if "protocol" in config:
+    if kind == "ask":
         return language_plan.make_plan(config, model, target, devices, price, assumed, say)
-    if config.get("recipe") == "hardneg":
+    if kind == "train" and config.recipe == "hardneg":
         return training_plan.make_plan(config, model, target, devices, price, assumed, say)
-    if "sampling" not in config:
+    if kind != "score":
         raise InputError(
             "a plan is for configs that evaluate or fine-tune a model or have it draw, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"
         )
-    if loading.scorer_kind(model, config.revision) == "vqa_score":
+    if loading.resolve(model, config.revision).kind == "vqa_score":
         return vision_language_plan.make_plan(config, model, target, devices, price, assumed, few, say)
     return _plan_scoring(config, model, target, devices, price, largest, assumed, few, say)
 
