@@ -58,6 +58,7 @@ RANGES = {
 def get_config(size: str = "full") -> ml_collections.ConfigDict:
     """The recipe; ``size`` is ``full`` or ``debug``."""
     config = ml_collections.ConfigDict()
+    config.kind = "train"
     config.recipe = "clevr_tiny"
     config.seed = 0
 

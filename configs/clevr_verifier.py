@@ -38,6 +38,7 @@ RANGES = {
 def get_config(size: str = "full") -> ml_collections.ConfigDict:
     """The recipe; ``size`` is ``full`` or ``debug``."""
     config = ml_collections.ConfigDict()
+    config.kind = "train"
     config.recipe = "clevr_verifier"
     config.seed = 0
 

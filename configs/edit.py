@@ -63,6 +63,7 @@ def get_config(form: str = "optimize") -> ml_collections.ConfigDict:
     if form not in FORMS:
         raise ValueError(f"edit comes as {', '.join(FORMS)}, not {form!r}.")
     config = ml_collections.ConfigDict()
+    config.kind = "edit"
     config.model = "clevr-tiny"
     config.variant = config_dict.placeholder(str)
     config.revision = config_dict.placeholder(str)

@@ -136,6 +136,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         raise ValueError(f"gdbench comes as {', '.join(FORMS)}, not {form!r}.")
     limit, num_samples, tasks = FORMS[form]
     config = ml_collections.ConfigDict()
+    config.kind = "score"
 
     config.model = "clevr-tiny"
     config.variant = config_dict.placeholder(str)

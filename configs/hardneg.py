@@ -130,6 +130,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     if form not in FORMS:
         raise ValueError(f"hardneg comes as {', '.join(FORMS)}, not {form!r}.")
     config = ml_collections.ConfigDict()
+    config.kind = "train"
     config.recipe = "hardneg"
     config.seed = 0
 

@@ -86,6 +86,7 @@ def get_config(form: str = "paper") -> ml_collections.ConfigDict:
     if form not in FORMS:
         raise ValueError(f"nli comes as {', '.join(FORMS)}, not {form!r}.")
     config = ml_collections.ConfigDict()
+    config.kind = "train"
     config.recipe = "nli"
     config.seed = 0
 

@@ -74,6 +74,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         raise ValueError(f"pictures comes as {', '.join(FORMS)}, not {form!r}.")
     prompts, seeds, num_steps, guidance_scale = FORMS[form]
     config = ml_collections.ConfigDict()
+    config.kind = "draw"
     config.prompts = prompts
     config.categories = config_dict.placeholder(str)
     config.limit = config_dict.placeholder(int)

@@ -119,6 +119,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         form, ("flan-t5-base", None, None, 5, 50, 32)
     )
     config = ml_collections.ConfigDict()
+    config.kind = "ask"
 
     config.model = model
     config.protocol = config_dict.FieldReference(protocol, field_type=str)

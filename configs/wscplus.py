@@ -56,6 +56,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         raise ValueError(f"wscplus comes as {', '.join(FORMS)}, not {form!r}.")
     tasks, protocol, limit = FORMS[form]
     config = ml_collections.ConfigDict()
+    config.kind = "ask"
 
     config.model = "qwen3-0.6b"
     config.protocol = config_dict.FieldReference(protocol, field_type=str)

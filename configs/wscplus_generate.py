@@ -65,6 +65,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
         raise ValueError(f"wscplus_generate comes as {', '.join(FORMS)}, not {form!r}.")
     templates, queries, requests = FORMS[form]
     config = ml_collections.ConfigDict()
+    config.kind = "items"
     config.model = config_dict.placeholder(str)
     config.templates = templates
     config.queries = queries

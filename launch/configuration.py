@@ -23,7 +23,7 @@ import ml_collections
 from absl import app, flags, logging
 
 from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
-from launch.overrides import OVERRIDE, flat, override, set_field
+from launch.overrides import KIND, OVERRIDE, flat, override, set_field
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
@@ -70,6 +70,8 @@ def load(
     """
     module, argument = _load_module(spec, launcher)
     config = _made(module, spec.partition(":")[0], argument)
+    if KIND not in config:
+        config[KIND] = getattr(_stand_in(module, config), "get_config", ml_collections.ConfigDict)().get(KIND)
     config.lock()
     for field, text in overrides:
         override(config, field, text)
@@ -134,11 +136,8 @@ def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The config as nested dictionaries of JSON values."""
-    return {
-        name: plain(value) if isinstance(value, ml_collections.ConfigDict) else _jsonable(value)
-        for name, value in config.items()
-    }
+    """The config as nested dictionaries of JSON values, without its `KIND`."""
+    return {name: _jsonable(value) for name, value in config.items() if name != KIND}
 
 
 def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str, usage: str) -> None:
@@ -418,8 +417,7 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
 def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, options.Range]:
     """The ranges of a config's fields.
 
-    A user's own config need not have them: its fields are then checked as those of the first config in ``configs/`` for
-    the same launcher that has no field which the user's lacks.
+    A user's own config need not have them: its fields are then checked as those of its `_stand_in`.
     """
     own = getattr(module, "RANGES", None)
     if own is not None:
@@ -429,12 +427,17 @@ def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, opti
                 code="bad-ranges",
             )
         return own
+    return getattr(_stand_in(module, config), "RANGES", {})
+
+
+def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
+    """The first config in ``configs/`` for the same launcher all of whose fields a user's config has; None if none."""
     fields = set(flat(config))
     for path in sorted(CONFIGS.glob("[!_]*.py")):
         other = _execute(path)
         if _launcher_of(module) in (None, _launcher_of(other)) and set(flat(other.get_config())) <= fields:
-            return getattr(other, "RANGES", {})
-    return {}
+            return other
+    return None
 
 
 def _described(error: BaseException) -> str:
@@ -480,4 +483,6 @@ def _flags_of(module: str) -> list[flags.Flag]:
 
 
 def _jsonable(value: Any) -> Any:
+    if isinstance(value, ml_collections.ConfigDict):
+        return {name: _jsonable(item) for name, item in value.items()}
     return [_jsonable(item) for item in value] if isinstance(value, (tuple, list)) else value

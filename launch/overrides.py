@@ -18,15 +18,20 @@ from winobench.base.errors import InputError
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 """``--config.field=text``, or ``--config.field`` with the text as the next word."""
 
+KIND = "kind"
+"""The field that says which program a config is for: score, ask, draw, edit, train, items. It is not an option."""
+
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 
 def flat(config: ml_collections.ConfigDict, prefix: str = "") -> dict[str, Any]:
-    """Dotted field -> value."""
+    """Dotted field -> value, without the config's `KIND`."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
+        if not prefix and name == KIND:
+            continue
         if isinstance(value, ml_collections.ConfigDict):
             fields.update(flat(value, f"{prefix}{name}."))
         else:
@@ -54,7 +59,7 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
     holder = config
     for parent in parents:
         holder = holder.get(parent) if isinstance(holder, ml_collections.ConfigDict) else None
-    if not isinstance(holder, ml_collections.ConfigDict) or last not in holder:
+    if not isinstance(holder, ml_collections.ConfigDict) or last not in holder or field == KIND:
         known = list(flat(config))
         near = difflib.get_close_matches(field, known, n=3, cutoff=0.6)
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]

@@ -181,6 +181,22 @@ def test_every_config_loads_in_every_form():
         assert set(configuration.field_help(name)) <= set(configuration.flat(config))
 
 
+@pytest.mark.parametrize("name", configuration.config_names())
+def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
+    config = configuration.load(name)
+    assert config.kind in ("score", "ask", "draw", "edit", "train", "items")
+    assert "kind" not in configuration.flat(config)
+    assert "kind" not in configuration.plain(config)
+    with raises("unknown-field", "'kind'"):
+        configuration.load(name, [("kind", "train")])
+    own = tmp_path / "mine.py"  # a user's config from before there were kinds
+    own.write_text(
+        f"from configs.{name} import *\nfrom configs import {name} as ours\ndef get_config():\n"
+        "    config = ours.get_config()\n    del config.kind\n    return config\n"
+    )
+    assert configuration.load(str(own)).kind == config.kind
+
+
 def test_every_field_of_gdbench_is_explained():
     assert set(configuration.field_help("gdbench")) == set(configuration.flat(configuration.load("gdbench")))
 
