@@ -87,8 +87,10 @@ def load(model: str, dtype: str = "float32") -> Responder:
     """
     from winobench.responders import loading
 
-    ref = loading.resolve(model, about_pictures=True)
-    if ref.kind == registry.HOSTED or "picture_text" in (loading.answered_kinds(ref) or ()):
+    ref = registry.resolve(model)
+    if ref.kind is None:
+        ref = loading.resolve(ref, about_pictures=True)
+    if ref.kind == registry.HOSTED or "picture_text" in loading.ANSWERS.get(ref.kind, ()):
         return loading.load_responder(ref, dtype, about_pictures=True)
     raise InputError(
         f"{model!r} writes nothing about images: name a vision-language model, such as blip2-flan-t5-xl or"

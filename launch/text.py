@@ -173,7 +173,7 @@ def _check_model(
     is_open = config.protocol in (None, protocols.ALL)
     sees = is_open or any(protocol.needs == "pictures" for protocol in asked)
     model = loading.resolve(model, about_pictures=sees)
-    answers = loading.answered_kinds(model)
+    answers = loading.answered_kinds(model, about_pictures=sees)
     if model.kind in (registry.HOSTED, registry.RECORDED):  # the key, the address or the file are checked, too
         answers = load_responder(config, model, about_pictures=sees).kinds
     if answers is not None:

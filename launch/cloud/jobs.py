@@ -143,7 +143,7 @@ def make(request: Request) -> Job:
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
     gpus = accelerator if isinstance(accelerator, accelerators.Gpus) else None
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
-    if several and (config.get("kind") == "ask" or config.get("recipe") in recipes.EMBEDDED):
+    if several and (config.kind == "ask" or config.get("recipe") in recipes.EMBEDDED):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
@@ -200,15 +200,10 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
     """The request with what the plan says wherever it says nothing itself."""
     changes: dict[str, object] = {}
     # Where nobody says how many, or the launcher's own number, as of images, does not fit.
-    named = config.get("batch_size")
-    is_less = (
-        isinstance(named, int)
-        and config.get("kind") == "draw"
-        and plan.batch_size is not None
-        and plan.batch_size < named
-    )
-    if plan.batch_size is not None and (named is None or is_less):
-        changes["overrides"] = (*request.overrides, ("batch_size", str(plan.batch_size)))
+    named, found = config.get("batch_size"), plan.batch_size
+    is_less = config.kind == "draw" and isinstance(named, int) and found is not None and found < named
+    if found is not None and (named is None or is_less):
+        changes["overrides"] = (*request.overrides, ("batch_size", str(found)))
     if plan.accumulate is not None and plan.accumulate > config.accumulate:
         changes["overrides"] = (*request.overrides, ("accumulate", str(plan.accumulate)))
     defaults = {"memory": plan.memory, "time": plan.time}
@@ -221,7 +216,7 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 def _launcher(request: Request) -> str:
     launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
     # Of what launch.generate does, images are shared among processes, and items of language models are not.
-    is_shared = launcher in LAUNCHERS or configuration.load(request.config).get("kind") == "draw"
+    is_shared = launcher in LAUNCHERS or configuration.load(request.config).kind == "draw"
     if not is_shared and request.launcher is None:
         raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
     return launcher

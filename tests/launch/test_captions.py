@@ -142,15 +142,10 @@ def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
 
 
 def test_what_does_not_see_is_one_sentence_wherever_it_is_named(blind, photos):
-    for module, *words in (
-        ("launch.generate", "--caption", photos, f"--model={blind}"),
-        ("launch.generate", "--caption", photos, "--model=flan-t5-base"),
-        ("launch.eval", "--config=gdbench", f"--config.model={blind}"),
-    ):
-        status, _, err = launching.launch(module, *words)
-        assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
+    status, _, err = launching.launch("launch.eval", "--config=gdbench", f"--config.model={blind}")
+    assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
     for words, message in (
-        ([photos, "--model=clip-vit-b32"], "writes nothing about them"),
+        *(([photos, f"--model={name}"], "writes nothing") for name in (blind, "flan-t5-base", "clip-vit-b32")),
         ([photos], "--caption needs --model=MODEL"),
         ([photos.parent, "--model=blip2-flan-t5-xl"], "has no pictures right in it"),
     ):

@@ -35,7 +35,7 @@ def launch(monkeypatch, tmp_path):
 
     monkeypatch.setattr(evaluate, "evaluate", evaluated)
     monkeypatch.setattr(table, "print_results", lambda results: None)
-    monkeypatch.setattr(loading, "load_scorer", lambda name, *_, **__: name)
+    monkeypatch.setattr(loading, "load_scorer", lambda model, *_, **__: model.name)
 
     def call(*words):
         overrides = [word.removeprefix("--config.").split("=", 1) for word in words if word.startswith("--config.")]

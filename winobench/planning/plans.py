@@ -69,17 +69,16 @@ def make_plan(
       InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
     assumed = assumed or Assumptions()
-    kind = config.get("kind")
-    if kind == "draw":
+    if config.kind == "draw":
         return drawing_plan.make_plan(config, target, devices, price, assumed, few, say)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
-    if kind == "ask":
+    if config.kind == "ask":
         return language_plan.make_plan(config, model, target, devices, price, assumed, say)
-    if kind == "train" and config.recipe == "hardneg":
+    if config.kind == "train" and config.recipe == "hardneg":
         return training_plan.make_plan(config, model, target, devices, price, assumed, say)
-    if kind != "score":
+    if config.kind != "score":
         raise InputError(
             "a plan is for configs that evaluate or fine-tune a model or have it draw, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"
