@@ -15,6 +15,7 @@ import pytest
 import winobench
 from launch import eval as launcher
 from tests import launching
+from winobench.base import registry
 from winobench.scorers import loading
 
 ROOT = pathlib.Path(__file__).parents[2]
