@@ -7,7 +7,7 @@
 All get the same random weights of the published structure and do two things: VQAScore of all pairs of some images and
 some texts, and a caption of each image, the most likely token at each place.
 
-* winobench: `VQAScore.score` and `Captioner.write`, from images and texts to scores and words.
+* winobench: `VQAScore.score` and `VisionLanguageModel.write`, from images and texts to scores and words.
 * torch, published: transformers as the published evaluation has it, image and question anew for each pair, in batches.
 * torch, images once: the vision tower once for each image and, of LLaVA, the language model's keys and values up to the
   question, repeated for the rows, which takes code of one's own.
@@ -30,7 +30,7 @@ import torch
 
 from benchmarks import common, machine
 from benchmarks.vision_language_peer import SIZES, Inputs, Size, TorchPeer, make_work, write_model
-from winobench.responders.captioner import Captioner
+from winobench.responders.vision_language import VisionLanguageModel
 from winobench.scorers.vqa_score import VQAScore
 
 TOLERANCE = 1e-4
@@ -80,7 +80,7 @@ def benchmark(size: Size, device: str, rounds: int) -> dict[str, Any]:
         folder = pathlib.Path(name) / "model"
         common.log(f"{size.family}: writing a network with random weights")
         write_model(folder, size)
-        scorer, captioner = VQAScore.from_pretrained(folder), Captioner.from_pretrained(folder)
+        scorer, captioner = VQAScore.from_pretrained(folder), VisionLanguageModel.from_pretrained(folder)
         peer = TorchPeer(folder, size, device, "float32")
     inputs = Inputs.of(scorer, captioner, images, texts)
     batches = {

@@ -18,7 +18,7 @@ import transformers
 from winobench.base import json_files
 from winobench.models.blip_2 import FORM
 from winobench.models.llava import LlavaForConditionalGeneration
-from winobench.responders.captioner import Captioner
+from winobench.responders.vision_language import VisionLanguageModel
 from winobench.scorers.vqa_score import VQAScore
 
 _SPECIAL = {"<pad>": 0, "</s>": 1, "<s>": 2, "<unk>": 3, "<image>": 4}
@@ -274,7 +274,9 @@ class Inputs:
     caption_of_qformer: list[int] | None
 
     @classmethod
-    def of(cls, scorer: VQAScore, captioner: Captioner, images: Sequence[np.ndarray], texts: Sequence[str]) -> Inputs:
+    def of(
+        cls, scorer: VQAScore, captioner: VisionLanguageModel, images: Sequence[np.ndarray], texts: Sequence[str]
+    ) -> Inputs:
         """Those of a scorer and of a writer."""
         loaded = scorer._loaded
         before, questions = loaded.tokens(scorer.question, texts)

@@ -55,9 +55,10 @@ def main(
     example = _OF_PICTURES if about_pictures else _EXAMPLE
     configuration.require(config, configuration.flat(configuration.load(example)))
     # Late, so that --help and --list_tasks answer at once.
-    from winobench.evaluation import endings, protocols, questions
+    from winobench.evaluation import protocols, questions
     from winobench.report import table
     from winobench.responders import loading
+    from winobench.runs import endings
 
     # What is cheap to check comes before anything is drawn and the models are loaded.
     models = [

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion import StableDiffusion
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
     from winobench.evaluation.evaluate import evaluate
-    from winobench.evaluation.hosted_vqa_score import HostedVQAScore
     from winobench.evaluation.questions import evaluate_questions
     from winobench.generation.generate import draw_pictures
     from winobench.metrics import METRICS
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.prompts.prompt_files import Prompt, read_prompts
-    from winobench.responders.captioner import Captioner
     from winobench.responders.loading import load_responder
+    from winobench.responders.vision_language import Captioner, VisionLanguageModel
+    from winobench.responders.vqa_score import HostedVQAScore
     from winobench.runs.image_runs import Pictures, read_pictures
     from winobench.runs.reading import read_run
     from winobench.runs.run import Run
@@ -52,12 +52,12 @@ _HOME = {
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
-    "Captioner": "winobench.responders.captioner",
+    "Captioner": "winobench.responders.vision_language",
     "ClevrVerifier": "winobench.models.clevr_verifier",
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
-    "HostedVQAScore": "winobench.evaluation.hosted_vqa_score",
+    "HostedVQAScore": "winobench.responders.vqa_score",
     "InputError": "winobench.base.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
@@ -75,6 +75,7 @@ _HOME = {
     "TextTask": "winobench.tasks.questions",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
+    "VisionLanguageModel": "winobench.responders.vision_language",
     "denoising_errors": "winobench.scorers.denoising",
     "draw_pictures": "winobench.generation.generate",
     "evaluate": "winobench.evaluation.evaluate",
@@ -121,6 +122,7 @@ __all__ = [
     "TextTask",
     "UNet2DConditionModel",
     "VQAScore",
+    "VisionLanguageModel",
     "__version__",
     "denoising_errors",
     "draw_pictures",

@@ -32,7 +32,7 @@ def test_what_torch_is_given(tmp_path):
     size = vision_language_peer.SIZES["small"][1]
     vision_language_peer.write_model(tmp_path / "model", size)
     scorer = vision_language.VQAScore.from_pretrained(tmp_path / "model")
-    captioner = vision_language.Captioner(scorer._loaded)
+    captioner = vision_language.VisionLanguageModel(scorer._loaded)
     images, texts = vision_language_peer.make_work(size)
     inputs = vision_language_peer.Inputs.of(scorer, captioner, images, texts)
     assert tuple(inputs.pixels.shape) == (2, 3, 28, 28)

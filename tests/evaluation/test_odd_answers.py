@@ -17,10 +17,9 @@ from tests.wscplus_items import fakes
 from winobench import report
 from winobench.base import json_files
 from winobench.base.errors import InputError
-from winobench.evaluation import endings
 from winobench.evaluation.questions import evaluate_questions
 from winobench.responders.hosted import HostedModel
-from winobench.runs import provenance
+from winobench.runs import endings, provenance
 from winobench.wscplus_items import prompts, run
 
 TASK = "winoviz_mini_single"

@@ -18,7 +18,7 @@ from winobench import report
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.generation import loading as drawers
-from winobench.responders import loading, picture_judges
+from winobench.responders import image_judges, loading
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
 
@@ -222,8 +222,8 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     fields |= {"captioner": written["blip-2"](tmp_path / "blip-2")} if model == "t5" else {"captioner": "none"}
     fields |= {"model": written[model](tmp_path / model), "protocol": protocol, "pictures_per_premise": 2}
     loads = collections.Counter()
-    load = picture_judges.load
-    monkeypatch.setattr(picture_judges, "load", lambda name, *a, **k: loads.update([name]) or load(name, *a, **k))
+    load = image_judges.load
+    monkeypatch.setattr(image_judges, "load", lambda name, *a, **k: loads.update([name]) or load(name, *a, **k))
     folders = run(None, **fields)
     assert len(folders) == len(protocol.split(","))
     for folder in folders:

@@ -87,7 +87,7 @@ def test_states_logits_and_answers(network, loaded):
     def run(state, pixels, ids, lengths):
         model = nnx.merge(graph, state)
         states = model.image_states(pixels)
-        read = (model.ask(model.see(pixels, BEFORE)), ids, lengths)
+        read = (model.ask(model.encode_image(pixels, BEFORE)), ids, lengths)
         logits = model.language_model.logits(model.continue_from(*read, 0)[0])
         return states, model.prefix(states), logits, model.answer_log_probabilities(*read, ANSWERS)
 

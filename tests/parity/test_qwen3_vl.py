@@ -23,7 +23,7 @@ from winobench.checkpoints import models, vision_language, weights
 from winobench.data.patches import MAX_PIXELS, PatchProcessor
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
-from winobench.responders.captioner import Captioner
+from winobench.responders.vision_language import VisionLanguageModel
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -99,7 +99,7 @@ def test_states_logits_and_answers(network, loaded, folder):
         model = nnx.merge(graph, state)
         pixels = loaded.processor.normalize(patches)
         states, deep = model.visual(pixels)
-        read = (model.ask(model.see(pixels, before)), ids, lengths)
+        read = (model.ask(model.encode_image(pixels, before)), ids, lengths)
         logits = model.language_model.logits(model.continue_from(*read, 0)[0])
         return [states, *deep], logits, model.answer_log_probabilities(*read, ANSWERS)
 
@@ -140,7 +140,7 @@ def test_published_score(network, loaded, folder):
 
 def test_greedy_texts(network, loaded, folder):
     """Texts that grow behind pictures of unlike shapes, as alone."""
-    captioner = Captioner(loaded, batch_size=2)
+    captioner = VisionLanguageModel(loaded, batch_size=2)
     prompts = ["", "Is the ball left of the red cube?", "a cube", ""]
     expected = []
     for picture, prompt in zip(pictures(), prompts, strict=True):
@@ -223,7 +223,7 @@ def test_bounds_of_pictures(folder):
     assert [scorer.processor.max_pixels for scorer in scorers] == [32 * 48, 1024]
     assert len({scorer.fingerprint()["model"] for scorer in scorers}) == 2
     with raises("bad-value", "max_pixels", "1,536"):
-        Captioner.from_pretrained(folder, max_pixels=2000)
+        VisionLanguageModel.from_pretrained(folder, max_pixels=2000)
 
 
 def published_config(width, inner, layers, heads, vision):
@@ -316,8 +316,8 @@ def test_parts_of_other_models(folder, tmp_path):
     shutil.copytree(folder, copy, dirs_exist_ok=True)
     (copy / "chat_template.jinja").write_text("{% for message in messages %}{{ message['content'] }}{% endfor %}")
     with raises("mismatched-parts", "chat_template.jinja", "no <|image_pad|>"):
-        Captioner.from_pretrained(copy)
-    for cls, option in ((VQAScore, "question"), (Captioner, "template")):
+        VisionLanguageModel.from_pretrained(copy)
+    for cls, option in ((VQAScore, "question"), (VisionLanguageModel, "template")):
         with raises("bad-template", option, "'Is it {}?'", "<|image_pad|>"):
             cls.from_pretrained(folder, **{option: "Is it {}?"})
 

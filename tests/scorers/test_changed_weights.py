@@ -23,10 +23,9 @@ from winobench import checkpoints, evaluate, evaluate_questions, parallel
 from winobench.checkpoints import models, vision_language
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import holding, lora
-from winobench.responders.captioner import Captioner
 from winobench.responders.language_model import LanguageModel
-from winobench.responders.picture_reader import PictureReader
 from winobench.responders.text_encoders import ClipText, NliEncoder
+from winobench.responders.vision_language import VisionLanguageModel
 from winobench.runs.requests import Entailment, Options, Similarity, Turn
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -110,15 +109,15 @@ KINDS = {
         _score,
     ),
     "options_about_pictures": Kind(
-        lambda at: Captioner(_loaded(at), batch_size=2),
+        lambda at: VisionLanguageModel(_loaded(at), batch_size=2),
         lambda s: s._loaded.module(),
-        lambda s: Captioner(s._loaded, batch_size=2),
+        lambda s: VisionLanguageModel(s._loaded, batch_size=2),
         lambda s: [scores for _, scores in s.iter_option_scores(IMAGES, ["a", "a"], [TEXTS, TEXTS])],
     ),
     "language_model": Kind(
         lambda at: LanguageModel.from_pretrained(at("language"), batch_size=2, mesh=one_device()),
         lambda s: s._loaded.module(),
-        lambda s: LanguageModel(s._loaded, batch_size=2, mesh=one_device()),
+        lambda s: LanguageModel(s._loaded, batch_size=2),
         _answers(OPTIONS, "scores"),
     ),
     "nli": Kind(
@@ -434,6 +433,6 @@ def test_another_network_in_a_loaded_model_is_another_identity(at):
     state = jax.tree.map(lambda leaf: leaf + 1, loaded.network[1])
     other = dataclasses.replace(loaded, network=(loaded.network[0], state))
     assert other.identity() != loaded.fingerprint
-    assert PictureReader(other).fingerprint()["match"]["model"] == other.identity()
-    spread = PictureReader.from_pretrained(at("vision_language"))
+    assert VisionLanguageModel(other).fingerprint()["match"]["model"] == other.identity()
+    spread = VisionLanguageModel.from_pretrained(at("vision_language"))
     assert spread.fingerprint()["model"] == loaded.fingerprint

@@ -40,6 +40,7 @@ from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
+from winobench.checkpoints.loaded import spread_by_default
 from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.models import t5
@@ -317,6 +318,7 @@ def read_bert_tokenizer(
     return tokenizer
 
 
+@spread_by_default
 def load_t5(
     source: str | os.PathLike | sources.Source,
     dtype: Any = "float32",
@@ -331,8 +333,8 @@ def load_t5(
     Args:
       source: a folder in transformers' layout, or a hub id.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
-        With an axis ``model``, its devices share one copy.
+      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
+        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy.
       int8: the dense kernels of the layers hold numbers of 8 bits with a scale for each output channel.
       revision: branch, tag or commit of a hub repository.
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -345,7 +347,6 @@ def load_t5(
         devices have too little memory.
     """
     dtype = language_models.language_model_dtype(dtype)
-    mesh = parallel.as_mesh(mesh)
     source = sources.resolve(source, revision=revision)
     config = models.read_config(T5ForConditionalGeneration, source)
     tokenizer = language_models.load_tokenizer(source, config.vocab_size)

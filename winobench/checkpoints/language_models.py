@@ -28,7 +28,7 @@ from winobench import parallel
 from winobench.base import hub, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, weights
-from winobench.checkpoints.loaded import Loaded
+from winobench.checkpoints.loaded import Loaded, spread_by_default
 from winobench.models import decoder, decoder_cache, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
@@ -127,6 +127,7 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     return KINDS[model_type]
 
 
+@spread_by_default
 def load_decoder(
     source: str | os.PathLike[str] | sources.Source,
     dtype: Any = "float32",
@@ -141,8 +142,9 @@ def load_decoder(
     Args:
       source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
-        With an axis ``model``, its devices share one copy, and none ever holds more than its part.
+      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
+        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy, and none
+        ever holds more than its part.
       int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
         channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512
         wide, change by 2 to 4% (root mean square, of the logits'), twice as much as by computing in bfloat16.
@@ -154,7 +156,6 @@ def load_decoder(
         config, weights and tokenizer do not fit each other, or if the devices have too little memory.
     """
     dtype = language_model_dtype(dtype)
-    mesh = parallel.as_mesh(mesh)
     source = sources.resolve(source, revision=revision)
     config = read_decoder_config(source)
     tokenizer = load_tokenizer(source, config.vocab_size)

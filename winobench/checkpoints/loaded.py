@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import weakref
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
+import jax
 from flax import nnx
 from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.checkpoints import models
 from winobench.models import functional, holding, lora
+
+_Loader = TypeVar("_Loader", bound=Callable[..., Any])
+
+
+def spread_by_default(load: _Loader) -> _Loader:
+    """A loader whose ``mesh`` may be None: copies for other devices are made once the parameters' size is known."""
+
+    @functools.wraps(load)
+    def loader(*args: Any, **options: Any) -> Any:
+        if options.get("mesh") is not None:
+            return load(*args, **options | {"mesh": parallel.as_mesh(options["mesh"])})
+        loaded = load(*args, **options | {"mesh": parallel.make_mesh(jax.local_devices()[:1])})
+        structure, params = loaded.parts()
+        mesh = parallel.default_mesh(params)
+        network = nnx.split(structure.module(parallel.place_parameters(params, mesh)))
+        # The same values: the fingerprint is still theirs.
+        return dataclasses.replace(loaded, network=network, mesh=mesh).as_loaded()
+
+    return loader
 
 
 class Loaded:

@@ -1,6 +1,6 @@
-"""Language vision-language models, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
+"""Vision-language models from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
 
-As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
+Weights go from the files straight to the devices, as in `winobench.checkpoints.language_models`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
-from winobench.checkpoints.loaded import Loaded
+from winobench.checkpoints.loaded import Loaded, spread_by_default
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
@@ -103,47 +103,38 @@ class LoadedVisionLanguageModel(Loaded):
 
 
 def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
-    """Which network a folder or hub repository holds.
-
-    Raises:
-      InputError: it holds none of those that see, or one that only reads.
-    """
-    path = source.require("config.json", "so it is no language model that sees: name one in transformers' layout")
+    """Which network a folder or hub repository holds; raises InputError where it is not a vision-language model."""
+    path = source.require("config.json", "so it is not a vision-language model: name one in transformers' layout")
     model_type = sources.read_json(path).get("model_type")
     if isinstance(model_type, str) and model_type in NETWORKS:
         return NETWORKS[model_type]
-    if only_reads(model_type):
-        raise without_eyes(path, model_type)
+    refuse_text_only(path, model_type)
     raise InputError(
-        f"{path} has the model_type {options.shown(model_type)}, but the language models that see and are read here are"
+        f"{path} has the model_type {options.shown(model_type)}, but the vision-language models that are read here are"
         f" {', '.join(NETWORKS)}",
         code="wrong-kind-of-model",
     )
 
 
-def prompt_form(source: sources.Source) -> PromptForm:
-    """How the model of a folder or hub repository is spoken to; raises InputError as `network_class` does."""
-    cls = network_class(source)
-    return cls.form_of(models.read_config(cls, source))
-
-
-def only_reads(model_type: Any) -> bool:
-    """Whether a ``model_type`` is that of a language model which sees no images."""
+def is_text_only(model_type: Any) -> bool:
+    """Whether a ``model_type`` is a language model's that reads no images."""
     kind = language_models.KINDS.get(model_type) if isinstance(model_type, str) else None
     return kind in ("decoder", "t5", "bert") and model_type != "llava"
 
 
-def without_eyes(path: str, model_type: str) -> InputError:
-    """What is raised for a ``config.json`` of such a model."""
-    return InputError(
-        f"{path} has the model_type {options.shown(model_type)}: that is a language model without eyes; name one that"
-        " sees, such as Salesforce/instructblip-flan-t5-xl, or judge it with --config=winoviz or --config=wscplus",
-        code="wrong-kind-of-model",
-    )
+def refuse_text_only(path: str, model_type: Any) -> None:
+    """Raises InputError for the ``config.json`` of such a model."""
+    if is_text_only(model_type):
+        raise InputError(
+            f"{path} has the model_type {options.shown(model_type)}, which is a text-only language model: name a"
+            " vision-language model, such as Salesforce/instructblip-flan-t5-xl, or judge it with --config=winoviz or"
+            " --config=wscplus",
+            code="wrong-kind-of-model",
+        )
 
 
 def image_slot_in_text(text: str) -> InputError:
-    """What is raised for a text that has the token which holds an image's place."""
+    """The error for a text that has the token which holds an image's place."""
     return InputError(
         f"the text {options.shown(text)} has the token that holds an image's place: take it out",
         code="image-slot-in-text",
@@ -151,28 +142,17 @@ def image_slot_in_text(text: str) -> InputError:
 
 
 def check_template(name: str, template: Any, form: PromptForm) -> None:
-    """Refuses a template in which a text or the image has no place.
-
-    Args:
-      name: of the option.
-      template: with ``{}`` once, where the text comes. With other words behind the image's token, once, if the form
-        names the image.
-      form: of the model.
-
-    Raises:
-      InputError: it is none.
-    """
+    """Raises InputError for a template in which the text or the image has no place; ``name`` is the option's."""
     if not isinstance(template, str) or template.count("{}") != 1:
         raise InputError(
-            f"{name} is {options.shown(template)}, but it must be a text with {{}} once, where the text comes that is"
-            " asked for",
+            f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",
             code="bad-template",
         )
     check_texts([template])
     if not form.names_image:
         return
     _, *behind = template.split(form.image_token)
-    # Without words of its own behind the image, an empty text would leave nothing to read there.
+    # Without other words behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
             f"{name} is {options.shown(template)}, but this model reads the image in the place of {form.image_token}:"
@@ -181,6 +161,7 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
         )
 
 
+@spread_by_default
 def load_vision_language(
     source: str | os.PathLike[str] | sources.Source,
     dtype: Any = "float32",
@@ -191,40 +172,44 @@ def load_vision_language(
     variant: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
+    templates: Mapping[str, str | None] | None = None,
 ) -> LoadedVisionLanguageModel:
     """Loads a vision-language model, straight onto the devices.
 
     Args:
-      source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a hub
-        id.
+      source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a hub id such as
+        ``Salesforce/instructblip-flan-t5-xl``.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters.
-        With an axis ``model``, its devices share one copy.
+      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
+        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
         channel.
       max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller. Every image takes
-        as much work and memory as one of so many. `winobench.data.patches.MAX_PIXELS`, or what the files allow, when
-        None.
+        as much work and memory as one of so many. When None, `winobench.data.patches.MAX_PIXELS`, or the files' limit
+        if that is less.
       variant: suffix of the weight files.
       revision: branch, tag or commit of a hub repository.
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+      templates: name of an option -> a template to check before the weights are read; None for the model's.
 
     Raises:
       InputError: a file is missing or damaged, an option is not supported, the parts do not fit each other, or the
         devices have too little memory.
     """
-    dtype = language_models.language_model_dtype(dtype)
-    mesh = parallel.as_mesh(mesh)
     source = sources.resolve(source, revision=revision)
     cls = network_class(source)
     config = models.read_config(cls, source)
+    form = cls.form_of(config)
+    for name, template in (templates or {}).items():
+        if template is not None:
+            check_template(name, template, form)
+    dtype = language_models.language_model_dtype(dtype)
     processor = processor_files.read_image_processor(source, cls.image_processor, max_pixels)
     tokenizer = language_models.load_tokenizer(source, config.text_config.vocab_size)
     qformer_tokenizer = None
     if cls.reads_text:
         vocab_size = config.qformer_config.vocab_size
         qformer_tokenizer = encoder_layouts.read_bert_tokenizer(source, vocab_size, subfolder="qformer_tokenizer")
-    form = cls.form_of(config)
     _check_parts(source, config, processor, tokenizer, form)
     paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
     config, network, digest = build_vision_language(
@@ -254,19 +239,11 @@ def build_vision_language(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[Any, tuple[Any, Any], str]:
-    """Builds a network and fills it with tensors. As `load_vision_language`, which finds config and tensors first.
-
-    Args:
-      cls: one of ``NETWORKS``.
-      config: the network's shape.
-      tensors: keys in torch's naming -> tensors. Every one is used.
-      dtype: of the parameters and of the computation.
-      mesh: the devices.
-      int8: the dense kernels of the language model's layers hold numbers of 8 bits.
+    """Builds a network and fills it with tensors, keys in torch's naming -> values, all of which are used.
 
     Returns:
-      The config, in which it is now said whether the language model has a head besides the embeddings; (graph, state).
-      And a digest of the tensors.
+      The config, which now states whether the language model has a head besides the embeddings; (graph, state) of the
+      network; a digest of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
     models._check_depth(cls.__name__, config, tensors, "config.json")
@@ -301,7 +278,7 @@ def abstract_vision_language(
 def _check_parts(
     source: sources.Source, config: Any, processor: ImageProcessor | PatchProcessor, tokenizer: Any, form: PromptForm
 ) -> None:
-    """Refuses a processor or a tokenizer of another model; before the weights, which take long."""
+    """Refuses a processor or a tokenizer of another model, before the weights, which take long."""
     made, taken = _sizes(config.vision_config, processor)
     if made != taken:
         raise InputError(
@@ -324,7 +301,7 @@ def _check_parts(
 
 
 def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
-    """Refuses a chat template in which no image has a place: it is a language model's that only reads."""
+    """Refuses a chat template in which no image has a place: it is a text-only model's."""
     found = {}
     if (path := source.find("chat_template.jinja")) is not None:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -195,6 +195,16 @@ def image_hash(source: Any) -> str:
     return digest.hexdigest()
 
 
+def file_sha256(path: str | os.PathLike) -> str:
+    """SHA-256 of an image file's content, in hexadecimal; raises InputError as `open_image` does."""
+    try:
+        with regular_file(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        open_image(path)  # which names the fault
+        raise
+
+
 @contextlib.contextmanager
 def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Opens a file for reading if it is one. Never waits for the writer of a named pipe, and reads no device.

@@ -358,7 +358,7 @@ def _summarise(
         except InputError as error:
             failed[task.name] = error
         folder.write_examples(task.name, summary.example_table(task, plan, scores))
-        folder.write_gallery(task.name, gallery.picture_table(task, plan, scores))
+        folder.write_gallery(task.name, gallery.example_table(task, plan, scores))
     results["failed"] = {name: str(error) for name, error in failed.items()}
     results["passes"] = sum(outcome.passes for _, outcome in judged)
     results["computed_passes"] = sum(group.computed for group in groups)

@@ -1,9 +1,9 @@
-"""Small pictures of the examples that a report shows, kept in the run's folder so that it needs no data later."""
+"""Small images of the examples that a report shows, kept in the run's folder so that it needs no data later."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from winobench.evaluation.plan import Plan
 from winobench.tasks.base import Task
 
 SIZE = 192
-"""Longest side of a picture in pixels; smaller images stay as they are."""
+"""Longest side of an image in pixels; smaller ones stay as they are."""
 
 EXAMPLES_A_KIND = 8
 """Examples of each kind: surely wrong, surely right, and any."""
@@ -23,21 +23,12 @@ EXAMPLES_A_KIND = 8
 _QUALITY = 85
 
 
-def picture_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
-    """Images of the images of the most telling examples: rows (``image``: SHA-256 of its content, ``jpeg``).
-
-    Raises:
-      InputError: an image cannot be read.
-    """
+def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
+    """`image_table` of the images of the most telling examples."""
     questions = plan.questions[task.name]
     chosen = choose_examples([question.target for question in questions], scores)
     numbers = dict.fromkeys(image for example in chosen for image in questions[example].images)
-    return pa.table(
-        {
-            "image": pa.array([plan.image_hashes[number] for number in numbers], pa.string()),
-            "jpeg": pa.array([thumbnail(plan.images[number]) for number in numbers], pa.binary()),
-        }
-    )
+    return image_table({plan.image_hashes[number]: plan.images[number] for number in numbers})
 
 
 def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> list[int]:
@@ -74,18 +65,23 @@ def margin(target: int | None, scores: np.ndarray) -> float:
     return 0.0
 
 
-def thumbnail(source: ImageSource, size: int = SIZE) -> bytes:
-    """A small image as a JPEG file.
+def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table:
+    """Small images: rows (``image``: the SHA-256 of an image's content, ``jpeg``: a file).
 
     Args:
-      source: anything that `winobench.data.images.open_image` takes.
-      size: its longest side in pixels. Smaller images stay as they are.
+      images: SHA-256 -> anything that `winobench.data.images.open_image` takes.
+      size: longest side in pixels. Smaller images stay as they are.
 
     Raises:
-      InputError: it cannot be read.
+      InputError: an image cannot be read.
     """
-    picture = image_files.open_image(source)
-    picture.thumbnail((size, size), Image.Resampling.LANCZOS)
+    files = [_thumbnail(image, size) for image in images.values()]
+    return pa.table({"image": pa.array(list(images), pa.string()), "jpeg": pa.array(files, pa.binary())})
+
+
+def _thumbnail(source: ImageSource, size: int) -> bytes:
+    image = image_files.open_image(source)
+    image.thumbnail((size, size), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=_QUALITY)
+    image.save(buffer, "JPEG", quality=_QUALITY)
     return buffer.getvalue()

@@ -19,10 +19,10 @@ from winobench.base import options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
-from winobench.evaluation import contracts, endings, pictured, protocols
+from winobench.evaluation import contracts, protocols, question_images
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.models import holding
-from winobench.runs import asking, lifecycle, records, responses
+from winobench.runs import asking, endings, lifecycle, records, responses
 from winobench.runs.requests import (
     ANSWERED,
     ENDINGS,
@@ -133,7 +133,7 @@ def evaluate_questions(
     responder, captions = holding.hold(responder), None
     fingerprint = dict(responder.fingerprint())
     if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
-        captions = pictured.Captions(captioner)
+        captions = question_images.Captions(captioner)
     failed: dict[str, InputError] = {}
     prepare = functools.partial(_prepare, fingerprint=fingerprint, pictures=pictures, captions=captions)
     asked = _prepared(prepare, chosen, chosen_protocols, data_dir, limit, failed)
@@ -215,7 +215,7 @@ def _load(task: TextTask, data_dir: str | None, limit: int | None) -> list[TextQ
 
 def _ask(
     responder: Responder,
-    captions: pictured.Captions | None,
+    captions: question_images.Captions | None,
     asked: list[_Asked],
     fingerprint: Mapping[str, Any],
     store: responses.ResponseStore,
@@ -239,7 +239,7 @@ def _ask(
 
 
 def _with_captions(
-    one: _Asked, captions: pictured.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
+    one: _Asked, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
 ) -> _Asked:
     """A task with its captions; of a question that lacks one, the requests stay those for captions, and so it fails."""
     if one.protocol.needs != "captions":
@@ -362,7 +362,7 @@ def _prepare(
     *,
     fingerprint: Mapping[str, Any],
     pictures: Mapping[str, Sequence[Picture]] | None,
-    captions: pictured.Captions | None,
+    captions: question_images.Captions | None,
 ) -> _Asked:
     """Makes a task's requests. Of captions that are not yet written, the keys stand for them.
 
@@ -379,7 +379,7 @@ def _prepare(
             raise ValueError(f"task {task.name!r} has two questions of the id {question.id!r}.")
         seen.add(question.id)
     if protocol.needs:
-        questions = pictured.with_pictures(task, questions, pictures or {})
+        questions = question_images.with_images(task, questions, pictures or {})
     if protocol.needs == "captions":
         questions = [dataclasses.replace(one, captions=captions.keys(one)) for one in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
@@ -431,7 +431,7 @@ def _summarise(
         failed[name] = error
     folder.write_examples(name, example_table(one.questions, read, received))
     if one.protocol.needs:
-        folder.write_gallery(name, pictured.picture_table(one.questions))
+        folder.write_gallery(name, question_images.image_table(one.questions))
     return sum(answer.status == FAILED for answer in read)
 
 

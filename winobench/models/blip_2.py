@@ -265,7 +265,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         """What the language model reads of images: [B, num_query_tokens, d_model]; arguments as of `query_states`."""
         return self.language_projection(self.query_states(image, input_ids, lengths))
 
-    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
+    def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
         """As of `VisionLanguageNetwork`; nothing is read before an image."""
         image = self.image_keys_values(self.image_states(pixels))
         return image if self.reads_text else self.prefix(image)

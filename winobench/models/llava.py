@@ -247,7 +247,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         """What the language model reads of images: results of `image_states` -> [B, states, hidden_size]."""
         return self.multi_modal_projector(image_states)
 
-    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
+    def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
         """As of `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
         model = self.language_model
         states = self.prefix(self.image_states(pixels))

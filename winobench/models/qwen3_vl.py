@@ -79,7 +79,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
-    def see(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
+    def encode_image(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
         """As of `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
         model, merge_size = self.language_model, self.config.vision_config.spatial_merge_size
         states, deep = self.visual(pixels)

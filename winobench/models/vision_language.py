@@ -1,7 +1,7 @@
-"""What vision-language models have in common: how an image and a text go in, and what is asked of them.
+"""The interface of vision-language networks: how an image and a text go in, and how answers come out.
 
-Whoever scores or writes knows these methods alone: `see` computes of an image what all questions about it share, `ask`
-what one question makes of it, and `continue_from` (or, of an encoder-decoder, `encode`) reads the question behind it.
+Scores and texts need these methods alone. `encode_image` computes the state of an image that all questions about it
+share. `ask` adapts it to one question. `continue_from` (`encode` of an encoder-decoder) reads the question behind it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class VisionLanguageNetwork(Network):
       form: how it is spoken to.
       reads_text: whether `ask` takes the question in tokens of a second tokenizer.
       language_model: the language model, a T5 or a decoder.
-      image_axes: of each array that `see` gives, how many axes in front are kept in a table of images, those of
+      image_axes: of each array of `encode_image`, how many axes in front are kept in a table of images, those of
         `image_spec` among them. What lies behind them stands there in one line, as it is read.
     """
 
@@ -96,8 +96,8 @@ class VisionLanguageNetwork(Network):
         return cls.form
 
     @abc.abstractmethod
-    def see(self, pixels: Any, before: tuple[int, ...] = ()) -> Any:
-        """What all questions about images share.
+    def encode_image(self, pixels: Any, before: tuple[int, ...] = ()) -> Any:
+        """The states of images that all questions about them share.
 
         Args:
           pixels: as the image processor normalises them: [B, height, width, 3], RGB. Or, of a network that takes images
@@ -109,7 +109,7 @@ class VisionLanguageNetwork(Network):
         """
 
     def image_spec(self, parts: int) -> PartitionSpec:
-        """What each of some devices that share the parameters keeps of results of `see`: of each array all.
+        """How devices that share the parameters split the results of `encode_image`: each keeps all by default.
 
         Args:
           parts: how many devices share.
@@ -120,7 +120,7 @@ class VisionLanguageNetwork(Network):
         """What a language model reads of images. With ``reads_text`` this depends on the question.
 
         Args:
-          image: results of `see`.
+          image: results of `encode_image`.
           input_ids: [B, L] int32, the question about each image in tokens of the second tokenizer; None without one.
           lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
 

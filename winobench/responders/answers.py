@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.runs.requests import Raw, Request, check_request
+from winobench.runs.requests import Raw, Request, Response, check_request
 
 # Where each kind of request has what is compared.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
@@ -50,6 +50,15 @@ def check_failed(raw: Mapping[str, Any]) -> None:
     """Raises ValueError for the raw answer of a failed call."""
     if "error" in raw:
         raise ValueError(f"this call failed: {raw['error']}")
+
+
+def read_scores(request: Request, raw: Raw) -> Response:
+    """The scores of all that a request compares; raises ValueError where the raw answer lacks them."""
+    check_failed(raw)
+    count = len(getattr(request, _COMPARED[request.kind]))
+    if not is_numbers(raw.get("scores"), count):
+        raise ValueError(f"an answer about {count} candidates must hold a score for each, but is {raw}")
+    return Response(scores=tuple(map(float, raw["scores"])))
 
 
 def is_numbers(values: Any, count: int) -> bool:

@@ -56,11 +56,10 @@ class Program:
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
 
-    def _reader(self, params: list[jax.Array], prompts: Prompts | PicturePrompts) -> Any:
+    def _reader(self, params: list[jax.Array], prompts: Prompts | ImagePrompts) -> Any:
         model = self.structure.module(params)
-        if isinstance(prompts, PicturePrompts):
-            seeing = _SeeingDecoder if self.start is None else _SeeingEncoderDecoder
-            return seeing(model, self, prompts)
+        if isinstance(prompts, ImagePrompts):
+            return (_ImageDecoder if self.start is None else _ImageEncoderDecoder)(model, self, prompts)
         return (
             _Decoder(model, self.dtype, prompts) if self.start is None else _EncoderDecoder(model, self.start, prompts)
         )
@@ -82,7 +81,7 @@ class Prompts(NamedTuple):
     lengths: jax.Array
 
 
-class PicturePrompts(NamedTuple):
+class ImagePrompts(NamedTuple):
     """Prompts of a batch, each behind an image.
 
     Attributes:
@@ -94,15 +93,15 @@ class PicturePrompts(NamedTuple):
         Empty where it reads none.
     """
 
-    pictures: Any
+    images: Any
     ids: jax.Array
     lengths: jax.Array
     question: tuple[jax.Array, ...]
 
 
-def _specs(prompts: Prompts | PicturePrompts) -> Any:
+def _specs(prompts: Prompts | ImagePrompts) -> Any:
     """Where the parts of prompts live."""
-    if isinstance(prompts, PicturePrompts):
+    if isinstance(prompts, ImagePrompts):
         return jax.tree.map(lambda _: _ROWS, prompts)
     return Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
 
@@ -146,7 +145,7 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
 def score_options(
     program: Program,
     params: list[jax.Array],
-    prompts: Prompts | PicturePrompts,
+    prompts: Prompts | ImagePrompts,
     options: jax.Array,
     option_lengths: jax.Array,
 ) -> jax.Array:
@@ -189,7 +188,7 @@ def score_options(
 def generate(
     program: Program,
     params: list[jax.Array],
-    prompts: Prompts | PicturePrompts,
+    prompts: Prompts | ImagePrompts,
     limits: jax.Array,
     draws: Draws | None,
     *,
@@ -261,7 +260,7 @@ def generate(
 class _Decoder:
     """Reads prompts and goes on from them, with a decoder alone; a state is a cache."""
 
-    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | PicturePrompts):
+    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | ImagePrompts):
         self._model, self._dtype, self._prompts = model, dtype, prompts
         self.logits = model.logits
 
@@ -297,7 +296,7 @@ class _Decoder:
 class _EncoderDecoder:
     """As `_Decoder`, with an encoder for the prompts; a state is the decoder's cache, whose rows go in step."""
 
-    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | PicturePrompts):
+    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | ImagePrompts):
         self._model, self._start, self._prompts = model, start, prompts
 
     def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
@@ -327,33 +326,36 @@ class _EncoderDecoder:
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
 
 
-class _SeeingEncoderDecoder(_EncoderDecoder):
-    """As `_EncoderDecoder`, of a model that sees."""
+class _ImageEncoderDecoder(_EncoderDecoder):
+    """As `_EncoderDecoder`, for a vision-language model."""
 
-    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts):
+    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.start, prompts)
-        self._seeing, self._program = model, program
+        self._network, self._program = model, program
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
-        return self._seeing.encode(*_seen(self._seeing, self._program, self._prompts))
+        return self._network.encode(*_image_and_prompts(self._network, self._program, self._prompts))
 
 
-class _SeeingDecoder(_Decoder):
-    """As `_Decoder`, of a model that sees."""
+class _ImageDecoder(_Decoder):
+    """As `_Decoder`, for a vision-language model."""
 
-    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts):
+    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.dtype, prompts)
-        self._seeing, self._program = model, program
+        self._network, self._program = model, program
 
     def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
-        """As of `_Decoder`."""
-        last, cache, after = self._seeing.continue_from(*_seen(self._seeing, self._program, self._prompts), more)
+        """See `_Decoder`."""
+        read = _image_and_prompts(self._network, self._program, self._prompts)
+        last, cache, after = self._network.continue_from(*read, more)
         return self.logits(last), cache, after
 
 
-def _seen(model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts) -> tuple[Any, jax.Array, jax.Array]:
-    """What a language model reads: what it makes of pictures, prompts and their lengths."""
-    image = model.see(program.processor.normalize(prompts.pictures), program.before)
+def _image_and_prompts(
+    model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts
+) -> tuple[Any, jax.Array, jax.Array]:
+    """What a language model reads: the encoded images, prompts and their lengths."""
+    image = model.encode_image(program.processor.normalize(prompts.images), program.before)
     return model.ask(image, *prompts.question), prompts.ids, prompts.lengths
 
 

@@ -58,7 +58,6 @@ class LanguageModel(networks.HoldsLoaded):
         self,
         loaded: language_models.LoadedLanguageModel,
         *,
-        mesh: Mesh | None = None,
         batch_size: int | None = None,
         chat_template: str = "auto",
         seed: int = 0,
@@ -66,8 +65,7 @@ class LanguageModel(networks.HoldsLoaded):
         """Makes a model answer.
 
         Args:
-          loaded: a decoder or a T5.
-          mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
+          loaded: a decoder or a T5, on its devices.
           batch_size: requests that each device works on at once, at most. Chosen by their length when None.
           chat_template: one of `winobench.responders.prompts.TEMPLATES`.
           seed: of sampled texts.
@@ -78,7 +76,7 @@ class LanguageModel(networks.HoldsLoaded):
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
-        self._use(loaded, mesh)
+        self._use(loaded)
         start = getattr(loaded.config, "decoder_start_token_id", None)
         self.prompts = prompts.Prompts(
             loaded.tokenizer, template=chat_template, separate=start is not None, stop_ids=loaded.stop_ids
@@ -113,8 +111,8 @@ class LanguageModel(networks.HoldsLoaded):
           source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
           mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
-            the parameters. All of this process when None, or those CPU devices among them that there is memory for
-            copies of the parameters for.
+            the parameters. When None, those of this process, of CPUs as many as there is memory for copies of the
+            parameters for.
           int8: whether most of the weights are rounded to 8 bits.
           batch_size, chat_template, seed: see `LanguageModel`.
           revision: branch, tag or commit of a hub id.
@@ -132,17 +130,8 @@ class LanguageModel(networks.HoldsLoaded):
                 code="wrong-kind-of-model",
             )
         load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
-        # Copies for other devices are made when it is known how large they are.
-        spread = mesh is None
-        first = parallel.make_mesh(jax.local_devices()[:1]) if spread else parallel.as_mesh(mesh)
-        loaded = load(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
-        return cls(
-            loaded,
-            mesh=parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
-            batch_size=batch_size,
-            chat_template=chat_template,
-            seed=seed,
-        )
+        loaded = load(resolved, dtype, mesh=mesh, int8=int8, allow_pickle=allow_pickle)
+        return cls(loaded, batch_size=batch_size, chat_template=chat_template, seed=seed)
 
     def fingerprint(self) -> Mapping[str, Any]:
         """As declared. Batch, devices and what is shared change an answer by rounding alone."""

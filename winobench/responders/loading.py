@@ -60,7 +60,7 @@ def load_responder(
       about_pictures: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
         or a diffusion model states which text matches. Those of VQAScore also write. One without eyes, and a
         hosted one, is loaded as otherwise.
-      sampling: see `winobench.responders.picture_judges.load`.
+      sampling: see `winobench.responders.image_judges.load`.
 
     Raises:
       InputError: there is no such model, it answers no questions, or an option is not for its kind.
@@ -78,9 +78,9 @@ def load_responder(
     if ref.kind == PLUGGED_IN:
         return _plugged_in_responder(ref.name, about_pictures, seed=seed, sampling=sampling)
     if ref.kind in scorers.SCORERS:
-        from winobench.responders import picture_judges
+        from winobench.responders import image_judges
 
-        return picture_judges.load(
+        return image_judges.load(
             ref,
             dtype,
             allow_pickle=allow_pickle,
@@ -179,15 +179,15 @@ def _sees(ref: ModelRef) -> bool:
     from winobench.checkpoints import sources, vision_language
 
     config = sources.resolve(ref.source, revision=ref.revision).find("config.json")
-    return config is None or not vision_language.only_reads(sources.read_json(config).get("model_type"))
+    return config is None or not vision_language.is_text_only(sources.read_json(config).get("model_type"))
 
 
 def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
     model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:
-        from winobench.responders import picture_judges
+        from winobench.responders import image_judges
 
-        return picture_judges.as_responder(model, **how)
+        return image_judges.as_responder(model, **how)
     if not isinstance(model, Responder):
         raise InputError(
             f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from winobench.base import json_files
 from winobench.base import progress as progress_bars
@@ -39,6 +39,7 @@ def ask(
     reuse: bool = True,
     progress: bool = True,
     label: str = "asking",
+    received: Callable[[str, Response], None] | None = None,
 ) -> None:
     """Reads what the store has, takes what the runs next to it have, and asks for the rest.
 
@@ -52,7 +53,8 @@ def ask(
       answers: filled in while the answers come in, so that it states what is there after an error as well.
       reuse: take responses that runs next to the store's have recorded.
       progress: show requests, requests a second and the time left.
-      label: what is done is called there.
+      label: of the progress.
+      received: called with the key and each new answer, once ``answers`` has it.
 
     Raises:
       InputError: the store cannot be written, or every further call would fail.
@@ -82,7 +84,7 @@ def ask(
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
     answers.asked += len(missing)
-    _ask(responder, store, missing, answers, len(wanted), label if progress else None)
+    _ask(responder, store, missing, answers, len(wanted), label if progress else None, received)
 
 
 def _ask(
@@ -92,6 +94,7 @@ def _ask(
     answers: Answers,
     total: int,
     label: str | None,
+    received: Callable[[str, Response], None] | None,
 ) -> None:
     """Asks for what is missing; without a label, nothing is shown."""
     keys, requests = list(missing), list(missing.values())
@@ -123,6 +126,9 @@ def _ask(
                     store.reject(key, str(malformed))
                     billed = "; it was answered, so it may have been billed" if hasattr(responder, "cost") else ""
                     answers.failed[key] = f"malformed: {malformed}{billed}"
+                else:
+                    if received is not None:
+                        received(key, answers.read[key])
             advance(1)
     if left:
         raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")

@@ -53,7 +53,7 @@ SCORERS: dict[str, Kind] = {
         "language model that sees",
         ("blip-2", "instructblip", "llava", "qwen3_vl"),
     ),
-    HOSTED: Kind("winobench.evaluation.hosted_vqa_score:HostedVQAScore", "hosted model"),
+    HOSTED: Kind("winobench.responders.vqa_score:HostedVQAScore", "hosted model"),
 }
 
 
@@ -246,8 +246,8 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
 def _refuse_without_eyes(config: str | None, model_type: Any) -> None:
     from winobench.checkpoints import vision_language
 
-    if config is not None and vision_language.only_reads(model_type):
-        raise vision_language.without_eyes(config, model_type)
+    if config is not None:
+        vision_language.refuse_text_only(config, model_type)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

@@ -66,16 +66,12 @@ class HoldsLoaded(Holder):
     MODEL = "_loaded"
     _shardings: tuple[Any, ...] = ()
 
-    def _use(self, loaded: Loaded, mesh: Mesh | None) -> None:
-        """Keeps a model, and a mesh each of whose devices gets a copy of the parameters; None for where they are."""
-        self._loaded, self._has_copies = loaded, mesh is not None
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+    def _use(self, loaded: Loaded) -> None:
+        self._loaded, self.mesh = loaded, parallel.as_mesh(loaded.mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
         """A model's structure, and its parameters on the devices. New ones go where those before them were."""
         structure, params = loaded.parts()
-        if self._has_copies:
-            return structure, parallel.place_parameters(params, self.mesh)
         if len(self._shardings) == len(params):
             params = [parallel.put(array, place) for array, place in zip(params, self._shardings, strict=True)]
         elif not all(parallel.is_on(array, self.mesh) for array in params):

@@ -3,10 +3,13 @@
 The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
 answer, exp(-the mean of the cross-entropies of its tokens), the one that ends it included, but of Qwen3-VL.
 
-An image goes through the vision tower once, down to what all questions about it share: of InstructBLIP the keys and
-values that the Q-Former's cross-attentions make of it. Of BLIP-2, whose Q-Former reads no question, what the language
-model is given. Of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass
-of the Q-Former, if it reads the question, and the language model's over what is left.
+An image goes through the vision tower once, down to the state that all questions about it share: for InstructBLIP the
+keys and values of the Q-Former's cross-attentions, for BLIP-2, whose Q-Former reads no question, the language model's
+input, for LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass of the
+Q-Former, if it reads the question, and of the language model over the rest.
+
+This is the fast path, with tables of images and a step over pairs. `winobench.responders.vision_language` answers other
+questions with the same model.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts, checked_texts, count_truncated, log_truncated
-from winobench.checkpoints import sources, vision_language
+from winobench.checkpoints import vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.data import question_texts
 from winobench.data.patches import PatchProcessor
@@ -50,23 +53,23 @@ PREPROCESSING = ("published", "processor")
 _MAX_TEXT_TOKENS = 512
 
 
-def _see(
+def _image_states(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """Images as the pairs need them: n of what the processor makes -> a pytree of arrays [n, ...]."""
-    return model.see(processor.normalize(images), before)
+    """Images as the pairs need them: n outputs of the processor -> a pytree of arrays [n, ...]."""
+    return model.encode_image(processor.normalize(images), before)
 
 
 def _encode_images(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """As `_see`, with arrays as they stand in the table.
+    """As `_image_states`, with arrays as they stand in the table.
 
-    Where a row is one line, taking some of them copies these alone. TPUs lie the axes of a larger array in an order of
-    their own, and XLA would turn the whole table around, at each step, before it takes a row.
+    Where a row is one line, taking some of them copies these alone. TPUs lay out the axes of a larger array in another
+    order, and XLA would transpose the whole table, at each step, before it takes a row.
     """
     kept = model.image_axes
-    return jax.tree.map(lambda x: x.reshape(*x.shape[:kept], -1), _see(model, images, processor, before))
+    return jax.tree.map(lambda x: x.reshape(*x.shape[:kept], -1), _image_states(model, images, processor, before))
 
 
 def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
@@ -76,13 +79,13 @@ def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What the step over pairs is compiled for: equal values share a compilation.
+    """The settings that the step over pairs is compiled for: equal values share a compilation.
 
     Attributes:
       structure: of the network.
       answers: the tokens of each answer.
       mesh: the devices.
-      shapes: of what the network gives of an image. See `image_shapes`.
+      shapes: see `image_shapes`.
     """
 
     structure: functional.Structure
@@ -95,7 +98,7 @@ class _Step:
 def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Array) -> jax.Array:
     """One score for each column of ``index``, int32 [2, n]: image row, text row. Float32 [n].
 
-    Of one answer, its probability for each of its tokens. Of two, the log-odds of the first against the second.
+    For one answer it is the geometric mean of its tokens' probabilities, for two the log-odds of the first.
     """
 
     def pairs_of_one_device(params, images, texts, index):
@@ -104,8 +107,8 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
             for tree, rows in zip((images, texts), index, strict=True)
         )
         leaves, tree = jax.tree.flatten(images)
-        seen = (leaf.reshape(-1, *shape) for leaf, shape in zip(leaves, how.shapes, strict=True))
-        images = jax.tree.unflatten(tree, seen)
+        states = (leaf.reshape(-1, *shape) for leaf, shape in zip(leaves, how.shapes, strict=True))
+        images = jax.tree.unflatten(tree, states)
         model = how.structure.module(params)
         with functional.precision(model.dtype):
             prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
@@ -122,16 +125,16 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
 def image_function(
     structure: functional.Structure, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> NetworkFunction:
-    """What makes of images, as a processor gives them, what all questions about them share, read behind some tokens."""
+    """The encoder of images, as a processor gives them, which are read behind some tokens."""
     return NetworkFunction(structure, _encode_images, (processor, before))
 
 
 def image_shapes(
     structure: functional.Structure, params: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """The shapes of what `VisionLanguageNetwork.see` gives of an image, in the order of the pytree's leaves."""
+    """The shapes of an image's arrays of `VisionLanguageNetwork.encode_image`, in the order of the pytree's leaves."""
     images = jax.tree.map(lambda array: np.asarray(array)[None], processor.blank)
-    found = pure_functions.shapes(NetworkFunction(structure, _see, (processor, before)), params, images)
+    found = pure_functions.shapes(NetworkFunction(structure, _image_states, (processor, before)), params, images)
     return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(found))
 
 
@@ -145,15 +148,7 @@ def lower_step(
     texts: Any,
     index: Any,
 ) -> jax.stages.Lowered:
-    """What a `VQAScore` compiles for pairs, for arrays without numbers at their places.
-
-    Args:
-      structure: of the network.
-      answers: the tokens of each answer.
-      mesh: the devices.
-      shapes: from `image_shapes`.
-      params, images, texts, index: the step's.
-    """
+    """The step of a `VQAScore` over pairs, lowered for abstract arrays at their places."""
     return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
 
 
@@ -165,9 +160,9 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
 
     Attributes:
       config: the network's.
-      question: what is asked; ``{}`` stands for the text.
+      question: the question; ``{}`` stands for the text.
       answer: the answer whose probability counts.
-      opposite: what log-odds are against.
+      opposite: the other answer of log-odds.
       kind: ``probability`` or ``log_odds``.
       max_text_tokens: longer questions lose their beginning.
       processor: makes images ready for the network.
@@ -190,27 +185,25 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         max_text_tokens: int | None = None,
         batch_size: int | None = None,
         table_rows: int | None = None,
-        mesh: Mesh | None = None,
     ):
         """Makes a model a scorer.
 
         Args:
-          loaded: the model. It computes in the dtype that it was loaded in.
-          question: with ``{}`` once, where the text comes, and before it, of a model such as LLaVA, ``<image>``, or of
-            Qwen3-VL ``<|image_pad|>``. That of the published evaluation when None, and so for both answers. Of an OPT,
-            for which none is published, `winobench.models.blip_2.OPT_FORM`'s.
+          loaded: the model, on its devices. It computes in the dtype that it was loaded in.
+          question: with ``{}`` once, where the text comes. A model such as LLaVA also needs ``<image>`` before it,
+            Qwen3-VL ``<|image_pad|>``. That of the published evaluation when None, and so for both answers. None is
+            published for OPT: see `winobench.models.blip_2.OPT_FORM`.
           answer: the answer whose probability counts.
-          opposite: what log-odds are against.
+          opposite: the other answer of log-odds.
           score: one of ``SCORES``.
           preprocessing: ``published`` prepares images as the published evaluation does: InstructBLIP gets the middle
-            square, of which the side has been resized, and LLaVA gets the image filled up to a square. ``processor``
-            prepares them as the model's own files say. For the other families both are the same.
-          max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
-            published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA and Qwen3-VL.
+            square, whose side has been resized, and LLaVA gets the image filled up to a square. ``processor`` follows
+            the model's files. For the other families both are the same.
+          max_text_tokens: longer questions lose their beginning, though not the part before the image. When None, 128
+            as published for InstructBLIP, or as many as the Q-Former has positions for; 512 for LLaVA and Qwen3-VL.
           batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
-          mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
 
         Raises:
           InputError: when an option is not one of its choices, or the model has no tokens for an answer.
@@ -225,7 +218,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         is_published = common.choice("preprocessing", preprocessing, PREPROCESSING) == "published"
         ways = [name for name in ("on_square", "on_crop") if is_published and getattr(form, name)]
         self._preparing = dict.fromkeys(ways, True)
-        self._use(loaded, mesh)
+        self._use(loaded)
         self.max_text_tokens = self._longest(max_text_tokens)
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
@@ -233,8 +226,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
-                f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
-                " two answers",
+                f"answer and opposite are both {options.shown(self.answer)} to the model: name two answers",
                 code="unknown-answer",
             )
         self._answers = answers
@@ -281,52 +273,36 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a
-            hub id such as ``Salesforce/instructblip-flan-t5-xl``.
-          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-          mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
-            the parameters. All of this process when None, or those CPU devices among them that there is memory for
-            copies of the parameters for.
-          int8: whether most of the language model's weights are rounded to 8 bits.
-          max_pixels: of a model that takes images of any shape, such as Qwen3-VL, pixels beyond which one is made
-            smaller. Every image takes as much work and memory as one of so many. 1,003,520, or what the model's files
-            allow if that is less, when None.
-          variant: of the weight files, such as ``fp16``.
-          revision: branch, tag or commit of a hub id.
-          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          source, dtype, mesh, int8, max_pixels, variant, revision, allow_pickle: see
+            `winobench.checkpoints.vision_language.load_vision_language`.
           **others: options of `VQAScore`.
 
         Raises:
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
         networks.check_options(cls, others)
-        # Before the weights, which take long: a typing mistake is to show at once.
+        # Before the weights, which take long.
         common.choice("score", others.get("score", "probability"), SCORES)
         common.choice("preprocessing", others.get("preprocessing", "published"), PREPROCESSING)
-        resolved = sources.resolve(source, revision=revision)
-        form = vision_language.prompt_form(resolved)
-        if others.get("question") is not None:
-            vision_language.check_template("question", others["question"], form)
-        # Copies for other devices are made when it is known how large they are.
-        first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
         loaded = vision_language.load_vision_language(
-            resolved,
+            source,
             dtype,
-            mesh=first,
+            mesh=mesh,
             int8=int8,
             max_pixels=max_pixels,
             variant=variant,
+            revision=revision,
             allow_pickle=allow_pickle,
+            templates={"question": others.get("question")},
         )
-        spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
-        return cls(loaded, mesh=spread, **others)
+        return cls(loaded, **others)
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `PairScorer.iter_scores`. But pairs of texts with answers of their own come answer by answer.
+        """See `PairScorer.iter_scores`. But pairs of texts that name an answer come answer by answer.
 
-        Each answer is a program of its own, which encodes the images that it is about.
+        Each answer is another program, which encodes its images.
         """
         asked = [question_texts.parts(text) for text in checked_texts(texts)]
         held = self.held()
@@ -337,7 +313,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         return _answer_by_answer(scorers, images, asked, pairs)
 
     def _of_answer(self, answer: str | None) -> VQAScore:
-        """This scorer, or for an answer one that is asked texts as they are, and scores that answer."""
+        """This scorer, or for an answer one that asks texts as they are, and scores that answer."""
         if answer is None:
             return self
         scorer = copy.copy(self)
@@ -352,10 +328,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, **around)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Everything about this scorer that can change a score by more than rounding, ready for JSON.
-
-        What is not in it: the number of devices and the batch size, which change the last bits only.
-        """
+        """Everything about this scorer that can change a score by more than rounding, ready for JSON."""
         held = self.held()
         return {
             "scorer": "vqa_score",
@@ -438,13 +411,8 @@ def _answer_tokens(
 ) -> tuple[int, ...]:
     """The tokens of an answer. Raises InputError for one that the model cannot give.
 
-    Args:
-      name: of the option.
-      answer: a text.
-      tokenizer: of the language model.
-      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
-      before: what is between the question and the answer.
-      end: the token that ends an answer that follows; None where it is not scored.
+    ``follows``: the answer follows the question in one text, so that the tokenizer puts nothing around it. ``before``
+    is between both. ``end`` is the token that ends the answer, None where it is not scored.
     """
     check_texts([answer])
     ids = tuple(tokenizer(before + answer, add_special_tokens=not follows)["input_ids"])

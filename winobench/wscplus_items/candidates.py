@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from winobench.base.errors import InputError
-from winobench.evaluation import endings
 from winobench.models import holding
-from winobench.runs import asking, responses
+from winobench.runs import asking, endings, responses
 from winobench.runs import schema as schemas
 from winobench.runs.requests import Responder
 from winobench.wscplus_items import parsing

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from winobench.evaluation.endings import incomplete_lines
 from winobench.report.sections.shared import DASH, ReportData, above_chance, percent, spread_of
+from winobench.runs.endings import incomplete_lines
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 

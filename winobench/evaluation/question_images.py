@@ -1,4 +1,4 @@
-"""Questions with pictures of one of their texts, and the captions that a model writes of these first."""
+"""Questions with images of one of their texts, and the captions that a model writes of these first."""
 
 from __future__ import annotations
 
@@ -10,59 +10,45 @@ import pyarrow as pa
 
 from winobench.base import files
 from winobench.base.errors import InputError
-from winobench.evaluation import endings, gallery
+from winobench.evaluation import gallery
 from winobench.models import holding
-from winobench.runs import asking, responses
+from winobench.runs import asking, endings, responses
 from winobench.runs.requests import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
-SHOWN_QUESTIONS = 24
-"""Questions a task of which the run keeps small pictures; of all runs the same ones."""
-
-SIZE = 128
-"""Longest side of these in pixels."""
+# Questions per task of which the run keeps small images, the same ones in all runs, and the images' longest side.
+_QUESTIONS, _SIZE = 24, 128
 
 
-def with_pictures(
-    task: TextTask, questions: Sequence[TextQuestion], pictures: Mapping[str, Sequence[Picture]]
+def with_images(
+    task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[Picture]]
 ) -> list[TextQuestion]:
-    """The questions with the images of their texts.
-
-    Raises:
-      InputError: a text has none.
-    """
+    """The questions with the images of their texts; raises InputError for a text without any."""
     found = []
     for question in questions:
         text = question.texts[task.pictured]
-        if not pictures.get(text):
+        if not images.get(text):
             raise InputError(
-                f"there is no picture of the {task.pictured} {text!r} of question {question.id!r}: have it drawn",
+                f"the {task.pictured} {text!r} of question {question.id!r} has no image: generate one",
                 code="no-picture",
             )
-        found.append(dataclasses.replace(question, pictures=tuple(pictures[text])))
+        found.append(dataclasses.replace(question, pictures=tuple(images[text])))
     return found
 
 
 class Captions:
-    """Captions that are written before anything else is asked, each once.
+    """Captions, which are written before anything else is asked, each once.
 
     Attributes:
-      captioner: who writes them.
+      captioner: a responder that writes them.
       fingerprint: the captioner's.
       wanted: key -> request of all of them.
     """
 
     def __init__(self, captioner: Responder):
-        """
-        Args:
-          captioner: answers requests of the kind ``picture_text``.
-
-        Raises:
-          InputError: it does not.
-        """
         if PictureText.kind not in captioner.kinds:
             raise InputError(
-                f"the captioner writes no texts about pictures (it does {', '.join(sorted(captioner.kinds))}): name one"
+                f"the captioner writes no texts about images (it does {', '.join(sorted(captioner.kinds))}): name one"
                 " that does, such as blip2-flan-t5-xl",
                 code="kind-not-answered",
             )
@@ -71,11 +57,11 @@ class Captions:
         self.wanted: dict[str, Request] = {}
 
     def requests(self, question: TextQuestion) -> tuple[Request, ...]:
-        """Those for a caption of each picture of a question."""
+        """Requests for a caption of each image of a question."""
         return tuple(PictureText(picture) for picture in question.pictures)
 
     def keys(self, question: TextQuestion) -> tuple[str, ...]:
-        """What the captions are found by in a run's store."""
+        """The captions' keys in a run's store."""
         return tuple(responses.key(self.fingerprint, request) for request in self.requests(question))
 
     def write(
@@ -85,7 +71,7 @@ class Captions:
         answers: asking.Answers,
         **how: Any,
     ) -> None:
-        """Has the captions written that neither the store nor the runs next to it have. Incomplete ones fail.
+        """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail.
 
         Args:
           questions: with their images.
@@ -95,9 +81,7 @@ class Captions:
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))
         asking.ask(self.captioner, store, self.wanted, answers, label="captions", **how)
-        for key, request in self.wanted.items():
-            if key in answers.read and (why := endings.why_incomplete(request, answers.read[key])):
-                answers.failed[key] = why
+        answers.failed |= endings.incomplete(self.wanted, answers.read)
 
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
         """The question with its captions in one line each, None for each that has failed."""
@@ -106,18 +90,8 @@ class Captions:
         return dataclasses.replace(question, captions=captions)
 
 
-def picture_table(questions: Sequence[TextQuestion]) -> pa.Table:
-    """Small images of some of the questions, for reports: rows (``image``: SHA-256 of its file, ``jpeg``).
-
-    Raises:
-      InputError: an image cannot be read.
-    """
+def image_table(questions: Sequence[TextQuestion]) -> pa.Table:
+    """`winobench.evaluation.gallery.image_table` of some of the questions, for reports."""
     # By their ids alone, so that runs that asked other models show the same ones.
-    chosen = sorted(questions, key=lambda question: files.digest(question.id))[:SHOWN_QUESTIONS]
-    shown = {picture.sha256: picture for question in chosen for picture in question.pictures}
-    return pa.table(
-        {
-            "image": pa.array(list(shown), pa.string()),
-            "jpeg": pa.array([gallery.thumbnail(picture.path, SIZE) for picture in shown.values()], pa.binary()),
-        }
-    )
+    chosen = sorted(questions, key=lambda question: files.digest(question.id))[:_QUESTIONS]
+    return gallery.image_table({one.sha256: one.path for question in chosen for one in question.pictures}, _SIZE)

@@ -56,6 +56,14 @@ def why_incomplete(request: Request, response: Response, *, can_be_longer: bool 
     return f"incomplete answer, {_words(response.ending, getattr(request, 'max_tokens', None))}{advice}"
 
 
+def incomplete(
+    wanted: Mapping[str, Request], read: Mapping[str, Response], *, can_be_longer: bool = False
+) -> dict[str, str]:
+    """Key -> why its answer is incomplete; arguments as of `why_incomplete`."""
+    found = {key: why_incomplete(wanted[key], read[key], can_be_longer=can_be_longer) for key in wanted if key in read}
+    return {key: why for key, why in found.items() if why}
+
+
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
     """A line for each task with incomplete answers: their number by kind, how they count, and advice.
 

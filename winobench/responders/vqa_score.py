@@ -1,20 +1,19 @@
-"""VQAScore (Lin et al., 2024) of models behind an API: how likely the answer is that an image shows a text.
+"""VQAScore (Lin et al., 2024) of any model that judges options about images, such as one behind an API.
 
-Asked is ``Does this figure show "..."? Please answer yes or no.`` and the score is P(yes): where the API tells
-log-probabilities, the first token's that begin with yes, Yes and so on, added up. Elsewhere the share of yes among a
-few answers at temperature 1, where a refusal is no yes.
+The question is ``Does this figure show "..."? Please answer yes or no.`` and the score is P(yes). Where the API gives
+log-probabilities, those of the first token that begin with yes, Yes and so on are added up. Elsewhere it is the share
+of yes among a few answers at temperature 1, where a refusal is not a yes.
 
-What is the published code's (t2v_metrics, ``gpt4v_model.py``): the question, and the probability of the first token.
-There it is that of the token ``Yes`` alone, among the two most likely ones, and 0 where a call has failed. Here twenty
-tokens are looked at, a call that has failed has no score, and models without log-probabilities vote.
+The published code (t2v_metrics, ``gpt4v_model.py``) asks the same and takes the probability of the first token. It
+looks for the token ``Yes`` alone, among the two most likely ones, and scores a failed call as 0. Here twenty tokens are
+looked at, a failed call has no score, and models without log-probabilities vote.
 
-It stands next to the evaluation, not among the scorers: every answer is paid for and goes into a store of responses
-before it is used.
+Every answer is paid for, so it goes into a store of responses before it is used.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import io
 import math
@@ -32,10 +31,9 @@ from winobench.base.errors import InputError
 from winobench.base.texts import checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.data import question_texts
-from winobench.evaluation import endings
 from winobench.responders import hosted
-from winobench.runs import asking, records, responses
-from winobench.runs.requests import Picture, PictureOptions, Responder
+from winobench.runs import asking, endings, records, responses
+from winobench.runs.requests import Picture, PictureOptions, Request, Responder
 from winobench.scorers import common
 
 # Raised whenever a score that is computed here could change.
@@ -44,21 +42,21 @@ SCORING_VERSION = 1
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 SCORES = ("probability", "log_odds")
 FOLDER = "answers"
-"""In a run's folder: the answers, and as ``images`` those that have no files of their own."""
+"""The folder of the answers in a run's folder, and in it as ``images`` those that were not files."""
 
 _YES_OR_NO = ("yes", "no")
-# Pairs that are asked about before any of their scores is handed on, for each call that may be under way.
+# Pairs whose scores are returned together, for each call that may be under way.
 _PAIRS_A_CALL = 16
 
 
 class HostedVQAScore:
-    """Scores how well texts fit images by asking a model behind an API.
+    """Scores how well texts fit images by asking a model, usually behind an API.
 
     Answers are kept in the folder of the run that evaluates it, otherwise in one of the cache's. Answers that are there
     are not asked for again, and neither are those that runs next to it have kept.
 
     Attributes:
-      question: what is asked; ``{}`` stands for the text.
+      question: the question; ``{}`` stands for the text.
       kind: ``probability``, or ``log_odds``: log P(yes) - log P(no).
       answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
         with the other answers that the texts give to it, and its score is that of its own answer.
@@ -87,8 +85,8 @@ class HostedVQAScore:
         """
         if "picture_options" not in responder.kinds:
             raise InputError(
-                f"the responder is a {type(responder).__name__}, which judges no answers about pictures: name a model"
-                " that sees",
+                f"the responder is a {type(responder).__name__}, which does not judge answers about images: name a"
+                " vision-language model",
                 code="kind-not-answered",
             )
         if not isinstance(question, str) or question.count("{}") != 1:
@@ -112,13 +110,13 @@ class HostedVQAScore:
 
         Args:
           source: ``openai:MODEL`` or ``anthropic:MODEL`` (`winobench.responders.hosted`).
-          dtype: of no meaning here.
+          dtype: ignored.
           api: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
           **others: options of `HostedVQAScore`; ``variant``, ``revision``, ``allow_pickle`` and ``batch_size`` are for
             files of weights, and must be None or False.
 
         Raises:
-          InputError: there is no such model, no key, or an option is not one of its choices.
+          InputError: the model or its key is missing, or an option is not one of its choices.
         """
         del dtype
         for name in ("variant", "revision", "allow_pickle", "batch_size"):
@@ -141,11 +139,11 @@ class HostedVQAScore:
         }
 
     def keep_in(self, folder: pathlib.Path, *, reuse: bool = True) -> None:
-        """As of `winobench.scorers.base.Scorer`."""
+        """See `winobench.scorers.base.Scorer`."""
         self._folder, self._reuse = pathlib.Path(folder) / FOLDER, reuse
 
     def spent(self) -> str:
-        """What this scorer's calls have taken so far, in one line."""
+        """Calls, tokens and cost of this scorer so far, in one line."""
         spent = self._spent
         cost = "" if spent["cost"] is None else f"; ${spent['cost']:,.4f}"
         return f"{spent['calls']:,} calls; {spent['input']:,} tokens read, {spent['output']:,} written{cost}"
@@ -165,7 +163,7 @@ class HostedVQAScore:
         """The scores of chosen pairs, some at a time.
 
         Args:
-          images: anything that `winobench.data.images.open_image` takes. What is no file is written as PNG.
+          images: anything that `winobench.data.images.open_image` takes. Images that are not files are written as PNG.
           texts: strings.
           pairs: int [n, 2], rows (number of the image, number of the text).
 
@@ -174,14 +172,14 @@ class HostedVQAScore:
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
-            that cannot be read. In the end where calls have failed: all other scores are handed on before.
+            that cannot be read. In the end where calls have failed, after all other scores.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
         return self._in_parts(images, self._asked(texts), pairs)
 
     def _asked(self, texts: Sequence[str]) -> list[tuple[str, tuple[str, ...], int]]:
-        """Of each text what is asked, the answers to choose from, and which of them is the text's own."""
+        """The question of each text, the answers to choose from, and the number of the text's own answer."""
         split = [question_texts.parts(text) for text in texts]
         answers: dict[str, set[str]] = {}
         for question, answer in split:
@@ -196,7 +194,7 @@ class HostedVQAScore:
             if len(choice) == 1:
                 if answer.casefold() not in _YES_OR_NO:
                     raise InputError(
-                        f"the question {options.shown(question)} comes with one answer alone: give the others, too",
+                        f"the question {options.shown(question)} comes with one answer: give the others, too",
                         code="cannot-answer",
                     )
                 choice = tuple(answer if other == answer.casefold() else other for other in _YES_OR_NO)
@@ -208,33 +206,20 @@ class HostedVQAScore:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fingerprint = self._responder.fingerprint()
         size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
-        pictures: dict[int, Picture] = {}
+        picture = functools.cache(lambda number: self._picture(images[number]))
         failed: dict[str, str] = {}
         process = parallel.process_number()
-        with contextlib.closing(responses.ResponseStore(self._folder, process)) as store:
-            store.open()
+        with responses.ResponseStore(self._folder, process) as store:
             if hasattr(self._responder, "log_attempts"):
                 self._responder.log_attempts(self._folder / f"attempts-{process}.jsonl")
             for start in range(0, len(pairs), size):
-                keys, wanted = [], {}
-                for image, text in pairs[start : start + size].tolist():
-                    if image not in pictures:
-                        pictures[image] = self._picture(images[image])
-                    request = PictureOptions(pictures[image], *asked[text][:2])
-                    keys.append(responses.key(fingerprint, request))
-                    wanted[keys[-1]] = request
-                answers, before = asking.Answers(), set(store.keys())
-                try:
-                    asking.ask(self._responder, store, wanted, answers, reuse=self._reuse, progress=False)
-                finally:
-                    self._count(answers, store, before)
+                part = pairs[start : start + size].tolist()
+                requests = [PictureOptions(picture(image), *asked[text][:2]) for image, text in part]
+                keys = [responses.key(fingerprint, request) for request in requests]
+                answers = self._answers(store, dict(zip(keys, requests, strict=True)))
                 failed |= answers.failed
-                for key, response in answers.read.items():
-                    if key in wanted and (why := endings.why_incomplete(wanted[key], response)):
-                        failed[key] = why
                 rows = [row for row, key in enumerate(keys) if key not in failed]
-                own = [asked[text][2] for text in pairs[start : start + size, 1].tolist()]
-                scores = [self._score_of(answers.read[keys[row]].scores, own[row]) for row in rows]
+                scores = [self._score_of(answers.read[keys[row]].scores, asked[part[row][1]][2]) for row in rows]
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
         if failed:
@@ -244,21 +229,26 @@ class HostedVQAScore:
                 code="calls-failed",
             )
 
+    def _answers(self, store: responses.ResponseStore, wanted: Mapping[str, Request]) -> asking.Answers:
+        """Asks for what is missing. Incomplete answers have failed."""
+        answers, before = asking.Answers(), set(store.keys())
+        try:
+            asking.ask(self._responder, store, wanted, answers, reuse=self._reuse, progress=False)
+        finally:
+            self._count(answers, store, before)
+        answers.failed |= endings.incomplete(wanted, answers.read)
+        return answers
+
     def _score_of(self, scores: Sequence[float], own: int) -> float:
         if self.kind == "probability":
             return math.exp(scores[own])
         return scores[own] - max(score for number, score in enumerate(scores) if number != own)
 
     def _picture(self, image: Any) -> Picture:
-        """An image's file and its SHA-256; what is no file becomes one in the folder."""
+        """An image's file and its SHA-256. Other images become files in the folder."""
         if isinstance(image, str | os.PathLike):
             path = files.user_path(image)
-            try:
-                with image_files.regular_file(path) as file:
-                    return Picture(path, hashlib.file_digest(file, "sha256").hexdigest())
-            except (OSError, ValueError):
-                image_files.open_image(image)  # says what is wrong with it
-                raise
+            return Picture(path, image_files.file_sha256(path))
         content = io.BytesIO()
         image_files.open_image(image).save(content, "PNG")
         sha256 = hashlib.sha256(content.getvalue()).hexdigest()
@@ -271,7 +261,7 @@ class HostedVQAScore:
         return Picture(str(path), sha256)
 
     def _count(self, answers: asking.Answers, store: responses.ResponseStore, before: set[str]) -> None:
-        """Adds up what calls have taken; answers that were there, or come from other runs, have taken nothing."""
+        """Adds up tokens and cost of calls. Answers that were there, or come from other runs, cost nothing."""
         spent = self._spent
         spent["calls"] += answers.asked
         for key in set(store.keys()) - before:

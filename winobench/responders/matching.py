@@ -1,4 +1,4 @@
-"""Which of several texts a picture matches better, by any scorer of images and texts."""
+"""Which of several texts an image matches better, by any scorer of images and texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from winobench.models import holding
-from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
+from winobench.responders.answers import check_kinds, finite, read_scores
 from winobench.runs.requests import PictureMatch, Raw, Request, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
 
@@ -23,7 +23,7 @@ _AT_ONCE, _SAMPLED_AT_ONCE = 256, 16
 _IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
-class PictureMatcher:
+class Matcher:
     """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means.
 
     Attributes:
@@ -46,11 +46,11 @@ class PictureMatcher:
         Args:
           scorer: such as `winobench.Contrastive` (CLIP, SigLIP), `winobench.VQAScore` or `winobench.DiffusionITM`.
           num_samples: of noise and timestep, of a scorer that has samples. An image's texts share them.
-          timesteps: of the samples, as of `winobench.DiffusionITM.score`.
+          timesteps: of the samples: see `winobench.DiffusionITM.score`.
           seed: of the samples.
 
         Raises:
-          InputError: it is no scorer, or has no such timesteps.
+          InputError: it is not a scorer, or has no such timesteps.
         """
         self.scorer = for_evaluation(scorer)
         chosen = self.scorer.choose_timesteps(num_samples, seed, timesteps)
@@ -58,27 +58,23 @@ class PictureMatcher:
         self._count = len(chosen)
         self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
 
-    def held(self) -> PictureMatcher:
+    def held(self) -> Matcher:
         """The same with the weights of this moment."""
         found = copy.copy(self)
         found.scorer = holding.hold(self.scorer)
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The scorer's, and of one that has samples how they are drawn."""
+        """The scorer's, and how samples are chosen."""
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Each image and each text is encoded once, if there is room for them.
-
-        Raises:
-          InputError: a request is of another kind, or an image cannot be read.
-        """
+        """See `winobench.runs.requests.Responder`. Each image and each text is encoded once, if there is room."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        check_kinds("a scorer of pictures", requests, self.kinds)
+        check_kinds("a scorer of images", requests, self.kinds)
         at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
         session = whole = None
         if requests and self._is_sampled and hasattr(self.scorer, "session"):
@@ -97,12 +93,8 @@ class PictureMatcher:
             )
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """As declared: the score of each text."""
-        check_failed(raw)
-        scores = raw.get("scores")
-        if not is_numbers(scores, len(request.texts)):
-            raise ValueError(f"an answer about {len(request.texts)} texts must hold a score for each, but is {raw}")
-        return Response(scores=tuple(map(float, scores)))
+        """See `winobench.runs.requests.Responder`: the score of each text."""
+        return read_scores(request, raw)
 
     def _options(self) -> dict[str, Any]:
         return {**self._sampling, "num_samples": self._count} if self._is_sampled else {}
@@ -110,13 +102,7 @@ class PictureMatcher:
     def _answers(
         self, numbers: Sequence[int], asked: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
     ) -> Iterator[tuple[int, Raw]]:
-        """The answers to some requests. What two of them ask is computed once.
-
-        Args:
-          numbers: of the requests.
-          asked: of each, the numbers of its image and of its texts.
-          iter_errors: triples -> (rows of them, their errors), batch after batch.
-        """
+        """The answers to numbered requests, each about an image and texts. What two of them ask is computed once."""
         pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))
         place = {pair: row for row, pair in enumerate(pairs)}
         needed = {
@@ -136,7 +122,7 @@ class PictureMatcher:
 
 
 class _Tables(NamedTuple):
-    """The distinct pictures and texts of requests, and of each the numbers of its picture and of its texts."""
+    """The distinct images and texts of requests, and the numbers of each request's image and texts."""
 
     images: list[str]
     texts: list[str]

@@ -13,8 +13,8 @@ from tests.responders.api_server import likely_body, openai_error
 from winobench.base import registry
 from winobench.data import question_texts
 from winobench.evaluation.evaluate import evaluate
-from winobench.evaluation.hosted_vqa_score import HostedVQAScore
 from winobench.responders import hosted
+from winobench.responders.vqa_score import HostedVQAScore
 from winobench.scorers import loading
 
 PROBABILITIES = {"a dog": 0.75, "a cat": 0.125}

@@ -1,0 +1,409 @@
+"""Vision-language models on this machine: captions, answers about images, how likely answers are, and matches."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.base import options as option_checks
+from winobench.base.errors import InputError
+from winobench.base.texts import LONGEST_PROMPT, check_texts, checked_list
+from winobench.checkpoints.vision_language import LoadedVisionLanguageModel, check_template, load_vision_language
+from winobench.engine import tables
+from winobench.engine.limits import Limit
+from winobench.responders import decoding, shapes
+from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
+from winobench.responders.matching import Matcher
+from winobench.runs.requests import PictureMatch, PictureOptions, PictureText, Raw, Request, Response
+from winobench.scorers import common, networks
+from winobench.scorers.samples import check_seed
+from winobench.scorers.vqa_score import VQAScore
+
+# Raised whenever a text that is written here could change by more than rounding does. The same of an answer.
+WRITING_VERSION = 1
+ANSWER_VERSION = 1
+
+# Images that each device works on at once, on accelerators and on CPUs.
+_IMAGES = Limit(32, cpu=4)
+_TEMPERATURE = option_checks.number(0, 100)
+
+
+class _Batch(NamedTuple):
+    """Images of a batch: the number of each row's, of which the first ``count`` are wanted, and what is asked."""
+
+    numbers: np.ndarray
+    count: int
+    images: list[Any]
+    prompts: decoding.ImagePrompts
+
+
+class VisionLanguageModel(networks.HoldsLoaded):
+    """Writes texts about images, scores options of an answer, and, by VQAScore, how well texts match.
+
+    It is a `winobench.runs.requests.Responder`. Each call uses the weights that the model has when the call begins.
+
+    Attributes:
+      kinds: the requests that it answers.
+      config: the network's.
+      template: the text around each prompt.
+      mesh: the devices.
+    """
+
+    kinds = frozenset({PictureText.kind, PictureOptions.kind, PictureMatch.kind})
+
+    def __init__(
+        self,
+        loaded: LoadedVisionLanguageModel,
+        *,
+        template: str | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+    ):
+        """Makes a loaded model answer.
+
+        Args:
+          loaded: the model, on its devices. It computes in the dtype that it was loaded in.
+          template: the text around each prompt, with ``{}`` once in the prompt's place. A model such as LLaVA also
+            needs ``<image>`` before it, Qwen3-VL ``<|image_pad|>``. When None, that of the model: prompts as they are
+            for BLIP-2 and InstructBLIP, ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA, a conversation
+            of the published chat template for Qwen3-VL.
+          batch_size: images that each device works on at once. Chosen for the kind of device when None.
+          seed: of sampled texts.
+
+        Raises:
+          InputError: an option is out of its range.
+        """
+        self.config = loaded.config
+        self._use(loaded)
+        self._seed = check_seed(seed)
+        self.template = loaded.form.template if template is None else template
+        check_template("template", self.template, loaded.form)
+        self._batch_size = common.positive("batch_size", _IMAGES.on(self.mesh) if batch_size is None else batch_size)
+        self._matcher = Matcher(VQAScore(loaded, batch_size=batch_size))
+        self.held()
+
+    def _place(self, loaded: LoadedVisionLanguageModel) -> None:
+        self._params = None  # frees memory for the new ones
+        structure, self._params = self._parameters(loaded)
+        self._program = decoding.Program(
+            structure,
+            self.mesh,
+            loaded.module().dtype.name,
+            loaded.config.start,
+            loaded.stop_ids,
+            loaded.processor,
+            loaded.tokens(self.template, [""])[0],
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        max_pixels: int | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Self:
+        """Loads a model and makes it answer.
+
+        Args:
+          source, dtype, mesh, int8, max_pixels, revision, allow_pickle: see
+            `winobench.checkpoints.vision_language.load_vision_language`.
+          **others: options of `VisionLanguageModel`.
+
+        Raises:
+          InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
+            choices.
+        """
+        networks.check_options(cls, others)
+        loaded = load_vision_language(
+            source,
+            dtype,
+            mesh=mesh,
+            int8=int8,
+            max_pixels=max_pixels,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            templates={"template": others.get("template")},
+        )
+        return cls(loaded, **others)
+
+    def held(self) -> Self:
+        """The same, which keeps the weights of this moment."""
+        found = super().held()
+        if found is not self:
+            found._matcher = self._matcher.held()
+        return found
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything about this model that can change an answer, as JSON values; batch and devices only round."""
+        held = self.held()
+        asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
+        return {
+            "responder": "picture_reader",
+            "answers": ANSWER_VERSION,
+            "captioner": type(held._loaded.module()).__name__,
+            "version": WRITING_VERSION,
+            "model": held._loaded.identity(),
+            "dtype": held._program.dtype,
+            "ends": list(self._program.ends),
+            "seed": self._seed,
+            **asked,
+            "match": dict(held._matcher.fingerprint()),
+        }
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """See `winobench.runs.requests.Responder`. Requests that are answered together come together.
+
+        Raises:
+          InputError: a request is of another kind, or an image cannot be read.
+        """
+        return self.held()._ask(requests)
+
+    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        check_kinds("a vision-language model", requests, self.kinds)
+        groups: dict[tuple, list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(_alike(request), []).append(number)
+        for numbers in groups.values():
+            for place, raw in self._answers([requests[number] for number in numbers]):
+                yield numbers[place], raw
+
+    def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
+        """Raw answers to requests that are alike."""
+        first = requests[0]
+        if first.kind == PictureMatch.kind:
+            return self._matcher.ask(requests)
+        images, questions = zip(*((request.picture.path, request.question) for request in requests), strict=True)
+        if first.kind == PictureOptions.kind:
+            scored = self.iter_option_scores(images, questions, [request.options for request in requests])
+            return ((number, finite("scores", scores)) for number, scores in scored)
+        how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
+        return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """See `winobench.runs.requests.Responder`."""
+        if request.kind != PictureText.kind:
+            return read_scores(request, raw)
+        check_failed(raw)
+        if not isinstance(raw.get("text"), str):
+            raise ValueError(f"an answer must hold a text, but is {raw}")
+        return Response(text=raw["text"])
+
+    def write(self, images: Sequence[Any], prompts: str | Sequence[str] = "", **how: Any) -> list[str]:
+        """The texts of `iter_texts` in a list, in order."""
+        return [text for _, text in self.iter_texts(images, prompts, **how)]
+
+    def iter_texts(
+        self,
+        images: Sequence[Any],
+        prompts: str | Sequence[str] = "",
+        *,
+        max_tokens: int = 30,
+        temperature: float = 0.0,
+        sample: int = 0,
+    ) -> Iterator[tuple[int, str]]:
+        """Writes a text about each image.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          prompts: what the model reads behind each image, in the template: one for all, or one for each. The empty
+            one asks for a caption.
+          max_tokens: of the longest text.
+          temperature: 0 for the most likely token at each place. Otherwise texts are sampled.
+          sample: its number. Another one gives other texts.
+
+        Returns:
+          An iterator over (number of the image, its text), batch after batch, in order. Texts come without special
+          tokens, and without blanks around them.
+
+        Raises:
+          InputError: at once for an empty list, another number of prompts than of images, or an argument that is not
+            as described. While iterating for an image that cannot be read, or logits that are not finite.
+        """
+        images = checked_list("images", images)
+        prompts = [prompts] * len(images) if isinstance(prompts, str) else checked_list("prompts", prompts)
+        _check_counts(images, prompts=prompts)
+        check_texts(prompts, longest=LONGEST_PROMPT)
+        limit = common.positive("max_tokens", max_tokens)
+        temperature = _TEMPERATURE.check("temperature", temperature)
+        return self.held()._texts(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
+
+    def iter_option_scores(
+        self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[int, list[float]]]:
+        """How likely answers are, batch after batch: yields (number of the image, log-likelihoods in nats), in order.
+
+        The token that ends an answer counts for an encoder-decoder.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          prompts: what the model reads behind each image, in the template.
+          options: the answers to each, of the same number for all, at least one.
+
+        Raises:
+          InputError: see `iter_texts`.
+        """
+        images, prompts = checked_list("images", images), checked_list("prompts", prompts)
+        options = [checked_list("options", some) for some in checked_list("options", options)]
+        _check_counts(images, prompts=prompts, options=options)
+        if len({len(some) for some in options}) > 1:
+            raise InputError("options are lists of several lengths: give lists of equal length", code="wrong-length")
+        check_texts([*prompts, *(option for some in options for option in some)], longest=LONGEST_PROMPT)
+        return self.held()._scores(images, prompts, options)
+
+    def _scores(
+        self, images: list[Any], prompts: list[str], options: list[list[str]]
+    ) -> Iterator[tuple[int, list[float]]]:
+        prompts = self._or_caption(prompts)
+        parts = [self._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        found = [ids for _, some in parts for ids in some]
+        longest = max(map(len, found))
+        table = shapes.table(found, shapes.power_of_two(longest)).reshape(len(images), len(options[0]), -1)
+        lengths = np.asarray([len(ids) for ids in found], np.int32).reshape(len(images), -1)
+        for batch in self._batches(images, self._columns(prompts, longest, [ids for ids, _ in parts])):
+            option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
+            scores = decoding.score_options(self._program, self._params, batch.prompts, option_ids, option_lengths)
+            scores = parallel.fetch(parallel.take_turns(self.mesh, scores))
+            yield from zip(batch.numbers.tolist(), scores[: batch.count].tolist(), strict=False)
+
+    def _texts(
+        self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
+    ) -> Iterator[tuple[int, str]]:
+        for batch in self._batches(images, self._columns(self._or_caption(prompts), limit)):
+            rows = len(batch.numbers)
+            draws = None
+            if temperature:
+                asked = zip(batch.images, batch.numbers.tolist(), strict=True)
+                keys = [self._draw_key(image, prompts[number], temperature, sample) for image, number in asked]
+                draws = decoding.Draws(*self._put((np.stack(keys), np.full(rows, temperature, np.float32))))
+            limits = self._put(np.where(np.arange(rows) < batch.count, limit, 0).astype(np.int32))
+            written = decoding.generate(
+                self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
+            )
+            texts, counts = map(parallel.fetch, parallel.take_turns(self.mesh, written))
+            for number, text, count in zip(batch.numbers[: batch.count].tolist(), texts, counts, strict=False):
+                yield number, self._text(number, text[:count].tolist())
+
+    def _batches(self, images: Sequence[Any], columns: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[_Batch]:
+        """Images and what is asked about them. The first image of a batch fills it up."""
+        rows = self._batch_size * parallel.data_parallelism(self.mesh)
+        ready = tables.load_ahead(lambda number: self._loaded.processor(images[number]), range(len(images)), rows)
+        with contextlib.closing(ready):
+            for start in range(0, len(images), rows):
+                count = min(rows, len(images) - start)
+                found = [next(ready) for _ in range(count)]
+                places = np.where(np.arange(rows) < count, np.arange(rows), 0)
+                chosen, numbers = [found[place] for place in places], start + places
+                pixels = jax.tree.map(lambda *parts: np.stack(parts), *chosen)
+                asked = [(ids[numbers], lengths[numbers]) for ids, lengths in columns]
+                pixels, (first, *question) = self._put((pixels, asked))
+                prompts = decoding.ImagePrompts(pixels, *first, *(question or [()]))
+                yield _Batch(numbers, count, chosen, prompts)
+
+    def _put(self, arrays: Any) -> Any:
+        split = parallel.split_axis(self.mesh)
+        return jax.tree.map(lambda array: parallel.put(array, split), arrays)
+
+    def _or_caption(self, prompts: Sequence[str]) -> list[str]:
+        return [prompt or self._loaded.form.caption for prompt in prompts]
+
+    def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
+        """A prompt's tokens behind the image, and those of its options, which begin where the prompt's end.
+
+        Prompt and answer are one text for a decoder: options begin at the first token that any of them changes.
+        """
+        text = self.template.replace("{}", prompt)
+        ids = self._loaded.tokens("{}", [text])[1][0]
+        if self.config.start is not None:
+            return ids, self._loaded.tokens("{}", options)[1]
+        gap = "" if text[-1:].isspace() else " "
+        whole = self._loaded.tokens("{}", [text + gap + option for option in options])[1]
+        start = min(
+            next((place for place, pair in enumerate(zip(ids, one, strict=False)) if len(set(pair)) > 1), len(ids))
+            for one in whole
+        )
+        return ids[:start], [one[start:] for one in whole]
+
+    def _columns(
+        self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Prompts in tokens of the language model, which ``limit`` others follow, and of the Q-Former that reads them.
+
+        All have one width, so that one program does: int32 [prompts, width], and their lengths.
+        """
+        ids = self._loaded.tokens(self.template, prompts)[1] if ids is None else ids
+        longest = getattr(self.config.text_config, "longest", None)
+        if longest is not None:
+            # The last token of a text is not read.
+            longest = max(0, longest - len(self._program.before) - self.config.image_states - (limit - 1))
+        reader = "the language model, with an image and the longest answer,"
+        columns = [_column(prompts, ids, longest, reader)]
+        if self._loaded.qformer_tokenizer is not None:
+            asked = [self.template.replace("{}", prompt) for prompt in prompts]
+            ids = self._loaded.qformer_tokenizer(asked, padding=False)["input_ids"]
+            columns.append(_column(prompts, ids, self.config.qformer_config.max_position_embeddings, "the Q-Former"))
+        return columns
+
+    def _draw_key(self, image: Any, prompt: str, temperature: float, sample: int) -> np.ndarray:
+        """The randomness of a text, which depends on the seed, the image, and the prompt alone: two words."""
+        content = b"".join(part.tobytes() for part in jax.tree.leaves(image))
+        drawn_of = [self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample]
+        digest = hashlib.sha256(json.dumps(drawn_of).encode()).digest()
+        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+
+    def _text(self, number: int, tokens: list[int]) -> str:
+        if decoding.NOT_FINITE in tokens:
+            raise InputError(
+                f"the logits of token {len(tokens)} about images[{number}] are not finite numbers: get the weights"
+                " again",
+                code="not-finite",
+            )
+        return self._loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+Captioner = VisionLanguageModel
+"""The name of the class in `winobench` for those who write captions alone."""
+
+
+def _alike(request: Request) -> tuple:
+    """What requests that are answered together have in common."""
+    if request.kind == PictureText.kind:
+        return request.kind, request.max_tokens, request.temperature, request.sample
+    return request.kind, len(request.options) if request.kind == PictureOptions.kind else 0
+
+
+def _check_counts(images: Sequence[Any], **others: Sequence[Any]) -> None:
+    for name, values in others.items():
+        if len(values) != len(images):
+            raise InputError(
+                f"there are {len(values)} {name} for {len(images)} images: give as many", code="wrong-length"
+            )
+
+
+def _column(
+    prompts: Sequence[str], ids: Sequence[Sequence[int]], longest: int | None, reader: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of prompts, int32 [prompts, width], and their lengths. Raises InputError for one that is too long."""
+    lengths = np.asarray([len(one) for one in ids], np.int32)
+    width = shapes.width(int(lengths.max()))
+    if longest is not None and lengths.max() > longest:
+        raise InputError(
+            f"the prompt {option_checks.shown(prompts[int(np.argmax(lengths))])} has {lengths.max()} tokens, but"
+            f" {reader} reads {longest} at most: shorten it",
+            code="text-too-long",
+        )
+    return shapes.table(ids, width if longest is None else min(width, longest)), lengths
