@@ -208,11 +208,7 @@ def _label(spec: str) -> str:
 
 
 def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Scorer | SampledScorer:
-    """Loads a model with the config's options.
-
-    Raises:
-      InputError: the source is no model, or an option is not one of its choices.
-    """
+    """Loads a model with the config's options, as `winobench.scorers.loading.load_scorer`."""
     from winobench.scorers import loading
 
     return loading.load_scorer(
@@ -230,16 +226,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Sco
 
 
 def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:
-    """Resolves a model and checks the config's options for it, without reading its weights.
-
-    Args:
-      config: of the form of ``configs/gdbench.py``.
-      model: one of its models.
-      deeply: also read what a diffusion model is, for which large libraries are loaded.
-
-    Raises:
-      InputError: says why.
-    """
+    """Resolves a model and checks the config's options, as `winobench.scorers.loading.check_scorer`."""
     from winobench.scorers import loading
 
     sampling = config.sampling

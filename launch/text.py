@@ -84,7 +84,8 @@ def main(
                 print(", ".join([f"model {model.name}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
             chosen = [protocols.choose(task, protocol, responder.kinds, has) for task in asked]
             if captioner is None and any(one.needs == "captions" for one in chosen):
-                captioner = _load_captioner(config, api)
+                # The revision is the model's, not the captioner's.
+                captioner = load_responder(config, registry.resolve(config.captioner), api, about_pictures=True)
             parts = [label] * (len(models) > 1) + [str(protocol)] * (len(names) > 1)
             results = questions.evaluate_questions(
                 responder,
@@ -148,20 +149,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
 def _check_model(
     config: ml_collections.ConfigDict, model: ModelRef, tasks: Sequence[TextTask], has: Any
 ) -> tuple[ModelRef, bool]:
-    """Refuses a model, or a captioner, that the config's protocols are not for. Reads small files alone.
-
-    Args:
-      config: the config.
-      model: one of its models.
-      tasks: that are asked.
-      has: images and captions, as of `winobench.evaluation.protocols.Has`.
-
-    Returns:
-      The model, and whether it is to answer about images. With images, the model's kind is known.
-
-    Raises:
-      InputError: says why.
-    """
+    """Checks a model and the captioner for the protocols, by small files: the model, and whether it sees images."""
     from winobench.evaluation import protocols
     from winobench.responders import loading
     from winobench.runs.requests import KINDS, PictureText
@@ -206,17 +194,7 @@ def load_responder(
     *,
     about_pictures: bool = False,
 ) -> Responder:
-    """Loads a model with the config's options.
-
-    Args:
-      config: of the form of ``configs/wscplus.py``, or of ``configs/winoviz.py`` for images.
-      model: its name.
-      api: options of hosted models; None for those of the config.
-      about_pictures: see `winobench.responders.loading.load_responder`.
-
-    Raises:
-      InputError: the source is no model that answers questions, or an option is not one of its choices.
-    """
+    """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
 
     return loading.load_responder(
@@ -240,22 +218,6 @@ def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
     timesteps = parse_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
-
-
-def _load_captioner(config: ml_collections.ConfigDict, api: dict[str, Any]) -> Responder:
-    from winobench.responders import loading
-
-    return loading.load_responder(
-        config.captioner,
-        config.dtype,
-        allow_pickle=config.allow_pickle,
-        batch_size=config.batch_size,
-        int8=config.int8,
-        model_parallel=config.model_parallel,
-        seed=config.seed,
-        hosted=api,
-        about_pictures=True,
-    )
 
 
 def model_label(model: str) -> str:

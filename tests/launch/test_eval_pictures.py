@@ -223,7 +223,7 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     fields |= {"model": written[model](tmp_path / model), "protocol": protocol, "pictures_per_premise": 2}
     loads = collections.Counter()
     load = image_judges.load
-    monkeypatch.setattr(image_judges, "load", lambda name, *a, **k: loads.update([name]) or load(name, *a, **k))
+    monkeypatch.setattr(image_judges, "load", lambda ref, *a, **k: loads.update([ref.name]) or load(ref, *a, **k))
     folders = run(None, **fields)
     assert len(folders) == len(protocol.split(","))
     for folder in folders:

@@ -90,18 +90,7 @@ def make_drawers(
 def load_pipeline(
     ref: registry.ModelRef, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights.
-
-    Args:
-      ref: the model.
-      dtype: of the denoiser.
-      adapters: the LoRA's.
-      lora_scale: what their effect is multiplied by.
-      **keywords: see `Pipeline.from_pretrained`.
-
-    Raises:
-      InputError: see `Pipeline.from_pretrained`. Or the LoRA is of another model.
-    """
+    """A pipeline with its LoRA added to the weights; keywords and errors as `Pipeline.from_pretrained`."""
     from winobench.checkpoints import load_lora
     from winobench.diffusion import families
 

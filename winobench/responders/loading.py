@@ -121,13 +121,9 @@ def load_responder(
 
 
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
-    """A model that answers questions. Its kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
+    """A model that answers questions; arguments and errors as `load_responder`. Reads small files alone.
 
-    Args:
-      model, about_pictures, revision: see `load_responder`. Small files of a folder or hub id are read.
-
-    Raises:
-      InputError: there is no such model, its kind is not known, or it answers no questions.
+    Its kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
     """
     ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)
     if not ref.is_checkpoint or ref.kind in _OF_TEXTS:
@@ -142,14 +138,7 @@ def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: st
 def check_responder_name(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> ModelRef:
-    """Refuses a name that cannot be of a model that answers questions. Reads no file.
-
-    Args:
-      model, about_pictures, revision: see `load_responder`.
-
-    Raises:
-      InputError: says why, and what can be named.
-    """
+    """Refuses a name that cannot be of a model that answers questions; otherwise as `resolve`. Reads no file."""
     ref = registry.resolve(model, revision)
     if ref.kind == HOSTED:
         from winobench.responders.hosted import settings

@@ -77,7 +77,7 @@ def load_scorer(
         such as ``openai:MODEL``. Or what `resolve` made of it.
       dtype: ``float32`` or ``bfloat16``.
       variant: of the weight files, such as ``fp16``.
-      revision: branch, tag or commit of a hub id.
+      revision: branch, tag or commit of a hub id, where ``model`` is a name.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: of the scorer. Chosen for the kind of device when None. Diffusion models also take ``search``.
       model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
@@ -118,11 +118,7 @@ def load_scorer(
 
 
 def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """A model that scores images. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``.
-
-    Args:
-      model: see `load_scorer`. Of a folder or hub id, small files are read. A resolved one is returned as it is.
-      revision: of a hub id.
+    """A model that scores images. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``. Reads small files alone.
 
     Raises:
       InputError: there is no such model, its kind is not known, or it sees no images.
