@@ -25,7 +25,7 @@ CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
 """The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
 
 HOSTED, RECORDED, PLUGGED_IN, LANGUAGE_MODEL = "hosted", "recorded", "plugged_in", "language_model"
-"""Kinds of models that score no images by a checkpoint of their own."""
+"""Kinds of models that are no checkpoint for a scorer of images."""
 
 _LONGEST_REASON = 300
 
@@ -226,12 +226,15 @@ def check_embedded(folder: str) -> None:
 
 
 def apis() -> Mapping[str, Any]:
-    """Prefix of a model's name -> hosted API. `winobench.responders.hosted` has the only list of them."""
+    """Provider, as names begin with it -> its API. The only list is that of `winobench.responders.hosted`.
+
+    That package lies above this one. It is imported here by its name, and only when somebody asks for its list.
+    """
     return importlib.import_module("winobench.responders.hosted").APIS
 
 
 def api_of(name: Any) -> str | None:
-    """The hosted API that a model's name begins with; None for other names."""
+    """The provider that a model's name begins with. None for other names."""
     prefix, colon, _ = name.partition(":") if isinstance(name, str) else ("", "", "")
     return prefix if colon and prefix in apis() else None
 
@@ -252,8 +255,8 @@ class ModelRef:
         a folder or hub id whose files were not read yet.
       source: folder or hub id. The name itself for other models.
       revision: branch, tag or commit of a hub id.
-      provider: the API of a hosted model; None for others.
-      released: the entry of ``MODELS`` or ``LANGUAGE_MODELS``; None for other names.
+      provider: of a hosted model, a key of `apis`. None for others.
+      released: the entry of ``MODELS`` or ``LANGUAGE_MODELS``. None for other names.
     """
 
     name: str
@@ -285,7 +288,7 @@ class ModelRef:
 
 
 def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """Finds what a model's name stands for. Reads no file.
+    """Resolves a model's name. Reads no file.
 
     Args:
       name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in model, a folder, a hub id (``owner/name``),

@@ -23,7 +23,7 @@ ANSWERS: dict[str, frozenset[str]] = {
     "vqa_score": frozenset({"picture_match", "picture_text", "picture_options"}),
     **_OF_TEXTS,
 }
-"""Kind of checkpoint -> what it answers: those that score images about images, the others about texts."""
+"""Kind of checkpoint -> kinds of requests that it answers. Scorers of images answer about images, others about texts."""
 
 
 def load_responder(
@@ -121,9 +121,9 @@ def load_responder(
 
 
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
-    """A model that answers questions; arguments and errors as `load_responder`. Reads small files alone.
+    """Resolves a model that answers questions, by small files. Arguments and errors are those of `load_responder`.
 
-    Its kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
+    The kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
     """
     ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)
     if not ref.is_checkpoint or ref.kind in _OF_TEXTS:
@@ -138,7 +138,7 @@ def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: st
 def check_responder_name(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> ModelRef:
-    """Refuses a name that cannot be of a model that answers questions; otherwise as `resolve`. Reads no file."""
+    """Refuses a name that cannot be of a model that answers questions. Otherwise as `resolve`, but reads no file."""
     ref = registry.resolve(model, revision)
     if ref.kind == HOSTED:
         from winobench.responders.hosted import settings
@@ -157,7 +157,7 @@ def check_responder_name(
 def answered_kinds(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> frozenset[str] | None:
-    """What a model will answer; None where that is known once it is loaded. Arguments and errors as `resolve`."""
+    """The kinds of requests that a model answers. None where only the loaded model knows them. Otherwise as `resolve`."""
     return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
 
 

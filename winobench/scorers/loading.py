@@ -118,7 +118,7 @@ def load_scorer(
 
 
 def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """A model that scores images. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``. Reads small files alone.
+    """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``.
 
     Raises:
       InputError: there is no such model, its kind is not known, or it sees no images.
