@@ -23,7 +23,7 @@ ANSWERS: dict[str, frozenset[str]] = {
     "vqa_score": frozenset({"picture_match", "picture_text", "picture_options"}),
     **_OF_TEXTS,
 }
-"""Kind of checkpoint -> kinds of requests that it answers. Scorers of images answer about images, others about texts."""
+"""Kind of checkpoint -> kinds of requests that it answers. Scorers answer about images, others about texts."""
 
 
 def load_responder(
@@ -157,7 +157,7 @@ def check_responder_name(
 def answered_kinds(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> frozenset[str] | None:
-    """The kinds of requests that a model answers. None where only the loaded model knows them. Otherwise as `resolve`."""
+    """The kinds of requests that a model answers. None where only the loaded model knows. Otherwise as `resolve`."""
     return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
 
 
