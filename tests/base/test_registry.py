@@ -21,6 +21,24 @@ def test_names_folders_and_hub_ids(tmp_path, monkeypatch):
     assert registry.resolve("models/mine").source == "models/mine"
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "checkpoint"),
+    [
+        ("sd21-base", "diffusion_itm", "sd21-base"),
+        ("llava-1.5-7b", "vqa_score", "llava-1.5-7b"),
+        ("flan-t5-small", registry.LANGUAGE_MODEL, "google/flan-t5-small"),
+        ("openai:a/b@http://host/v1", registry.HOSTED, "openai:a/b@http://host/v1"),
+        ("recorded:x.csv", registry.RECORDED, "recorded:x.csv"),
+        ("owner/name", None, "owner/name"),
+    ],
+)
+def test_a_name_is_resolved_once(name, kind, checkpoint):
+    ref = registry.resolve(name, "main")
+    assert (ref.name, ref.kind, ref.checkpoint, ref.revision) == (name, kind, checkpoint, "main")
+    assert registry.resolve(ref, "other") is ref
+    assert ref.title == ("a/b" if kind == registry.HOSTED else name)
+
+
 @pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
 def test_the_embedded_models_lie_in_the_package(name):
     path = pathlib.Path(registry.resolve(name).source)
