@@ -27,7 +27,7 @@ def caption(
     dtype: str = "float32",
     workdir: str | None = None,
 ) -> None:
-    """Writes texts about images and prints where they are; exits with the status 2 where calls have failed.
+    """Writes texts about images and prints where they are. Exits with the status 2 where calls have failed.
 
     The arguments are those of `winobench.generation.captions.write`, but that ``words`` names the images and ``model``
     a model. The folder is ``runs/captions-<model>-<hash of model, question and length>`` by default.

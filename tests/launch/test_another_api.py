@@ -9,10 +9,10 @@ from launch import configuration, text
 from launch.cloud import jobs
 from tests.expectations import raises
 from winobench.base import registry
-from winobench.evaluation.hosted_vqa_score import HostedVQAScore
 from winobench.responders import hosted
 from winobench.responders import loading as responders
 from winobench.responders.hosted.openai import OpenAI
+from winobench.responders.vqa_score import HostedVQAScore
 from winobench.runs import provenance
 from winobench.scorers import loading as scorers
 

@@ -1,6 +1,7 @@
 """VQAScore: the published formula against torch, what is computed how often, what is refused."""
 
 import dataclasses
+import functools
 import json
 import logging
 import shutil
@@ -28,9 +29,13 @@ TEXTS = ["a red cube", "the blue ball left of a red cube, " * 3, ""]
 # So that the second text loses its beginning.
 LONGEST = 48
 TOLERANCE = 1e-5
-FAMILIES = ("instructblip", "blip-2", "vicuna", "opt")
+FAMILIES = ("instructblip", "blip-2", "vicuna", "opt", "llava")
+BEFORE = (
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and"
+    " polite answers to the user's questions. USER: "
+)
 # What only some of them do has a quick test in tests/parity/test_blip_2.py.
-OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:]]
+OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:4]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,23 +55,29 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def load(folders):
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    return functools.cache(lambda family: vision_language.load_vision_language(folders[family], mesh=mesh))
+
+
+@pytest.fixture(scope="module")
 def folder(folders):
     return folders["instructblip"]
 
 
 @pytest.fixture(scope="module")
-def one_device():
-    return parallel.make_mesh(jax.devices()[:1])
-
-
-@pytest.fixture(scope="module")
-def loaded(folder, one_device):
-    return vision_language.load_vision_language(folder, mesh=one_device)
+def loaded(load):
+    return load("instructblip")
 
 
 @pytest.fixture(scope="module")
 def scorer(loaded):
     return VQAScore(loaded, batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def llava(load):
+    return VQAScore(load("llava"), batch_size=4)
 
 
 def middle_square(image, side):
@@ -119,6 +130,27 @@ def torch_log_likelihoods(folder, family, answer):
     return found
 
 
+def llava_log_likelihoods(folder, answer):
+    """As the published evaluation does: images on squares, the answer and the token that ends it behind the prompt."""
+    network = transformers.LlavaForConditionalGeneration.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    tokenizer = processor.tokenizer
+    images = transformers.LlavaImageProcessorPil(
+        size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}, do_pad=True
+    )
+    labels = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    found = np.zeros((len(IMAGES), len(TEXTS), len(labels)))
+    for row, image in enumerate(IMAGES):
+        pixels = images(Image.fromarray(image), return_tensors="pt")["pixel_values"]
+        for column, text in enumerate(TEXTS):
+            prompt = f'{BEFORE}<image>\nDoes this figure show "{text}"? Please answer yes or no. ASSISTANT:'
+            ids = processor(images=Image.fromarray(image), text=[prompt], return_tensors="pt")["input_ids"]
+            ids = torch.cat([ids, torch.tensor([labels])], dim=1)
+            logits = network(pixel_values=pixels, input_ids=ids).logits[0, -len(labels) - 1 : -1]
+            found[row, column] = -torch.nn.CrossEntropyLoss(reduction="none")(logits, torch.tensor(labels))
+    return found
+
+
 def test_published_preprocessing(loaded, scorer, monkeypatch):
     """Landscape, portrait, extreme, tiny, square and gray; and the model's own processor as the alternative."""
     random = np.random.default_rng(3)
@@ -134,11 +166,16 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
         scorer.processor(np.zeros((1, 2_000, 3), np.uint8))
 
 
-def test_questions_with_answers_of_their_own(loaded, scorer):
+@pytest.mark.parametrize(
+    ("family", "template"),
+    # LLaVA's stand in the conversation that the published evaluation puts any question in.
+    [("instructblip", "{}"), ("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:")],
+)
+def test_questions_with_answers_of_their_own(load, scorer, llava, family, template):
     """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
-    question = "Is it red?"
+    question, loaded, scorer = "Is it red?", load(family), scorer if family == "instructblip" else llava
     texts = [question_texts.join(question, "yes"), TEXTS[0], question_texts.join(question, "no")]
-    yes, no = (VQAScore(loaded, question="{}", answer=answer, batch_size=2) for answer in ("yes", "no"))
+    yes, no = (VQAScore(loaded, question=template, answer=answer, batch_size=2) for answer in ("yes", "no"))
     expected = [
         each.score(IMAGES, [text])[:, 0] for each, text in ((yes, question), (scorer, TEXTS[0]), (no, question))
     ]
@@ -149,8 +186,8 @@ def test_questions_with_answers_of_their_own(loaded, scorer):
     np.testing.assert_allclose(scores, expected[2][1:2], rtol=1e-6)
 
 
-def test_how_an_opt_is_asked(folders, one_device):
-    loaded = vision_language.load_vision_language(folders["opt"], mesh=one_device)
+def test_how_an_opt_is_asked(load):
+    loaded = load("opt")
     scorer = VQAScore(loaded)
     of_answer = scorer._of_answer("no")
 
@@ -170,12 +207,15 @@ def test_how_an_opt_is_asked(folders, one_device):
     assert bare.tokens("{}", ["", "a"]) == ((), [[loaded.config.text_config.bos_token_id], [*tokens("a")]])
 
 
-@pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS])
+@pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS, "llava"])
 def test_published_formula(folders, family):
     """exp(-mean of the answer's cross-entropies), and the log-odds of two answers."""
     loaded = vision_language.load_vision_language(folders[family])
+    torchs = llava_log_likelihoods if family == "llava" else functools.partial(torch_log_likelihoods, family=family)
     with torch.no_grad():
-        likelihoods, opposite = (torch_log_likelihoods(folders[family], family, answer) for answer in ("yes", "no"))
+        likelihoods, opposite = (
+            torchs(folders[family], answer=getattr(loaded.form, name)) for name in ("answer", "opposite")
+        )
     assert likelihoods.shape[-1] > 2  # "yes" is several tokens here, and one ends it
     probability = np.exp(likelihoods.mean(axis=-1))
     log_odds = likelihoods.sum(axis=-1) - opposite.sum(axis=-1)
@@ -218,22 +258,22 @@ def test_images_are_encoded_once_and_nothing_is_compiled_again(loaded, scorer, m
 
 
 @pytest.mark.slow
-def test_bfloat16_and_int8(folder, scorer):
+@pytest.mark.parametrize(("family", "tolerance"), [("instructblip", 0.15), ("llava", 0.3)])
+def test_bfloat16_int8_and_shared_parameters(folders, scorer, llava, family, tolerance):
+    folder, scorer = folders[family], scorer if family == "instructblip" else llava
     whole = scorer.score(IMAGES, TEXTS)
     for options in ({"dtype": "bfloat16"}, {"int8": True}):
         other = VQAScore.from_pretrained(folder, **options)
         scores = other.score(IMAGES, TEXTS)
         assert scores.dtype == np.float32
-        np.testing.assert_allclose(scores, whole, rtol=0.15)
+        np.testing.assert_allclose(scores, whole, rtol=tolerance)
         assert not np.array_equal(scores, whole)
         assert other.fingerprint() != scorer.fingerprint()
-
-
-@pytest.mark.slow
-def test_devices_may_share_the_parameters(folder, scorer):
     shared = loading.load_scorer(str(folder), model_parallel=2)
     assert shared.mesh.shape["model"] == 2
-    np.testing.assert_allclose(shared.score(IMAGES, TEXTS), scorer.score(IMAGES, TEXTS), rtol=1e-4)
+    np.testing.assert_allclose(shared.score(IMAGES, TEXTS), whole, rtol=1e-4)
+    few = VQAScore(scorer._loaded, batch_size=4, table_rows=2)
+    np.testing.assert_allclose(few.score(IMAGES, TEXTS), whole, rtol=1e-5)
 
 
 def test_fingerprint(folder, loaded, scorer, tmp_path):
@@ -269,6 +309,44 @@ def test_long_questions_lose_their_beginning(loaded, caplog):
     assert [VOCABULARY[of_qformer[place]] for place in (0, LONGEST - 1)] == ["[CLS]", "[SEP]"]
 
 
+def test_long_questions_to_llava_lose_their_beginning_behind_the_image(load, caplog):
+    with caplog.at_level(logging.WARNING):
+        ((ids,),) = VQAScore(load("llava"), max_text_tokens=24)._tokenize(["ball of " * 40])
+    assert "1 of 1 questions are longer than 24 tokens" in caplog.text
+    assert ids[-1] == 24
+    assert load("llava").tokenizer.decode(ids[:-1]).endswith("ASSISTANT:")
+
+
+def test_options_of_llava_change_the_fingerprint(llava):
+    options = ({"question": "USER: <image> {}? ASSISTANT:"}, {"answer": "yes"}, {"preprocessing": "processor"})
+    prints = [llava.fingerprint(), *(VQAScore(llava._loaded, **one).fingerprint() for one in options)]
+    assert len({json.dumps(one, sort_keys=True) for one in prints}) == len(prints)
+    assert prints[0]["answer"] == "Yes"
+
+
+def test_what_questions_share_of_an_image(llava):
+    """Keys and values of all tokens up to the question, which has none of them."""
+    tokenizer, slot = llava._loaded.tokenizer, llava.config.image_token_index
+    before = tokenizer(BEFORE)["input_ids"]
+    whole = tokenizer(llava.question.replace("{}", TEXTS[0]))["input_ids"]
+    assert whole.index(slot) == len(before)
+    ids = llava._tokenize(TEXTS)[0][0]
+    np.testing.assert_array_equal(ids[: ids[-1]], whole[len(before) + 1 :])
+    keys, values = llava._image_encoder.empty_table(2, llava.processor.blank)
+    length = len(before) + llava.config.image_states
+    language = llava.config.text_config
+    heads, width = language.num_key_value_heads, language.head_dim
+    layers = language.num_hidden_layers
+    assert llava._compiled_for.shapes == ((heads, width, length),) * layers + ((heads, length, width),) * layers
+    # In the table each head's are in one line.
+    assert {each.shape for each in (*keys, *values)} == {(2, heads, width * length)}
+
+
+def test_kinds_of_checkpoints():
+    """All that can be loaded is found."""
+    assert loading.SCORERS["vqa_score"].model_types == tuple(vision_language.NETWORKS)
+
+
 def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
     for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl", "blip2-opt-2.7b", "blip2-opt-6.7b"):
         assert registry.MODELS[name].scorer == "vqa_score"
@@ -300,6 +378,22 @@ def test_unknown_options(folder, options, message):
         VQAScore.from_pretrained(folder, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"question": "Is it {}?"}, ("bad-template", "question", "'Is it {}?'", "<image>")),
+        ({"question": "Is it {}? <image>"}, ("bad-template", "question", "<image>")),
+        ({"question": "USER: <image>{}"}, ("bad-template", "question", "<image>")),
+        ({"question": "USER: <image> <image> {}?"}, ("bad-template", "question", "<image>")),
+        ({"question": "USER: <image> ASSISTANT:"}, ("bad-template", "question", "{}")),
+        ({"max_text_tokens": 513}, ("out-of-range", "max_text_tokens", "513", "512")),
+    ],
+)
+def test_unknown_options_of_llava(folders, options, message):
+    with raises(*message):
+        VQAScore.from_pretrained(folders["llava"], **options)
+
+
 def test_an_answer_without_tokens_of_its_own():
     """A tokenizer with words only has none for others."""
     tokenizer = transformers.BertTokenizerFast(vocab={word: number for number, word in enumerate(VOCABULARY)})
@@ -307,9 +401,10 @@ def test_an_answer_without_tokens_of_its_own():
         vqa_score._answer_tokens("answer", "yes", tokenizer, False)
 
 
-def test_a_text_with_the_images_token(scorer):
-    with raises("image-slot-in-text", "'a <image> cube'"):
-        scorer.score(IMAGES[:1], ["a cube", "a <image> cube"])
+def test_a_text_with_the_images_token(scorer, llava):
+    for one in (scorer, llava):
+        with raises("image-slot-in-text", "'a <image> cube'"):
+            one.score(IMAGES[:1], ["a cube", "a <image> cube"])
 
 
 def change(path, **values):
@@ -346,6 +441,21 @@ def test_parts_of_other_models(folder, tmp_path):
         VQAScore.from_pretrained(copy)
     change(copy / "config.json", text_config={"model_type": "opt"})
     with raises("unsupported-option", "config.json", "'opt'", "'t5'", "'llama'"):
+        VQAScore.from_pretrained(copy)
+
+
+def test_a_tokenizer_without_the_token_of_llavas_images(folders, tmp_path):
+    copy = shutil.copytree(folders["llava"], tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    change(copy / "config.json", image_token_index=7)
+    with raises("mismatched-parts", "<image>", "image_token_index=7"):
+        VQAScore.from_pretrained(copy)
+    change(copy / "config.json", **config)
+    words = (copy / "tokenizer.json").read_text()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copy / name).write_text((copy / name).read_text().replace("<image>", "<picture>"))
+    assert words != (copy / "tokenizer.json").read_text()
+    with raises("mismatched-parts", "tokenizer", "no token <image>"):
         VQAScore.from_pretrained(copy)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -102,6 +102,16 @@ def checked_texts(texts: Any) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string", code="wrong-type")
     return texts
+
+
+def check_placeholder(name: str, template: Any) -> None:
+    """Raises InputError for a text in which another one has no place. ``name`` is the option's."""
+    if not isinstance(template, str) or template.count("{}") != 1:
+        raise InputError(
+            f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",
+            code="bad-template",
+        )
+    check_texts([template])
 
 
 def count_truncated(encoded: Any) -> int:

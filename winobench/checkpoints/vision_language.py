@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.base.texts import check_texts
+from winobench.base.texts import check_placeholder
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
 from winobench.checkpoints.loaded import Loaded, spread_by_default
 from winobench.checkpoints.weights import FileTensor
@@ -142,13 +142,8 @@ def image_slot_in_text(text: str) -> InputError:
 
 
 def check_template(name: str, template: Any, form: PromptForm) -> None:
-    """Raises InputError for a template in which the text or the image has no place; ``name`` is the option's."""
-    if not isinstance(template, str) or template.count("{}") != 1:
-        raise InputError(
-            f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",
-            code="bad-template",
-        )
-    check_texts([template])
+    """Raises InputError for a template without the text or the image. ``name`` is the option's."""
+    check_placeholder(name, template)
     if not form.names_image:
         return
     _, *behind = template.split(form.image_token)

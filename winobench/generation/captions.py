@@ -115,6 +115,8 @@ def write(
     with responses.ResponseStore(pathlib.Path(folder) / records.RESPONSES, seconds_between_syncs=seconds) as store:
         if hasattr(responder, "log_attempts"):
             responder.log_attempts(store.folder / "attempts.jsonl")
+        with files.writing(lines.path.parent):
+            lines.path.touch()  # before anything is paid
         asking.ask(responder, store, wanted, answers, progress=progress, label="writing", received=lines.add)
     lines.end()
     read, failed = answers.read, answers.failed | endings.incomplete(wanted, answers.read, can_be_longer=True)

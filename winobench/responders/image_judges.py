@@ -54,7 +54,7 @@ def load(
 
 
 def as_responder(scorer: Any, *, seed: int = 0, sampling: Mapping[str, Any] | None = None) -> Responder:
-    """Any scorer of images and texts as a responder of the kind ``picture_match``; arguments as of `load`."""
+    """Any scorer of images and texts as a responder of the kind ``picture_match``. See `load` for its arguments."""
     from winobench.responders.matching import Matcher
 
     return Matcher(scorer, seed=seed, **{name: value for name, value in (sampling or {}).items() if value is not None})

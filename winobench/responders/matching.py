@@ -70,7 +70,7 @@ class Matcher:
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """See `winobench.runs.requests.Responder`. Each image and each text is encoded once, if there is room."""
+        """See `winobench.runs.requests.Responder`. Each image and each text is encoded once, if they fit."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:

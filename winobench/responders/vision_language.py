@@ -28,7 +28,7 @@ from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
 
-# Raised whenever a text that is written here could change by more than rounding does. The same of an answer.
+# Raised whenever a text, or an answer, that is computed here could change by more than rounding does.
 WRITING_VERSION = 1
 ANSWER_VERSION = 1
 
@@ -38,7 +38,7 @@ _TEMPERATURE = option_checks.number(0, 100)
 
 
 class _Batch(NamedTuple):
-    """Images of a batch: the number of each row's, of which the first ``count`` are wanted, and what is asked."""
+    """The number of each row's image, of which the first ``count`` are wanted, the images, and the prompts."""
 
     numbers: np.ndarray
     count: int
@@ -149,7 +149,7 @@ class VisionLanguageModel(networks.HoldsLoaded):
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything about this model that can change an answer, as JSON values; batch and devices only round."""
+        """Everything about this model that can change an answer, as JSON values. Batch and devices only round."""
         held = self.held()
         asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
         return {
@@ -299,7 +299,7 @@ class VisionLanguageModel(networks.HoldsLoaded):
                 yield number, self._text(number, text[:count].tolist())
 
     def _batches(self, images: Sequence[Any], columns: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[_Batch]:
-        """Images and what is asked about them. The first image of a batch fills it up."""
+        """Images with their prompts. The first image of a batch fills it up."""
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
         ready = tables.load_ahead(lambda number: self._loaded.processor(images[number]), range(len(images)), rows)
         with contextlib.closing(ready):
@@ -322,7 +322,7 @@ class VisionLanguageModel(networks.HoldsLoaded):
         return [prompt or self._loaded.form.caption for prompt in prompts]
 
     def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """A prompt's tokens behind the image, and those of its options, which begin where the prompt's end.
+        """Tokens of a prompt behind the image, and of its options, which begin where the prompt's end.
 
         Prompt and answer are one text for a decoder: options begin at the first token that any of them changes.
         """

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from winobench import parallel
 from winobench.base import caches, files, options
 from winobench.base.errors import InputError
-from winobench.base.texts import checked_list, checked_texts
+from winobench.base.texts import check_placeholder, checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.data import question_texts
 from winobench.responders import hosted
@@ -89,11 +89,7 @@ class HostedVQAScore:
                 " vision-language model",
                 code="kind-not-answered",
             )
-        if not isinstance(question, str) or question.count("{}") != 1:
-            raise InputError(
-                f"question is {options.shown(question)}, but it must have {{}} once, where the text comes",
-                code="bad-template",
-            )
+        check_placeholder("question", question)
         self.question = question
         self.kind = common.choice("score", score, SCORES)
         self._responder = responder
