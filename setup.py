@@ -8,8 +8,11 @@ import setuptools
 ROOT = pathlib.Path(__file__).resolve().parent
 
 
-# The official clients of hosted models.
-API = ["anthropic>=2.12,<3", "openai>=3.54,<4"]
+def read_clients() -> list[str]:
+    """The official clients of hosted models, as the providers' modules state them."""
+    modules = (ROOT / "winobench" / "responders" / "hosted" / "providers").glob("*.py")
+    sources = "".join(path.read_text(encoding="utf-8") for path in modules)
+    return sorted(set(re.findall(r'^    requirement = "([^"]+)"$', sources, re.MULTILINE)))
 
 
 def read_version() -> str:
@@ -69,13 +72,13 @@ setuptools.setup(
         "transformers>=5.23,<6",
     ],
     extras_require={
-        "api": API,
+        "api": read_clients(),
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
             # Compares the JSON Schemas in docs/schemas with real runs.
             "jsonschema>=4.26,<5",
-            *API,
+            *read_clients(),
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10,<0.12",
             "hypothesis>=6,<7",

@@ -295,8 +295,7 @@ def model_listing() -> str:
     lines = [
         f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()
     ]
-    others = {f"{name}:MODEL": f"a hosted model, at {api.default_url}" for name, api in registry.apis().items()}
-    others["openai:MODEL@http://HOST:PORT/v1"] = "any server that speaks this provider's protocol"
+    others = {f"{name}:MODEL": api.description for name, api in registry.apis().items()}
     others["recorded:FILE.csv"] = "a file of recorded answers"
     return "\n".join([*lines, *(f"{name:<{width}}  {what}" for name, what in others.items())])
 

@@ -329,8 +329,8 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
     if accelerator is not None:
         extras.append("tpu" if isinstance(accelerator, accelerators.Slice) else "cuda")
     names = f"{config.get('model')},{config.get('captioner')}".split(",")
-    if any(registry.api_of(name.strip()) for name in names):
-        extras.append("api")
+    apis = [registry.api_of(name.strip()) for name in names]
+    extras += dict.fromkeys(registry.apis()[api].extra for api in apis if api)
     return f"[{','.join(extras)}]" if extras else ""
 
 

@@ -111,7 +111,7 @@ def model_that_answers(api, answer):
     model = HostedModel(f"{api}:m@http://127.0.0.1:1", concurrency=2, attempts=1, prices={"m": (1.0, 2.0)})
     model.asked = 0
 
-    def send(body, call_id):
+    async def send(client, body, call_id):
         model.asked += 1
         return 200, answer(), {"x-request-id": "r"}
 

@@ -1,4 +1,4 @@
-"""A hosted API is one class in `APIS`: whatever asks for hosted models knows it."""
+"""A hosted API is one class that registers itself: whatever asks for hosted models knows it."""
 
 import sys
 
@@ -11,23 +11,22 @@ from tests.expectations import raises
 from winobench.base import registry
 from winobench.responders import hosted
 from winobench.responders import loading as responders
-from winobench.responders.hosted.openai import OpenAI
+from winobench.responders.hosted.providers.openai import OpenAI
 from winobench.responders.vqa_score import HostedVQAScore
 from winobench.runs import provenance
 from winobench.scorers import loading as scorers
 
 
-class Mistral(OpenAI):
-    """Mistral's API: a protocol like OpenAI's."""
-
-    default_url = "https://api.mistral.example/v1"
-    key_variable, url_variable = "MISTRAL_API_KEY", "MISTRAL_BASE_URL"
-    package = "mistral_client"
-
-
 @pytest.fixture(autouse=True)
 def mistral(monkeypatch):
-    monkeypatch.setitem(hosted.APIS, "mistral", Mistral)
+    monkeypatch.setitem(hosted.APIS, "mistral", None)  # the class enters itself, and leaves after the test
+
+    class Mistral(OpenAI, provider="mistral"):
+        description = "Mistral's API"
+        default_url = "https://api.mistral.example/v1"
+        key_variable, url_variable = "MISTRAL_API_KEY", "MISTRAL_BASE_URL"
+        package, extra = "mistral_client", "mistral"
+
     monkeypatch.setitem(sys.modules, "mistral_client", openai)
     monkeypatch.setenv("MISTRAL_API_KEY", "a-key-of-some-length")
 
@@ -55,28 +54,24 @@ def test_it_scores_and_answers():
     assert isinstance(scorer, HostedVQAScore)
     assert (scorer.fingerprint()["api"], scorer.fingerprint()["votes"]) == ("mistral", 7)
     responder = responders.load_responder("mistral:large", hosted={"votes": 7})
-    assert responder.fingerprint()["base_url"] == Mistral.default_url
+    assert responder.fingerprint()["base_url"] == "https://api.mistral.example/v1"
     assert responders.answered_kinds("mistral:large") is None
 
 
 @pytest.mark.parametrize(
-    ("fields", "extra"),
+    ("words", "extras"),
     [
-        ({"model": "mistral:large"}, True),
-        ({"model": "clip-vit-b32, openai:gpt-4o"}, True),
-        ({"model": "clip-vit-b32"}, False),
-        ({"model": "openai/clip-vit-large-patch14"}, False),
+        (["gdbench", "--config.model=mistral:large"], "cuda,mistral"),
+        (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
+        (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
+        (["gdbench", "--config.model=openai/clip-vit-large-patch14"], "cuda"),
+        (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
     ],
 )
-def test_jobs_install_its_client(fields, extra):
-    job = jobs.make(jobs.Request("skypilot", "gdbench", list(fields.items()), store="gs://bucket"))
-    assert (".[cuda,api]" in job.text) == extra
-    assert ".[cuda" in job.text
-
-
-def test_jobs_install_the_client_of_a_captioner():
-    fields = [("model", "flan-t5-base"), ("captioner", "openai:gpt-4o")]
-    assert ".[cuda,api]" in jobs.make(jobs.Request("skypilot", "winoviz:pictures", fields, store="gs://bucket")).text
+def test_jobs_install_the_clients_of_all_models(words, extras):
+    spec, *overrides = words
+    fields = [tuple(word.removeprefix("--config.").split("=")) for word in overrides]
+    assert f".[{extras}]" in jobs.make(jobs.Request("skypilot", spec, fields, store="gs://bucket")).text
 
 
 def test_runs_record_its_clients_version(monkeypatch):

@@ -231,7 +231,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
         ("winoviz", {"tasks": "clevr"}, "there is no text task 'clevr'"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "qwen3_8b"}, "nor one of qwen3-8b"),
-        ("winoviz", {"model": "opnai:gpt-4"}, "openai:MODEL, anthropic:MODEL or recorded:FILE.csv"),
+        ("winoviz", {"model": "opnai:gpt-4"}, "unknown provider 'opnai'"),
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
         ("winoviz", {"model": "recorded:{tmp}/none.csv"}, "none.csv does not exist"),
         ("winoviz", {"model": "recorded:{file}", "protocol": "zero_shot_options"}, "the model does generation"),

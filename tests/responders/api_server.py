@@ -100,14 +100,19 @@ def running() -> Iterator[Server]:
 @contextlib.contextmanager
 def running_with_keys(monkeypatch) -> Iterator[Server]:
     """As `running`, with an environment in which its clients are set up at once."""
+    set_keys(monkeypatch)
+    with running() as server:
+        yield server
+
+
+def set_keys(monkeypatch) -> None:
+    """Sets the environment of clients that speak to servers on this machine."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
     # Reading the certificates of a client that will not need them takes longer than most of the tests.
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
-    with running() as server:
-        yield server
 
 
 def openai_error(message, code=None, kind="invalid_request_error"):

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import signal
-import ssl
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from tests.responders.api_server import (
     question,
     questions,
 )
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.responders import hosted
 from winobench.responders.hosted import HostedModel
@@ -37,14 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    # Reading the certificates of a client that will not need them takes longer than most of the tests.
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
-    with api_server.running() as server:
+    with api_server.running_with_keys(monkeypatch) as server:
         yield server
 
 
@@ -138,9 +131,9 @@ def test_answers_that_nobody_has_taken_hold_back_new_calls(server, name):
     assert len(server.calls) <= 2
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
-def test_passing_trouble_is_tried_again(server, name, status):
-    server.script = [(status, {}, openai_error("busy"))] * 2
+@pytest.mark.parametrize("trouble", [408, 409, 429, 500, 503, 529, "reset", "close", "cut"])
+def test_passing_trouble_is_tried_again(server, name, trouble):
+    server.script = [(trouble, {}, openai_error("busy")) if isinstance(trouble, int) else trouble] * 2
     model = make(name, concurrency=1)
     raws = ask(model, questions(2))
     assert [raws[index]["attempts"] for index in range(2)] == [3, 1]
@@ -148,12 +141,6 @@ def test_passing_trouble_is_tried_again(server, name, status):
     # A server that knows the header can tell a second attempt from a second question.
     keys = [headers["idempotency-key"] for _, headers, _ in server.calls]
     assert keys[0] == keys[1] == keys[2] != keys[3]
-
-
-@pytest.mark.parametrize("trouble", ["reset", "close", "cut"])
-def test_a_broken_connection_is_tried_again(server, name, trouble):
-    server.script = [trouble, trouble]
-    assert ask(make(name, concurrency=1), questions(1))[0]["attempts"] == 3
 
 
 def test_silence_is_tried_again(server, name):
@@ -198,16 +185,13 @@ def test_a_wait_that_is_too_long_ends_the_run(server, name):
 
 def test_what_fails_for_good_is_no_answer(server, name):
     server.script = [(500, {}, openai_error("broken"))] * 3 + [(400, {}, anthropic_error("prompt is too long"))]
-    raws = ask(make(name, concurrency=1, attempts=3), questions(3))
+    server.script += [(503, {"x-should-retry": "false"}, openai_error("gone"))]
+    raws = ask(make(name, concurrency=1, attempts=3), questions(4))
     assert raws[0] == {"error": {"kind": "server", "message": "broken", "attempts": 3}}
     assert raws[1] == {"error": {"kind": "refused", "message": "prompt is too long", "attempts": 1}}
-    assert "error" not in raws[2]
-    assert len(server.calls) == 5
-
-
-def test_a_server_may_say_that_there_is_no_point(server, name):
-    server.script = [(503, {"x-should-retry": "false"}, openai_error("gone"))]
-    assert ask(make(name, concurrency=1), questions(1))[0]["error"]["attempts"] == 1
+    assert raws[2] == {"error": {"kind": "server", "message": "gone", "attempts": 1}}
+    assert "error" not in raws[3]
+    assert len(server.calls) == 6
 
 
 def test_a_server_that_is_down_ends_the_run(server, name):
@@ -434,6 +418,26 @@ def test_reading_what_is_malformed(server, api, body):
         make(f"{api}:m@{server.address}").read(question("?"), {"error": {}})
 
 
+def test_a_provider_is_a_class_and_nothing_more(server, monkeypatch):
+    registered = dict(hosted.APIS)
+    monkeypatch.setattr(hosted.api, "APIS", registered)
+    for module in (hosted.providers, hosted.model, hosted.settings):
+        monkeypatch.setattr(module, "APIS", registered)
+
+    class Other(hosted.providers.openai.OpenAI, provider="other"):
+        default_url, key_variable, url_variable = f"{server.address}/v1", "OTHER_API_KEY", "OTHER_BASE_URL"
+        own_limit = "max_tokens"
+
+    with raises("no-key", "OTHER_API_KEY"):
+        make("other:m")
+    monkeypatch.setenv("OTHER_API_KEY", KEY)
+    model = make("other:m", seed=1)
+    assert texts(model, questions(1)) == {0: "1; because of question 0"}
+    assert (model.api, model.fingerprint()["api"], registry.api_of("other:m")) == ("other",) * 3
+    assert "other:MODEL" in hosted.model_names()
+    assert server.calls[0][2]["max_tokens"] == 16
+
+
 def test_costs():
     assert hosted.cost("gpt-4o-mini", 1_000_000, 100_000) == pytest.approx(0.15 + 0.06)
     assert hosted.cost("gpt-4o-mini-2024-07-18", 10, 0) == pytest.approx(1.5e-6)
@@ -520,12 +524,6 @@ def test_a_stand_in_for_a_key_is_not_blanked(server, monkeypatch):
     assert texts(model, questions(1)) == {0: "the set is EMPTY"}
 
 
-@pytest.mark.parametrize("model", ["claude-x@20240229", "@cf/meta/llama-3-8b", "ft:gpt-4o:org::id"])
-def test_names_with_signs_of_addresses(server, model):
-    assert make(f"openai:{model}").model == model
-    assert make(f"openai:{model}@{server.address}/v1").model == model
-
-
 def test_an_address_in_the_environment_needs_a_scheme(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000/v1")
     with raises("bad-url", "OPENAI_BASE_URL", "http://"):
@@ -561,6 +559,10 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
         ("openai:x", {"prices": {"x": (1.0,)}}, ("out-of-range", "price", "(1.0,)")),
         ("openai:x", {"prices": {"x": "12"}}, ("out-of-range", "price", "'12'")),
         ("openai:x", {"prices": {"x": 1.0}}, ("out-of-range", "price", "1.0")),
+        *(
+            ("openai:x@http://127.0.0.1:9/v1", {"extra_body": {field: "x"}}, ("reserved-field", "extra_body", field))
+            for field in ("messages", "model", "system", "stream", "n")
+        ),
     ],
 )
 def test_bad_names_and_options(server, name, options, message):
@@ -570,11 +572,14 @@ def test_bad_names_and_options(server, name, options, message):
 
 
 def test_names_may_hold_marks(server):
-    model = HostedModel("openai:llama3:8b@q4@http://h/v1")
-    assert (model.api, model.model, model.base_url) == ("openai", "llama3:8b@q4", "http://h/v1")
-    assert hosted.is_hosted("anthropic:claude-x")
-    assert not hosted.is_hosted("recorded:x.csv")
-    assert not hosted.is_hosted("openai")
+    for name in ("claude-x@20240229", "@cf/meta/llama-3-8b", "ft:gpt-4o:org::id", "llama3:8b@q4@http://h/v1"):
+        plain = name.removesuffix("@http://h/v1")
+        models = [make(f"openai:{name}"), make(f"openai:{plain}@http://h/v1")]
+        assert {(model.api, model.model) for model in models} == {("openai", plain)}
+        assert models[1].base_url == "http://h/v1"
+    assert registry.api_of("anthropic:claude-x") == "anthropic"
+    assert not registry.api_of("recorded:x.csv")
+    assert not registry.api_of("openai")
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
@@ -714,24 +719,21 @@ def test_waits_in_headers():
     now = datetime.datetime.now(datetime.UTC)
     date = email.utils.format_datetime(now + datetime.timedelta(seconds=30), usegmt=True)
     iso = (now + datetime.timedelta(seconds=40)).isoformat(timespec="seconds").replace("+00:00", "Z")
-    wait = hosted.api.requested_wait
-    assert wait({"retry-after": "7"}, 503) == 7
-    assert 25 < wait({"retry-after": date}, 503) <= 30
-    assert wait({"retry-after": "soon"}, 503) is None
-    assert wait({"retry-after": "nan"}, 503) is None
-    assert wait({"x-ratelimit-reset-requests": "6m0s"}, 429) == 360
-    assert wait({"x-ratelimit-reset-requests": "6m0s"}, 503) is None
-    assert wait({"x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-remaining-requests": "0"}, 429) == 3723.5
-    assert wait({"x-ratelimit-reset-requests": "17ms", "x-ratelimit-remaining-requests": "5"}, 429) is None
-    assert 35 < wait({"anthropic-ratelimit-tokens-reset": iso}, 429) <= 40
-    assert wait({"x-ratelimit-reset": "12"}, 429) == 12
-    assert 15 < wait({"x-ratelimit-reset": str(int(time.time() + 20))}, 429) <= 20
-    assert 15 < wait({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429) <= 20
-    assert wait({"x-ratelimit-reset": "?"}, 429) is None
-    assert wait({}, 429) is None
-
-
-@pytest.mark.parametrize("field", ["messages", "model", "system", "stream", "n"])
-def test_further_fields_do_not_replace_those_of_the_request(field):
-    with raises("reserved-field", "extra_body", f"'{field}'"):
-        hosted.HostedModel("openai:m@http://127.0.0.1:9/v1", extra_body={field: "x"})
+    for headers, status, least, most in (
+        ({"retry-after": "7"}, 503, 7, 7),
+        ({"retry-after": date}, 503, 25, 30),
+        ({"retry-after": "soon"}, 503, None, None),
+        ({"retry-after": "nan"}, 503, None, None),
+        ({"x-ratelimit-reset-requests": "6m0s"}, 429, 360, 360),
+        ({"x-ratelimit-reset-requests": "6m0s"}, 503, None, None),
+        ({"x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-remaining-requests": "0"}, 429, 3723.5, 3723.5),
+        ({"x-ratelimit-reset-requests": "17ms", "x-ratelimit-remaining-requests": "5"}, 429, None, None),
+        ({"anthropic-ratelimit-tokens-reset": iso}, 429, 35, 40),
+        ({"x-ratelimit-reset": "12"}, 429, 12, 12),
+        ({"x-ratelimit-reset": str(int(time.time() + 20))}, 429, 15, 20),
+        ({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429, 15, 20),
+        ({"x-ratelimit-reset": "?"}, 429, None, None),
+        ({}, 429, None, None),
+    ):
+        wait = hosted.waits.requested_wait(headers, status)
+        assert wait is None if least is None else least <= wait <= most, headers

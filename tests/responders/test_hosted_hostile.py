@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import socket
-import ssl
 import threading
 import time
 import zlib
@@ -13,6 +12,7 @@ import zlib
 import pytest
 
 from tests.expectations import raises
+from tests.responders import api_server
 from tests.responders.api_server import KEY, anthropic_body, openai_body, question, questions
 from winobench.base.errors import InputError
 from winobench.responders import hosted
@@ -127,11 +127,7 @@ def headers_without_end(connection, number, ended):
 
 @pytest.fixture(params=["openai", "anthropic"])
 def api(request, monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in ("OPENAI", "ANTHROPIC"):
-        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        monkeypatch.setenv(f"{name}_API_KEY", KEY)
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    api_server.set_keys(monkeypatch)
     return request.param
 
 
@@ -277,9 +273,9 @@ def test_odd_words_about_an_error_are_one_line(api, status, body, tmp_path):
 )
 def test_odd_waits_are_read(api, value):
     headers = {"retry-after": value, "x-ratelimit-reset-requests": value, "x-ratelimit-remaining-requests": value}
-    wait = hosted.api.requested_wait(headers, 429)
+    wait = hosted.waits.requested_wait(headers, 429)
     assert wait is None or wait >= 0
-    assert hosted.api.exhausted(headers) >= 0
+    assert hosted.waits.exhausted(headers) >= 0
 
 
 @pytest.mark.parametrize(

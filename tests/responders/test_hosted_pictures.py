@@ -15,6 +15,7 @@ from tests.expectations import raises
 from tests.responders import api_server
 from tests.responders.api_server import likely_body, openai_error
 from winobench.responders.hosted import HostedModel, choices, images
+from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
 from winobench.runs.requests import Picture, PictureOptions, PictureText
 
@@ -78,10 +79,10 @@ def test_another_file_than_is_asked_about_ends_the_run(server, picture):
     assert not server.calls
 
 
-def test_a_model_without_eyes_ends_the_run(server, picture):
+def test_a_text_only_model_ends_the_run(server, picture):
     said = "Invalid content type. image_url is only supported by certain models."
     server.script = [(400, {}, openai_error(said))]
-    with raises("wrong-kind-of-model", "without eyes"):
+    with raises("wrong-kind-of-model"):
         list(make(server).ask([PictureText(picture)]))
     server.script = [(400, {}, openai_error("You uploaded an unsupported image."))]
     assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "refused"
@@ -90,9 +91,9 @@ def test_a_model_without_eyes_ends_the_run(server, picture):
 def test_files_are_written_anew_only_where_they_must_be(tmp_path):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8))
     plain = written(tmp_path / "plain.jpg", noise)
-    assert images.encode(plain, images.ANTHROPIC)[1] == in_base64(plain)
+    assert images.encode(plain, anthropic.IMAGES)[1] == in_base64(plain)
 
-    def opened(picture, limits=images.ANTHROPIC):
+    def opened(picture, limits=anthropic.IMAGES):
         media_type, content = images.encode(picture, limits)
         images.encode.cache_clear()
         assert images.encode(picture, limits) == (media_type, content)

@@ -226,22 +226,17 @@ def check_embedded(folder: str) -> None:
 
 
 def apis() -> Mapping[str, Any]:
-    """Provider, as names begin with it -> its API. The only list is that of `winobench.responders.hosted`.
+    """Provider, as names begin with it -> its API. The only list is `winobench.responders.hosted.APIS`.
 
     That package lies above this one. It is imported here by its name, and only when somebody asks for its list.
     """
-    return importlib.import_module("winobench.responders.hosted").APIS
+    return importlib.import_module("winobench.responders.hosted.providers").APIS
 
 
 def api_of(name: Any) -> str | None:
     """The provider that a model's name begins with. None for other names."""
     prefix, colon, _ = name.partition(":") if isinstance(name, str) else ("", "", "")
     return prefix if colon and prefix in apis() else None
-
-
-def hosted_names() -> str:
-    """How hosted models are named, for messages."""
-    return ", ".join(f"{api}:MODEL" for api in apis())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,9 +316,9 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
     if HUB_ID.fullmatch(name):
         return ModelRef(name, None, name, revision)
     if provider := re.match(r"(\w{1,100}):", name):
+        known = ", ".join([*(f"{api}:MODEL" for api in apis()), f"{RECORDED}:FILE.csv"])
         raise InputError(
-            f"model {options.shown(name)} has the unknown provider {provider[1]!r}: write {hosted_names()} or"
-            f" {RECORDED}:FILE.csv",
+            f"model {options.shown(name)} has the unknown provider {provider[1]!r}: write one of {known}",
             code="unknown-api",
         )
     known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))

@@ -143,12 +143,14 @@ def check_responder_name(
     if ref.kind == HOSTED:
         from winobench.responders.hosted import settings
 
-        settings.split(ref.name, registry.apis())
+        settings.split(ref.name)
     scores_only = ref.name in registry.MODELS and ref.name not in registry.LANGUAGE_MODELS
     if scores_only and ref.released.scorer != "contrastive" and not about_pictures:
+        from winobench.responders.hosted import model_names
+
         raise InputError(
             f"{ref.name!r} is a model of images, which answers no questions: name a language model, such as one of"
-            f" {', '.join(registry.LANGUAGE_MODELS)}, or {registry.hosted_names()} or recorded:FILE.csv",
+            f" {', '.join(registry.LANGUAGE_MODELS)}, or {model_names()} or recorded:FILE.csv",
             code="wrong-kind-of-model",
         )
     return ref

@@ -4,27 +4,30 @@
     anthropic:claude-haiku-4-5                      ANTHROPIC_API_KEY
     openai:Qwen/Qwen3-8B@http://localhost:8000/v1   OPENAI_API_KEY where it is set. A local server needs none
 
-The official clients do the talking, with their own retries off: what is tried again, when and how often is decided
-here alone. An answer is handed on as the text that the server sent, before anything is parsed. Calls are made by a few
-threads, one each at a time, and a call is begun only when the answers before it have been taken: at no time are more
-answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
-seconds for those under way, which are paid for. While an answer is being stored, it waits until that is done.
+The official clients send the calls, with their own retries off. `calls` repeats a call after an error and after an
+incomplete answer alike, within the same limits, and pauses all calls together. An answer is passed on as the text that
+the server sent, before anything is parsed. Calls run in an event loop in a thread of its own. A call begins only when
+the answers before it have been taken, so that a kill loses no more answers than ``concurrency``. The first Ctrl-C
+begins no new call, and waits a few seconds for those under way, which are paid for. It also waits while an answer is
+being stored.
 
 Keys come from the environment and go nowhere but into the requests' headers. Should a server send one back, written
 out or in JSON's escapes, it is blanked.
 
-What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`). What
-comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.base.json_files`). An answer that
-cannot be read is a failed call with its reason, and the run continues. A body of status 200 may speak of an error,
-which is then one of the status that it names, or hold an incomplete answer, out of which nothing is read (``bodies``).
+What a server sends is not trusted. A call has a limit of time, and its answer one of size (``bounded``). Texts are
+turned into such that UTF-8 can hold, and are read with bounds (`winobench.base.json_files`). An answer that cannot be
+read is a failed call with its reason, and the run continues. A body of status 200 may hold an error, which counts as
+one of the status that it names. It may also hold an incomplete answer, out of which nothing is read (``bodies``).
 
 Images are read when their turn comes, and only their paths and SHA-256 are ever recorded.
 
-Files: ``model`` (threads, attempts, pace, interrupts); ``api`` and ``bodies`` (what protocols share). One for each
-protocol, and its line in `APIS`; ``pictures`` and ``choices`` (questions about images, with options); ``prices``.
+Files: ``providers`` (modules that register themselves in `APIS`), ``api``, ``bodies`` and ``waits`` (what protocols
+share), ``model``, ``calls`` (attempts, pauses, interrupts), ``images`` and ``choices`` (questions about images, with
+options), ``prices``.
 """
 
-from winobench.responders.hosted.model import APIS, HostedModel, is_hosted
+from winobench.responders.hosted.model import HostedModel
 from winobench.responders.hosted.prices import PRICES, PRICES_DATE, cost
+from winobench.responders.hosted.providers import APIS, model_names
 
-__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "is_hosted"]
+__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "model_names"]

@@ -1,29 +1,42 @@
-"""Calls that are under way at once: their results, pauses, interruptions, and a log of their attempts."""
+"""Calls that are under way at once: their attempts, pauses and results."""
 
 from __future__ import annotations
 
-import collections
+import asyncio
 import contextlib
 import dataclasses
 import datetime
 import json
 import os
+import queue
+import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from absl import logging
 
 from winobench.base import files
 from winobench.base.errors import InputError
-from winobench.runs.requests import Raw
+from winobench.responders.hosted import waits
+from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, request_id
+from winobench.runs.requests import Raw, Request
+
+_LONGEST_BACKOFF = 60.0
+_SECONDS_WORTH_A_WARNING = 10.0
+# An incomplete answer is requested again, but not for ever, as each may be billed.
+_MOST_INCOMPLETE = 3
+_SECONDS_TO_CLOSE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a call. All None for one that was not made because the run ends.
+    """The result of a call. All None for one that was not made because the run ends.
 
-    An error ends the run, and may come with an answer.
+    An error ends the run, and may come with an answer. ``passing``: the call was tried again and failed all the same.
     """
 
     raw: Raw | None = None
@@ -31,129 +44,233 @@ class Outcome:
     passing: bool = False
 
 
-class Results:
-    """What the threads have for `ask`. Waiting and taking are apart, so that an interrupt of the wait loses nothing."""
-
-    def __init__(self):
-        self._there: collections.deque[tuple[int, Outcome]] = collections.deque()
-        self._arrived = threading.Event()
-
-    def put(self, index: int, outcome: Outcome) -> None:
-        """Adds the outcome of a request; from any thread."""
-        self._there.append((index, outcome))
-        self._arrived.set()
-
-    def wait(self, seconds: float | None) -> bool:
-        """Waits for a result; False if there is none in time."""
-        if not self._there:
-            self._arrived.clear()
-            if not self._there:  # it may have come in between
-                self._arrived.wait(seconds)
-        return bool(self._there)
-
-    def take(self) -> tuple[int, Outcome]:
-        """The oldest outcome that nobody has taken."""
-        return self._there.popleft()
+Results = queue.SimpleQueue[tuple[int, Outcome] | None]
+"""Numbers of requests and their outcomes; None for an interrupt."""
 
 
-class Interrupts:
-    """Ctrl-C while answers are asked for: it is raised where `ask` waits, and kept until then where others work.
+@contextlib.contextmanager
+def interrupts(results: Results) -> Iterator[list[bool]]:
+    """Puts a Ctrl-C among the results, so that it does not cut off whoever stores one. A second one is raised at once.
 
-    Otherwise it would cut off whoever stores an answer, with that answer and those under way. A second one is raised
-    at once.
+    Yields a list that is empty as long as none has come.
     """
+    came: list[bool] = []
 
-    def __init__(self):
-        self.kept = False  # one has come that `ask` has not seen yet
-        self._taken = self._waiting = self._came = False
-
-    def take_over(self) -> None:
-        """From now on, where Python's own handler would raise it."""
-        self._taken = (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
-        if self._taken:
-            signal.signal(signal.SIGINT, self._handle)
-
-    def give_back(self) -> None:
-        """Has interrupts do again what they did before `take_over`."""
-        if self._taken:
-            with contextlib.suppress(ValueError):  # a generator that another thread has cleared away
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Here interrupts are raised, one that was kept among them."""
-        self._waiting = True
-        try:
-            if self.kept:
-                self.kept = False
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._waiting = False
-
-    def _handle(self, *_: Any) -> None:
-        first, self._came = not self._came, True
-        # Python drops what is raised in a destructor or a callback: then it is raised again by the next `raised`.
-        self.kept = True
-        if self._waiting or not first:
+    def handle(*_: Any) -> None:
+        is_first = not came
+        came.append(True)
+        # Python drops what is raised in a destructor or a callback. This stays.
+        results.put(None)
+        if not is_first:
             raise KeyboardInterrupt
 
-
-class Pace:
-    """Keeps all threads from sending while the server wants to be left alone."""
-
-    def __init__(self):
-        self._until = 0.0
-        self._lock = threading.Lock()
-
-    def pause(self, seconds: float) -> None:
-        """Has all calls wait for so many seconds."""
-        with self._lock:
-            self._until = max(self._until, time.monotonic() + seconds)
-
-    def wait(self, stop: threading.Event) -> None:
-        """Waits until calls may be made, or everything is to stop."""
-        while (left := self._until - time.monotonic()) > 0 and not stop.wait(left):
-            pass
+    usual = signal.default_int_handler
+    taken = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
+    if taken:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield came
+    finally:
+        if taken:
+            with contextlib.suppress(ValueError):  # a generator that another thread has cleared away
+                signal.signal(signal.SIGINT, usual)
 
 
-class AttemptsLog:
-    """A line for each attempt."""
+@dataclasses.dataclass
+class _Attempt:
+    """One attempt of a call: an answer (status, body, headers), why it is not whole, or both."""
 
-    def __init__(self, path: str | os.PathLike | None):
-        self.path = path
-        self._lock = threading.Lock()
+    body: dict[str, Any]
+    number: int
+    answer: tuple[int, str, Mapping[str, str]] | None = None
+    failure: Failure | None = None
+    started: float = dataclasses.field(default_factory=time.monotonic)
+    seconds: float = 0.0
 
-    def add(
+
+class Caller:
+    """Makes calls, each with its retries, and has all of them wait while the server wants to be left alone.
+
+    Attributes:
+      log: path of a file that gets a line for each attempt; None for none.
+    """
+
+    def __init__(
         self,
-        body: dict[str, Any],
-        attempt: int,
-        status: int | None,
-        seconds: float,
-        outcome: str,
-        wait: float | None,
-        request_id: str | None,
-    ) -> None:
-        """Writes down one attempt, at once."""
-        if self.path is None:
-            return
+        name: str,
+        api: Api,
+        blank: Callable[[str | None], str | None],
+        *,
+        attempts: int,
+        first_wait: float,
+        longest_wait: float,
+        log: str | os.PathLike | None,
+    ):
+        self.log = log
+        self._name, self._api, self._blank = name, api, blank
+        self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
+        self._free_at = 0.0  # no call is sent before this moment
+
+    async def call(self, client: Any, body: dict[str, Any] | Request, stop: asyncio.Event) -> Outcome:
+        """One call: of a body, or of a request about an image, which is read now."""
+        try:
+            if not isinstance(body, dict):
+                body = await asyncio.to_thread(self._api.body, body)
+            return await self._call(client, body, stop)
+        except Exception as error:  # else the run would wait for ever. It raises it
+            return Outcome(error=error)
+
+    async def _call(self, client: Any, body: dict[str, Any], stop: asyncio.Event) -> Outcome:
+        # The same until an answer comes: a server that knows the header does not do the work twice.
+        call_id = f"winobench-{uuid.uuid4()}"
+        incomplete = 0
+        for number in range(1, self._attempts + 1):
+            while (left := self._free_at - time.monotonic()) > 0 and not stop.is_set():
+                await _wait(stop, left)
+            if stop.is_set():
+                return Outcome()
+            attempt = await self._attempt(client, body, call_id, number)
+            if attempt.answer is not None:
+                call_id = f"winobench-{uuid.uuid4()}"
+                incomplete += attempt.failure is not None and attempt.failure.kind == INCOMPLETE
+                if (wait := waits.exhausted(attempt.answer[2])) <= self._longest_wait:
+                    self._pause(wait)
+            given_up = number == self._attempts or incomplete == _MOST_INCOMPLETE
+            if attempt.failure is None or (attempt.failure.kind == INCOMPLETE and given_up):
+                return self._answered(attempt)
+            outcome = self._failed(attempt)
+            if isinstance(outcome, Outcome):
+                return outcome
+            await _wait(stop, outcome)
+        raise AssertionError("attempts is at least 1")
+
+    async def _attempt(self, client: Any, body: dict[str, Any], call_id: str, number: int) -> _Attempt:
+        """Sends a call, and sends it again where the server takes another field."""
+        while True:
+            sent, attempt = self._api.adapted(body), _Attempt(body, number)
+            try:
+                async with asyncio.timeout(self._api.timeout):
+                    attempt.answer = await self._api.send(client, sent, call_id)
+            # The run continues, whatever the client and the server make of each other.
+            except Exception as error:
+                attempt.failure = self._api.failure(error, sent)
+            else:
+                attempt.failure = self._api.unanswered(sent, *attempt.answer[1:])
+            attempt.seconds = time.monotonic() - attempt.started
+            if attempt.failure is None or not self._api.adapt(sent, attempt.failure):
+                return attempt
+            outcome = self._write(attempt, 0.0)
+            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
+            call_id = f"{call_id}-other"  # another content under the same name might be refused
+
+    def _answered(self, attempt: _Attempt) -> Outcome:
+        status, text, headers = attempt.answer
+        raw = {"body": self._blank(text), "status": status, "request_id": self._blank(request_id(headers))}
+        raw |= {"attempts": attempt.number, "seconds": round(attempt.seconds, 3)}
+        try:
+            self._write(attempt, None)
+        except InputError as error:  # the answer is paid for
+            return Outcome(raw=raw, error=error)
+        return Outcome(raw=raw)
+
+    def _failed(self, attempt: _Attempt) -> Outcome | float:
+        """The end of a call that failed, or the seconds until its next attempt."""
+        failure = attempt.failure
+        message, asked = self._blank(failure.message), failure.wait or 0.0
+        backoff = min(self._first_wait * 2 ** (attempt.number - 1), _LONGEST_BACKOFF) * random.uniform(0.5, 1.0)
+        wait = max(backoff, asked) if attempt.number < self._attempts and failure.passing else None
+        outcome = self._write(attempt, wait)
+        then = "it is given up" if wait is None else f"trying again in {wait:.1f} s"
+        # What is mended soon is not worth a line on the screen.
+        level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
+        logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt.number, self._attempts, outcome, then)
+        if failure.fatal is not None:
+            words = self._blank(str(failure.fatal))
+            return Outcome(error=InputError(f"{self._name}: {words}", code=failure.fatal.code))
+        if failure.passing and asked > self._longest_wait:
+            words = f"the server asks to be left alone for {asked:.0f} s ({message}): give the same command again after"
+            words += " that; what has been answered is kept."
+            return Outcome(error=InputError(f"{self._name}: {words}", code="rate-limited"))
+        if wait is None:
+            error = {"kind": failure.kind, "message": message, "attempts": attempt.number}
+            return Outcome(raw={"error": error}, passing=failure.passing)
+        if failure.kind == "rate limit":
+            self._pause(asked)  # the others would meet the same
+        return wait
+
+    def _pause(self, seconds: float) -> None:
+        self._free_at = max(self._free_at, time.monotonic() + seconds)
+
+    def _write(self, attempt: _Attempt, wait: float | None) -> str:
+        """Appends an attempt to the log, at once, and returns its outcome in words."""
+        failure = attempt.failure
+        outcome = "answered" if failure is None else f"{failure.kind}: {self._blank(failure.message)}"
+        if self.log is None:
+            return outcome
+        identifier = failure.request_id if attempt.answer is None else request_id(attempt.answer[2])
         line = {
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-            "request": files.digest(body)[:16],
-            "attempt": attempt,
-            "status": status,
-            "seconds": round(seconds, 3),
+            "request": files.digest(attempt.body)[:16],
+            "attempt": attempt.number,
+            "status": failure.status if failure is not None else attempt.answer[0],
+            "seconds": round(attempt.seconds, 3),
             "outcome": outcome,
             "wait": None if wait is None else round(wait, 3),
-            "request_id": request_id,
+            "request_id": self._blank(identifier),
         }
         try:
-            with self._lock, open(self.path, "a", encoding="utf-8") as file:
+            with open(self.log, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise InputError(
-                f"{self.path} cannot be written: {error.strerror or error}.", code="cannot-write"
-            ) from error
+            reason = error.strerror or error
+            raise InputError(f"{self.log} cannot be written: {reason}.", code="cannot-write") from error
+        return outcome
+
+
+class Calls:
+    """Calls in an event loop that has a thread of its own. Those under way end with the context."""
+
+    def __init__(self, caller: Caller, client: Any, results: Results):
+        self._caller, self._client, self._results = caller, client, results
+        self._ready = threading.Event()
+        # A daemon: a call that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="winobench-api", daemon=True)
+
+    def __enter__(self) -> Calls:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(_SECONDS_TO_CLOSE)
+
+    def begin(self, index: int, body: dict[str, Any] | Request) -> None:
+        """Makes a call. Its outcome comes into the results."""
+        asyncio.run_coroutine_threadsafe(self._call(index, body), self._loop)
+
+    def stop(self) -> None:
+        """Calls that are under way are waited for. Nothing else is sent."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._stopped, self._over = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        async with self._client:
+            self._ready.set()
+            await self._over.wait()
+            calls = asyncio.all_tasks() - {asyncio.current_task()}
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _call(self, index: int, body: dict[str, Any] | Request) -> None:
+        self._results.put((index, await self._caller.call(self._client, body, self._stopped)))
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    """Waits so long, or until everything is to stop."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

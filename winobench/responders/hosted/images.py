@@ -43,18 +43,8 @@ class Limits:
     longest_side: int | None
 
 
-OPENAI = Limits(("PNG", "JPEG", "WEBP", "GIF"), 20_000_000, None)
-"""https://platform.openai.com/docs/guides/images-vision, "Image input requirements" (seen 2026-11-25): PNG, JPEG, WEBP
-and GIF that does not move; 20 MB an image in earlier editions of the page, 50 MB a request since. Sides are scaled by
-the server."""
-
-ANTHROPIC = Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
-"""https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
-pixels. Of the file sizes that the platforms state, this is the smallest: 5 MB in base64."""
-
-
 @functools.lru_cache(maxsize=_KEPT)
-def encode(picture: Picture, limits: Limits) -> tuple[str, str]:
+def encode(image: Picture, limits: Limits) -> tuple[str, str]:
     """An image's media type, and its bytes in base64.
 
     Args:
@@ -64,49 +54,49 @@ def encode(picture: Picture, limits: Limits) -> tuple[str, str]:
     Raises:
       InputError: the file is missing, is another one than before, or cannot be decoded.
     """
-    content = _content(picture)
+    content = _content(image)
     try:
         with images.opened(io.BytesIO(content)) as opened:
-            if _goes_out_as_it_is(opened, len(content), limits):
+            if _is_sent_unchanged(opened, len(content), limits):
                 return _MEDIA_TYPES[opened.format], base64.b64encode(content).decode("ascii")
-            image = images.upright(images.to_rgb(opened), images.orientation(opened))
+            decoded = images.upright(images.to_rgb(opened), images.orientation(opened))
     except images.ImageProblem as problem:
         raise InputError(
-            f"the image {picture.path} cannot be decoded ({problem}): restore or remove it", code=problem.code
+            f"the image {image.path} cannot be decoded ({problem}): restore or remove it", code=problem.code
         ) from None
-    kind, content = _fitted(image, limits)
+    kind, content = _fitted(decoded, limits)
     return _MEDIA_TYPES[kind], base64.b64encode(content).decode("ascii")
 
 
-def _content(picture: Picture) -> bytes:
+def _content(image: Picture) -> bytes:
     try:
-        with images.regular_file(user_path(picture.path)) as file:
+        with images.regular_file(user_path(image.path)) as file:
             content = file.read()
     except FileNotFoundError:
         raise InputError(
-            f"there is no image at {picture.path}: correct the path or restore the file", code="no-such-file"
+            f"there is no image at {image.path}: correct the path or restore the file", code="no-such-file"
         ) from None
     except (images.ImageProblem, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"the image {picture.path} cannot be read ({reason}): see to it", code="cannot-read") from None
-    if hashlib.sha256(content).hexdigest() != picture.sha256:
+        raise InputError(f"the image {image.path} cannot be read ({reason}): see to it", code="cannot-read") from None
+    if hashlib.sha256(content).hexdigest() != image.sha256:
         raise InputError(
-            f"the image {picture.path} is not the one that is asked about: its SHA-256 does not begin with"
-            f" {picture.sha256[:12]}; restore it, or begin a new run",
+            f"the image {image.path} is not the one that is asked about: its SHA-256 does not begin with"
+            f" {image.sha256[:12]}; restore it, or begin a new run",
             code="file-changed",
         )
     return content
 
 
-def _goes_out_as_it_is(picture: Image.Image, size: int, limits: Limits) -> bool:
+def _is_sent_unchanged(image: Image.Image, size: int, limits: Limits) -> bool:
     return (
-        picture.format in limits.formats
+        image.format in limits.formats
         and size <= limits.largest
-        and (limits.longest_side is None or max(picture.size) <= limits.longest_side)
-        and picture.mode in _PLAIN_MODES
-        and not picture.has_transparency_data
-        and images.orientation(picture) == 1
-        and getattr(picture, "n_frames", 1) == 1
+        and (limits.longest_side is None or max(image.size) <= limits.longest_side)
+        and image.mode in _PLAIN_MODES
+        and not image.has_transparency_data
+        and images.orientation(image) == 1
+        and getattr(image, "n_frames", 1) == 1
     )
 
 

@@ -1,31 +1,25 @@
-"""The model that answers: calls in threads, tried again, paced, interrupted; see the package's words."""
+"""The model that answers. See the package's words."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import os
 import queue
-import random
-import threading
 import time
 import urllib.parse
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 from winobench.base import json_files
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies, choices, settings
-from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, ended, exhausted, one_line
-from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
-from winobench.responders.hosted.openai import OpenAI
+from winobench.responders.hosted import bodies, calls, choices, settings
+from winobench.responders.hosted.api import ended, one_line
 from winobench.responders.hosted.prices import cost
+from winobench.responders.hosted.providers import APIS
 from winobench.runs.requests import (
     CUT_OFF,
     EMPTY,
@@ -38,22 +32,10 @@ from winobench.runs.requests import (
     check_request,
 )
 
-
-def is_hosted(name: str) -> bool:
-    """Whether a model's name is of the kind that this module knows."""
-    return name.partition(":")[0] in APIS and ":" in name
-
-
-_LONGEST_BACKOFF = 60.0
-_SECONDS_WORTH_A_WARNING = 10.0
-# An incomplete answer is requested again, but not for ever, as each may be billed.
-_MOST_INCOMPLETE = 3
 # Votes on a question with options, and the longest of them: models that think count that, too.
 _VOTES = 5
 _VOTE_TOKENS = 1024
 _BLANK = "[key]"
-# Makes the fields of a call.
-_Body = Callable[[], dict[str, Any]]
 
 
 class HostedModel:
@@ -65,7 +47,7 @@ class HostedModel:
 
     Attributes:
       kinds: what it answers.
-      api: ``openai`` or ``anthropic``, the protocol that is spoken.
+      api: the provider, one of `APIS`.
       model: the model's name there.
       base_url: where.
     """
@@ -126,7 +108,7 @@ class HostedModel:
         Raises:
           InputError: the name is none, an option is out of range or not for this API, the key or the client is missing.
         """
-        self.api, self.model, named_url = settings.split(name, APIS)
+        self.api, self.model, named_url = settings.split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
             raise InputError(
                 f"{name!r} names a server, but base_url is {base_url!r}: give one of them.", code="bad-url"
@@ -138,23 +120,17 @@ class HostedModel:
         where, url = next((where, url) for where, url in given.items() if url is not None)
         self.base_url = settings.checked_url(url, where)
         self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
-        settings.check_wholes(
-            name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row, votes=votes
-        )
-        settings.check_seconds(name, "above 0", timeout=timeout)
-        settings.check_seconds(
-            name, "from 0 on", first_wait=first_wait, longest_wait=longest_wait, seconds_to_finish=seconds_to_finish
-        )
-        settings.check_fields(name, self.api, seed, max_tokens_field, logprobs)
+        patience = {"attempts": attempts, "first_wait": first_wait, "longest_wait": longest_wait}
+        others = {"failures_in_a_row": failures_in_a_row, "seconds_to_finish": seconds_to_finish, "votes": votes}
+        settings.check_numbers(name, concurrency=concurrency, timeout=timeout, **patience, **others)
+        settings.check_fields(name, kind, seed, max_tokens_field, logprobs)
         settings.check_prices(prices)
         self.concurrency = concurrency
         self._name = name
-        self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
         self._failures_in_a_row, self._seconds_to_finish = failures_in_a_row, seconds_to_finish
         self._prices = prices
-        own_field = "max_completion_tokens" if self._is_own else "max_tokens"
         self._settings = {
-            "max_tokens_field": (max_tokens_field or own_field) if self.api == "openai" else "max_tokens",
+            "max_tokens_field": max_tokens_field or (kind.own_limit if self._is_own else "max_tokens"),
             "send_temperature": bool(send_temperature),
             "seed": seed,
             "extra_body": settings.checked_fields(extra_body),
@@ -167,8 +143,7 @@ class HostedModel:
         self._secret = settings.secret(self._key)
         self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
         self._server.may_adapt = max_tokens_field is None
-        self._pace = Pace()
-        self._log = AttemptsLog(attempts_log)
+        self._caller = calls.Caller(name, self._server, self._blank, **patience, log=attempts_log)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change an answer; the key is not among it."""
@@ -177,8 +152,8 @@ class HostedModel:
 
     def log_attempts(self, path: str | os.PathLike) -> None:
         """Appends every attempt from now on to a JSONL file, unless one was named before."""
-        if self._log.path is None:
-            self._log = AttemptsLog(path)
+        if self._caller.log is None:
+            self._caller.log = path
 
     def cost(self, response: Response) -> float | None:
         """What a response has cost in US dollars; None where the price is not known.
@@ -249,62 +224,47 @@ class HostedModel:
             The answers under way are yielded before it is raised.
         """
         bodies = self._bodies(requests)
-        tasks: queue.SimpleQueue[tuple[int, _Body] | None] = queue.SimpleQueue()
-        results = Results()
-        stop = threading.Event()
-        threads = self._start(min(self.concurrency, len(bodies)), tasks, results, stop)
         waiting = iter(bodies.items())
+        results: calls.Results = queue.SimpleQueue()
         under_way, row = 0, 0
         end: BaseException | None = None  # why no more calls are begun
         deadline: float | None = None
-        interrupts = Interrupts()
-        try:
-            interrupts.take_over()
+        with calls.interrupts(results) as came, calls.Calls(self._caller, self._server.open(), results) as begun:
             while True:
-                if end is None and not interrupts.kept:
-                    for task in itertools.islice(waiting, len(threads) - under_way):
-                        tasks.put(task)
+                if end is None and not came:
+                    for index, body in itertools.islice(waiting, self.concurrency - under_way):
+                        begun.begin(index, body)
                         under_way += 1
                 if not under_way:
                     break
                 try:
-                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    with interrupts.raised():
-                        there = results.wait(left)
-                except KeyboardInterrupt as interrupt:
-                    interrupts.kept = False
-                    if isinstance(end, KeyboardInterrupt):  # a second one does not wait
-                        raise
-                    logging.warning("interrupted: waiting for the answers under way")
-                    end, deadline = interrupt, time.monotonic() + self._seconds_to_finish
-                    stop.set()
-                    continue
-                if not there:
+                    found = results.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
                     break
-                index, outcome = results.take()
-                under_way -= 1
-                if outcome.raw is not None:
-                    row = row + 1 if "error" in outcome.raw and outcome.passing else 0
-                    yield index, outcome.raw
-                if end is None and outcome.error is not None:
-                    end = outcome.error
-                elif end is None and row >= self._failures_in_a_row:
-                    end = self._all_failed(row, outcome.raw["error"]["message"])
-                if end is not None and not stop.is_set():
-                    stop.set()
+                if found is not None:
+                    index, outcome = found
+                    under_way -= 1
+                    if outcome.raw is not None:
+                        row = row + 1 if "error" in outcome.raw and outcome.passing else 0
+                        yield index, outcome.raw
+                    if end is None and outcome.error is not None:
+                        end = outcome.error
+                    elif end is None and row >= self._failures_in_a_row:
+                        end = self._all_failed(row, outcome.raw["error"]["message"])
+                elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
+                    raise end
+                else:
+                    logging.warning("interrupted: waiting for the answers under way")
+                    end = KeyboardInterrupt()
+                if end is not None and deadline is None:
+                    begun.stop()
                     deadline = time.monotonic() + self._seconds_to_finish
-            if end is not None:
-                raise end
-            with interrupts.raised():
-                pass
-        finally:
-            interrupts.give_back()
-            stop.set()
-            for _ in threads:
-                tasks.put(None)
+            if end is not None or came:
+                raise end or KeyboardInterrupt
 
-    def _bodies(self, requests: Sequence[Request]) -> dict[int, _Body]:
-        bodies: dict[int, _Body] = {}
+    def _bodies(self, requests: Sequence[Request]) -> dict[int, dict[str, Any] | Request]:
+        """The fields of each request. One about an image stays as it is: all images at once would fill the memory."""
+        bodies: dict[int, dict[str, Any] | Request] = {}
         for index, request in enumerate(requests):
             if request.kind not in self.kinds:
                 raise InputError(
@@ -312,24 +272,8 @@ class HostedModel:
                     code="kind-not-answered",
                 )
             check_request(request)
-            if hasattr(request, "picture"):  # which is read when its turn comes: all at once would fill the memory
-                bodies[index] = functools.partial(self._server.body, request)
-            else:
-                body = self._server.body(request)
-                bodies[index] = lambda body=body: body
+            bodies[index] = request if hasattr(request, "picture") else self._server.body(request)
         return bodies
-
-    def _start(
-        self, count: int, tasks: queue.SimpleQueue, results: Results, stop: threading.Event
-    ) -> list[threading.Thread]:
-        threads = [
-            # Daemons: a call that hangs must not keep the process from ending.
-            threading.Thread(target=self._work, args=(tasks, results, stop), name="winobench-api", daemon=True)
-            for _ in range(count)
-        ]
-        for thread in threads:
-            thread.start()
-        return threads
 
     def _all_failed(self, count: int, last: str) -> InputError:
         return InputError(
@@ -368,101 +312,6 @@ class HostedModel:
             response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
-    def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:
-        while (task := tasks.get()) is not None:
-            index, body = task
-            try:
-                outcome = self._call(body(), stop)
-            except BaseException as error:  # else `ask` would wait for ever. It raises it
-                outcome = Outcome(error=error)
-            results.put(index, outcome)
-
-    def _call(self, body: dict[str, Any], stop: threading.Event) -> Outcome:
-        """One call with its retries."""
-        # The same until an answer comes: a server that knows the header does not do the work twice.
-        call_id = f"winobench-{uuid.uuid4()}"
-        incomplete = 0
-        for attempt in range(1, self._attempts + 1):
-            self._pace.wait(stop)
-            if stop.is_set():
-                return Outcome()
-            started = time.monotonic()
-            answer, failure = self._attempt(body, call_id, attempt)
-            if answer is not None:
-                status, text, headers = answer
-                call_id = f"winobench-{uuid.uuid4()}"
-                incomplete += failure is not None and failure.kind == INCOMPLETE
-                if 0 < (wait := exhausted(headers)) <= self._longest_wait:
-                    self._pace.pause(wait)
-            seconds = time.monotonic() - started
-            given_up = attempt == self._attempts or incomplete == _MOST_INCOMPLETE
-            if failure is None or (failure.kind == INCOMPLETE and given_up):
-                identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
-                raw = {"body": self._blank(text), "status": status, "request_id": identifier, "attempts": attempt}
-                raw["seconds"] = round(seconds, 3)
-                try:
-                    outcome = "answered" if failure is None else f"{failure.kind}: {failure.message}"
-                    self._log.add(body, attempt, status, seconds, outcome, None, identifier)
-                except InputError as error:  # the answer is paid for
-                    return Outcome(raw=raw, error=error)
-                return Outcome(raw=raw)
-            message = self._blank(failure.message)
-            asked = failure.wait or 0.0
-            last = attempt == self._attempts or not failure.passing
-            backoff = min(self._first_wait * 2 ** (attempt - 1), _LONGEST_BACKOFF) * random.uniform(0.5, 1.0)
-            wait = None if last else max(backoff, asked)
-            outcome = f"{failure.kind}: {message}"
-            self._log.add(body, attempt, failure.status, seconds, outcome, wait, self._blank(failure.request_id))
-            then = "it is given up" if wait is None else f"trying again in {wait:.1f} s"
-            # What is mended soon is not worth a line on the screen.
-            level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
-            logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
-            if (end := self._end(failure, message)) is not None:
-                return Outcome(error=end)
-            if last:
-                error = {"kind": failure.kind, "message": message, "attempts": attempt}
-                return Outcome(raw={"error": error}, passing=failure.passing)
-            if failure.kind == "rate limit":
-                self._pace.pause(asked)  # the others would meet the same
-            stop.wait(wait)
-        raise AssertionError("attempts is at least 1")
-
-    def _attempt(
-        self, body: dict[str, Any], call_id: str, attempt: int
-    ) -> tuple[tuple[int, str, Mapping[str, str]] | None, Failure | None]:
-        """(status, body, headers), and why it is not whole. Sent again where the server takes another field."""
-        while True:
-            sent, started, answer = self._server.adapted(body), time.monotonic(), None
-            try:
-                answer = self._server.send(sent, call_id)
-            # The run continues, whatever the client and the server make of each other.
-            except Exception as error:
-                failure = self._server.failure(error, sent)
-            else:
-                failure = self._server.unanswered(sent, *answer[1:])
-            if failure is None or not self._server.adapt(sent, failure):
-                return answer, failure
-            outcome = f"{failure.kind}: {self._blank(failure.message)}"
-            seconds, identifier = time.monotonic() - started, self._blank(failure.request_id)
-            self._log.add(body, attempt, failure.status, seconds, outcome, 0.0, identifier)
-            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
-            call_id = f"{call_id}-other"  # another content under the same name might be refused
-
-    def _end(self, failure: Failure, message: str) -> InputError | None:
-        """The error that ends the run; None where the others may fare better."""
-        if failure.fatal is not None:
-            return InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
-        if failure.passing and (failure.wait or 0.0) > self._longest_wait:
-            end = (
-                f"{self._name}: the server asks to be left alone for {failure.wait:.0f} s ({message}): give the same"
-                " command again after that; what has been answered is kept."
-            )
-            return InputError(end, code="rate-limited")
-        return None
-
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""
         return self._secret.sub(_BLANK, text) if self._secret is not None and text else text
-
-
-APIS: dict[str, type[Api]] = {"openai": OpenAI, "anthropic": Anthropic}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import urllib.parse
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
 from winobench.responders.hosted.prices import is_price
+from winobench.responders.hosted.providers import APIS, model_names
 
-_MOST_SECONDS = 86_400
-# Of calls at a time, attempts, failures in a row: threads and files have their limits.
-_MOST_OF_ANY = 1000
+_COUNTS = ("concurrency", "attempts", "failures_in_a_row", "votes")
+_SECONDS = ("first_wait", "longest_wait", "seconds_to_finish")
+_NUMBERS = dict.fromkeys(_COUNTS, options.whole(1, 1000)) | dict.fromkeys(_SECONDS, options.number(0, 86_400))
+_NUMBERS["timeout"] = options.number(above=0, high=86_400)
 # What a request itself says: another value would ask another model, or another question, than is recorded.
 _OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
 # Names with an @ that cannot be before a host: ``claude-x@20240229`` and ``@cf/meta/llama-3-8b``.
@@ -26,14 +27,15 @@ _PLAIN_WITH_AT = re.compile(r"[^@]+@\d+|@[\w-]+/[\w.-]+/[^@]+")
 _SHORTEST_SECRET = 12
 
 
-def split(name: str, apis: Collection[str]) -> tuple[str, str, str | None]:
-    """API, one of ``apis``, model and base URL in a model's name; raises InputError for another one."""
+def split(name: str) -> tuple[str, str, str | None]:
+    """Provider, model and base URL in a model's name; raises InputError for another one."""
     api, _, rest = name.partition(":")
     # Models' names may hold @ and : themselves.
     found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>(?i:https?)://.*))?", rest, re.DOTALL)
-    if api not in apis or found is None:
+    if api not in APIS or found is None:
         raise InputError(
-            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1.",
+            f"{name!r} is not the name of a hosted model: write {model_names()}, for another server with"
+            " @http://HOST:PORT/v1 behind it.",
             code="unknown-api",
         )
     model, url = found["model"], found["url"]
@@ -49,40 +51,30 @@ def split(name: str, apis: Collection[str]) -> tuple[str, str, str | None]:
     return api, model, url
 
 
-def check_fields(name: str, api: str, seed: int | None, max_tokens_field: str | None, logprobs: bool | None) -> None:
+def check_fields(
+    name: str, api: type[Api], seed: int | None, max_tokens_field: str | None, logprobs: bool | None
+) -> None:
     """Raises InputError for fields that the protocol does not have."""
     if max_tokens_field is not None and max_tokens_field not in LIMITS:
         raise InputError(
             f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(LIMITS)}.", code="unknown-name"
         )
     given = {"seed": seed is not None, "max_tokens_field": max_tokens_field is not None, "logprobs": bool(logprobs)}
-    if api != "openai" and any(given.values()):
-        option = next(option for option, is_given in given.items() if is_given)
+    others = [option for option, is_given in given.items() if is_given and option not in api.options]
+    if others:
         raise InputError(
-            f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
+            f"{others[0]} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
             code="option-of-others",
         )
 
 
-def check_wholes(name: str, **options: Any) -> None:
-    """Raises InputError for numbers of things that are none."""
-    for option, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_OF_ANY:
-            raise InputError(
-                f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.",
-                code="out-of-range",
-            )
-
-
-def check_seconds(name: str, from_on: str, **options: Any) -> None:
-    """Raises InputError for times that are none; ``from_on`` says where they begin: ``above 0`` or ``from 0 on``."""
-    for option, value in options.items():
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not (value > 0 if from_on == "above 0" else value >= 0) or value > _MOST_SECONDS:
-            raise InputError(
-                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day).",
-                code="out-of-range",
-            )
+def check_numbers(name: str, **values: Any) -> None:
+    """Raises InputError for a number out of its range."""
+    for option, value in values.items():
+        try:
+            _NUMBERS[option].check(f"{option} of {name!r}", value)
+        except InputError as error:
+            raise InputError(str(error), code="out-of-range") from None
 
 
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:

@@ -11,19 +11,25 @@ from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
 from winobench.runs.requests import INTERRUPTED, Generation, PictureText, Response, Turn
 
+IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
+"""https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
+pixels. Of the file sizes that the platforms state, this is the smallest: 5 MB in base64."""
 
-class Anthropic(Api):
+
+class Anthropic(Api, provider="anthropic"):
     """Anthropic's protocol: messages, with the system's text apart."""
 
+    description = "Anthropic's API"
+    requirement = "anthropic>=2.12,<3"
     default_url = "https://api.anthropic.com"
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-    package, client, base_error = "anthropic", "Anthropic", "AnthropicError"
+    package, client, base_error = "anthropic", "AsyncAnthropic", "AnthropicError"
 
     def body(self, request: Generation | PictureText) -> dict[str, Any]:
-        """As of `Api.body`."""
+        """See `Api.body`."""
         system = ""
         if isinstance(request, PictureText):
-            media_type, content = images.encode(request.picture, images.ANTHROPIC)
+            media_type, content = images.encode(request.picture, IMAGES)
             # The guide says that images before texts are understood best.
             blocks = [
                 {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},
@@ -44,21 +50,20 @@ class Anthropic(Api):
             body["temperature"] = request.temperature
         return body
 
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        """As of `Api.send`."""
+    async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        """See `Api.send`."""
         # Newer releases of the client have no argument for the temperature, which older models still take.
         known = {name: value for name, value in body.items() if name != "temperature"}
         extra = {name: value for name, value in body.items() if name == "temperature"}
         fields = {**extra, **self._settings["extra_body"]}
-        with self._clients.client() as client:
-            answer = client.messages.with_raw_response.create(
-                **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
-            )
+        answer = await client.messages.with_raw_response.create(
+            **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
+        )
         return answer.status_code, body_text(answer), answer.headers
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
-        """As of `Api.parse`."""
+        """See `Api.parse`."""
         blocks = content.get("content")
         if not isinstance(blocks, list):
             raise ValueError("the body has no content")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,10 @@ from winobench.runs.requests import Generation, PictureOptions, PictureText, Res
 _MOST_LIKELY = 20
 # Those that think before they answer, which tell no log-probabilities.
 _THINKING = re.compile(r"(o\d|gpt-5)")
+IMAGES = images.Limits(("PNG", "JPEG", "WEBP", "GIF"), 20_000_000, None)
+"""https://platform.openai.com/docs/guides/images-vision, "Image input requirements" (seen 2026-11-25): PNG, JPEG, WEBP
+and GIF that does not move; 20 MB an image in earlier editions of the page, 50 MB a request since. Sides are scaled by
+the server."""
 # What servers call thoughts next to an answer.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 
@@ -25,20 +28,25 @@ def _other(field: str) -> str:
     return LIMITS[1 - LIMITS.index(field)]
 
 
-class OpenAI(Api):
+class OpenAI(Api, provider="openai"):
     """OpenAI's protocol: chat completions."""
 
+    description = "OpenAI's API; openai:MODEL@http://HOST:PORT/v1 for any server that speaks its protocol"
+    requirement = "openai>=3.54,<4"
+    options = frozenset({"seed", "max_tokens_field", "logprobs"})
+    own_limit = "max_completion_tokens"
+    switched = False  # whether the server has refused the usual field of the limit
     default_url = "https://api.openai.com/v1"
     key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-    package, client, base_error = "openai", "OpenAI", "OpenAIError"
+    package, client, base_error = "openai", "AsyncOpenAI", "OpenAIError"
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """As of `Api.tells_likelihoods`."""
+        """See `Api.tells_likelihoods`."""
         return _THINKING.match(model) is None
 
     def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
-        """As of `Api.body`."""
+        """See `Api.body`."""
         settings = self._settings
         if isinstance(request, PictureOptions):
             question, marks = choices.put(request)
@@ -49,7 +57,7 @@ class OpenAI(Api):
             asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
             return {**self.body(asked), "logprobs": True, "top_logprobs": _MOST_LIKELY}
         if isinstance(request, PictureText):
-            media_type, content = images.encode(request.picture, images.OPENAI)
+            media_type, content = images.encode(request.picture, IMAGES)
             # In the order of the guide's examples.
             parts = [
                 {"type": "text", "text": request.question or choices.CAPTION},
@@ -69,10 +77,6 @@ class OpenAI(Api):
             body["seed"] = settings["seed"] + request.sample
         return body
 
-    def __init__(self, *args: Any):
-        super().__init__(*args)
-        self._switched = threading.Event()
-
     def advice(self, field: str) -> str:
         """See `Api.advice`."""
         if field not in LIMITS or self.may_adapt:
@@ -82,7 +86,7 @@ class OpenAI(Api):
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
         """See `Api.adapted`."""
         own = self._settings["max_tokens_field"]
-        field = _other(own) if self._switched.is_set() else own
+        field = _other(own) if self.switched else own
         return {field if name == own else name: value for name, value in body.items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
@@ -96,21 +100,20 @@ class OpenAI(Api):
         if not refused and not (other and re.search("required|missing", failure.message, re.IGNORECASE)):
             return False
         if field == own:
-            self._switched.set()
+            self.switched = True
         # Calls of other threads may have been sent before the switch.
         return field == own
 
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        """As of `Api.send`."""
-        with self._clients.client() as client:
-            answer = client.chat.completions.with_raw_response.create(
-                **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
-            )
+    async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        """See `Api.send`."""
+        answer = await client.chat.completions.with_raw_response.create(
+            **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
+        )
         return answer.status_code, body_text(answer), answer.headers
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
-        """As of `Api.parse`."""
+        """See `Api.parse`."""
         choice, message = _first_choice(content)
         text = message.get("content")
         refused = bool(message.get("refusal"))
@@ -135,7 +138,7 @@ class OpenAI(Api):
 
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """As of `Api.likely_tokens`."""
+        """See `Api.likely_tokens`."""
         try:
             found = [
                 (str(place["token"]), [(str(one["token"]), float(one["logprob"])) for one in place["top_logprobs"]])
