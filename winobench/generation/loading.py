@@ -138,7 +138,7 @@ def _check(
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision)
     if ref.kind != "diffusion_itm":
-        raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
+        raise InputError(f"{model!r} judges pictures, but draws none: name a diffusion model")
     scorers.check_scorer(
         ref,
         dtype,
