@@ -57,7 +57,7 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
     largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)
     lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records)
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("winobench.pictures", "templates"),
+        loader=jinja2.PackageLoader("winobench.generation", "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
