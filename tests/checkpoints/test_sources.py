@@ -12,7 +12,7 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import sources
 from winobench.data import downloads
 from winobench.scorers.loading import checkpoint_kind
-from winobench.tasks.published import Download
+from winobench.tasks.base import Download
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

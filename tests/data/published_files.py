@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from winobench.data import preparing
-from winobench.tasks.published import ImageFile, Item
+from winobench.data.example import ImageFile, Item
 
 NUM_IMAGES = 10
 

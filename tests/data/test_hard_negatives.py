@@ -10,8 +10,8 @@ import pytest
 from tests.data import published_files
 from tests.expectations import raises
 from winobench.data import hard_negatives, images
+from winobench.data.example import ImageFile, Item
 from winobench.data.hard_negatives import Row
-from winobench.tasks.published import ImageFile, Item
 
 ROWS = [
     Row(0, "a dog", ("a cat", "dog a"), (1, 2)),

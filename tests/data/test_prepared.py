@@ -16,7 +16,7 @@ from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import images, prepared, preparing
-from winobench.tasks.published import ImageFile
+from winobench.data.example import ImageFile
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import images, prepared, preparing, record_files, sources
-from winobench.tasks.published import ImageFile, Item
+from winobench.data.example import ImageFile, Item
 
 ROOT = pathlib.Path(__file__).parents[2]
 

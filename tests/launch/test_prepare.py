@@ -19,9 +19,11 @@ from tests.scorers import tiny_models
 from tests.tasks import published_layouts
 from winobench.base.errors import InputError
 from winobench.data import prepared, word_order
+from winobench.data.example import ImageFile, Item
 from winobench.scorers.contrastive import Contrastive
 from winobench.tasks import groups
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = pathlib.Path(__file__).parents[2]

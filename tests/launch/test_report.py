@@ -79,7 +79,7 @@ def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
     code = (
         "import sys; from winobench import report; "
         f"report.write_report([{str(folder)!r}], {str(tmp_path / 'out')!r}); import launch.report; "
-        "from winobench.report import runs; "
+        "from winobench.runs import reading; "
         f"launch.report.eval_command(reading.read_run({str(folder)!r})); "
         "print(sorted({'jax', 'flax', 'torch', 'transformers', 'tensorflow'} & set(sys.modules)))"
     )

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tests.tasks import class_layouts, published_layouts
 from tests.tasks.published_layouts import write_image, write_json
+from winobench.data.example import Item
 from winobench.data.sources import LeftOut
 from winobench.tasks import (
     TASKS,
@@ -30,7 +31,6 @@ from winobench.tasks import (
     vlchecklist,
     whatsup,
 )
-from winobench.tasks.published import Item
 
 _COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
 _CAPTIONS = [

@@ -7,8 +7,8 @@ import pytest
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile
 from winobench.tasks import TASKS, aro_visual_genome
-from winobench.tasks.published import ImageFile
 
 
 def test_relations(tmp_path):

@@ -9,8 +9,8 @@ from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import images, prepared
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import Download, PublishedData, published_task
+from winobench.tasks.base import Association, Download, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 FIELDS = dict(
     name="toy",
@@ -49,7 +49,7 @@ def test_before_it_is_prepared(tmp_path):
             use(str(tmp_path), None)
         assert str(caught.value) == f"the data of task 'toy' are not ready: {how}"
     downloads = published_task(source=_source(downloads=(Download("x", "http://x"),)), **FIELDS)
-    assert downloads.ready(str(tmp_path)) == f"{how}; without --source it downloads what may be downloaded"
+    assert downloads.ready(str(tmp_path)) == f"{how}. Without --source it downloads what may be downloaded"
 
 
 def test_when_it_is_prepared(source, data_dir):

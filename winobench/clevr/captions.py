@@ -176,7 +176,7 @@ def training_captions(
     """
     unknown = sorted(set(weights) - set(FORMS))
     if unknown:
-        raise ValueError(f"no such caption form: {', '.join(unknown)}; there are {', '.join(FORMS)}")
+        raise ValueError(f"no such caption form: {', '.join(unknown)}. There are {', '.join(FORMS)}")
     weight = np.asarray([weights.get(form, 0.0) for form in FORMS], np.float64)
     if weight.min() < 0 or weight.sum() <= 0:
         raise ValueError("caption weights must not be negative, nor all of them zero")

@@ -48,7 +48,7 @@ class Kind(NamedTuple):
     side: str | None = None
 
     def fits(self, thing: SceneObject, margin: float = 0.0) -> bool:
-        """Whether an object is so; ``margin`` as of `holds`."""
+        """Whether an object is so; ``margin`` as in `holds`."""
         if any(getattr(self, name) not in (None, getattr(thing, name)) for name in ATTRIBUTES):
             return False
         offset = 2.0 * thing.right - 1.0
@@ -91,7 +91,7 @@ def holds(caption: str, objects: Sequence[SceneObject], *, margin: float = 0.0) 
 
 
 def parse(caption: str, *, margin: float = 0.0) -> Holds:
-    """The caption as a function of the objects; arguments and errors as of `holds`."""
+    """The caption as a function of the objects. Arguments and errors as in `holds`."""
     text = " ".join(caption.lower().split()).removesuffix(".") if isinstance(caption, str) else ""
     for pattern, meaning in _FORMS:
         if match := re.fullmatch(pattern, text):

@@ -89,7 +89,7 @@ class ClevrNegatives:
 
     @functools.cached_property
     def images(self) -> Sequence[np.ndarray]:
-        """The pictures, uint8 [image_size, image_size, 3], rendered when they are asked for, best in their order."""
+        """The images, uint8 [image_size, image_size, 3], rendered when they are asked for, best in their order."""
         return _Pictures(self)
 
     def verify(self) -> None:
@@ -132,7 +132,7 @@ class ClevrNegatives:
 
 
 class _Pictures(Sequence):
-    """The pictures of a set by number; those of a few chunks of scenes are kept, for who reads them in order."""
+    """The images of a set by number. Those of a few chunks of scenes are kept, for who reads them in order."""
 
     def __init__(self, source: ClevrNegatives):
         self._source = source

@@ -1,4 +1,4 @@
-"""The objects of CLEVR-like scenes one by one: what a verifier finds in a picture, and what truly stands there."""
+"""The objects of CLEVR-like scenes one by one: what a verifier finds in an image, and what truly is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTRIBUTES = {"shape": SHAPES, "color": COLORS, "size": SIZES, "material": MATER
 """Attribute of an object -> its values, in the order of their numbers."""
 
 TOLERANCE = 0.05
-"""How far from the truth a found centre may be, in widths of the picture: 3.2 of 64 pixels."""
+"""How far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels."""
 
 
 class SceneObject(NamedTuple):
@@ -59,7 +59,7 @@ def of_scenes(scenes: Scenes) -> list[list[SceneObject]]:
 
 
 def measures(scenes: Scenes) -> np.ndarray:
-    """Right, down, radius and depth of every object, as of `SceneObject`: float64 [num_scenes, max_objects, 4]."""
+    """Right, down, radius and depth of every object, as in `SceneObject`: float64 [num_scenes, max_objects, 4]."""
     boxes = clevr_scenes.project_boxes(scenes)
     radius = (boxes[..., 2:3] - boxes[..., 0:1]) / 2
     depth = np.asarray(scenes.position, np.float64)[..., 1:2]
@@ -67,14 +67,14 @@ def measures(scenes: Scenes) -> np.ndarray:
 
 
 def visible_fractions(scenes: Scenes, size: int = 64) -> np.ndarray:
-    """How much of each object nothing stands in front of: its pixels over those that it would have alone.
+    """How much of each object nothing is in front of: its pixels over those that it would have alone.
 
     Args:
       scenes: a batch of scenes.
       size: height and width in pixels of the images in which pixels are counted.
 
     Returns:
-      float64 [num_scenes, max_objects]; NaN where there is no object, or one without a pixel of its own.
+      float64 [num_scenes, max_objects]; NaN where there is no object, or one without its own pixel.
     """
     slots = scenes.shape.shape[1]
     together = renderer.object_masks(scenes, size)

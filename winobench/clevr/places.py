@@ -16,7 +16,7 @@ NEAREST, FARTHEST = -2.8, 3.8
 """The range of depths in world units; 0 is the camera's target."""
 
 SIDE_MARGIN = 0.25
-"""How far two centres are apart to be left and right of each other, in halves of the picture: 8 of 64 pixels."""
+"""How far two centres are apart to be left and right of each other, in halves of the image: 8 of 64 pixels."""
 
 DEPTH_MARGIN = 1.6
 """How far two centres are apart to be in front of and behind each other, in world units: about 7 pixels of 64."""
@@ -27,7 +27,7 @@ _SINE, _COSINE = math.sin(scenes.CAMERA_ELEVATION), math.cos(scenes.CAMERA_ELEVA
 
 
 class Place(NamedTuple):
-    """A free place: `across` is the centre's in the picture, from -1 (left) to 1; `x` and `y` are world units."""
+    """A free place: `across` is the centre's in the image, from -1 (left) to 1; `x` and `y` are world units."""
 
     across: float
     x: float
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 def large_radius(number: int) -> float:
-    """The radius of a scene's large objects in world units; many objects are smaller than few."""
+    """The radius of a scene's large objects in world units. Many objects are smaller than few."""
     return scenes.LARGE_RADIUS * min(0.66, 1.25 / math.sqrt(number))
 
 

@@ -34,7 +34,7 @@ MIN_OBJECTS, MAX_OBJECTS = 3, 5
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 SIMPLE = "simple"
-"""The kind of training captions that are those of `clevr_captions`."""
+"""The kind of training captions that are the ones in `clevr_captions`."""
 
 _SAME_DEPTH = 1.5  # greatest difference of depth of two objects whose sizes are compared
 # Direction in words -> (the place's field, sign): the subject has the lower value of sign * field.
@@ -258,7 +258,7 @@ def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation"
       ValueError: there is no such group or split, or a number is negative.
     """
     if group not in GROUPS:
-        raise ValueError(f"no such group: {group}; there are {', '.join(GROUPS)}")
+        raise ValueError(f"no such group: {group}. There are {', '.join(GROUPS)}")
     rng = _generator(group, index, seed, split)
     texts, build = _GROUPS[group][1](rng)
     target, other = rng.sample(range(len(texts)), 2)

@@ -76,7 +76,7 @@ def object_masks(scenes: Scenes, size: int = 64) -> np.ndarray:
 
 
 def chunk_size(size: int, supersample: int = 2) -> int:
-    """Number of scenes that one call of the compiled function draws; multiples of it waste nothing."""
+    """Number of scenes that one call of the compiled function draws. Multiples of it waste nothing."""
     return max(1, _RAYS_PER_CHUNK // (size * supersample) ** 2)
 
 

@@ -89,7 +89,7 @@ class Scenes:
         return self.shape.shape[0]
 
     def __getitem__(self, index: slice | np.ndarray | Sequence[int] | int) -> Scenes:
-        """Some of the scenes; an integer gives a batch of one."""
+        """Some of the scenes. An integer gives a batch of one."""
         if isinstance(index, int | np.integer):
             index = np.asarray([index])
         return Scenes(**{name: array[index] for name, array in self.arrays().items()})
@@ -335,7 +335,7 @@ def view_scale(y, half):
 
 
 def _place_pair(draws, radius, half):
-    """Places two objects left and right [2, 2] by six draws; widths are in units of half the image's width."""
+    """Places two objects left and right [2, 2] by six draws. Widths are in units of half the image's width."""
     y = (2.0 * draws[:2] - 1.0) * _PAIR_DEPTH
     view = view_scale(y, half)
     width = WIDEST * radius / view

@@ -27,7 +27,7 @@ from winobench.base import hub, json_files, options
 from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
-    from winobench.tasks.published import Download
+    from winobench.tasks.base import Download
 
 _CHUNK = 2**20
 _SECONDS_WITHOUT_DATA = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Generic, TypeVar
 
 Image = TypeVar("Image")
@@ -34,3 +35,23 @@ class Example(Generic[Image, Text]):
     target: int | None = 0
     groups: tuple[str, ...] = ()
     ratings: tuple[float, ...] = ()
+
+
+Box = tuple[int, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFile:
+    """An image among the published files, or a part of one.
+
+    Attributes:
+      path: the file.
+      box: (left, top, right, bottom) in pixels of the part that is meant, right and bottom excluded; None for all.
+    """
+
+    path: pathlib.Path
+    box: Box | None = None
+
+
+Item = Example[ImageFile, str]
+"""An example whose images are still files: what most tasks' files read, under one name."""

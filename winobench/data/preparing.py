@@ -24,7 +24,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +34,7 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.data import prepared, record_files, sources
-
-if TYPE_CHECKING:
-    from winobench.tasks.published import Box, Item
+from winobench.data.example import Box, Item
 
 # About 40 MB of photographs of 640 x 480 pixels: seconds of work are lost when a run is killed.
 IMAGES_A_SHARD = 256

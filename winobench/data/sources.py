@@ -11,13 +11,9 @@ import os
 import pathlib
 import stat
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from winobench.base.errors import InputError
-from winobench.data.example import Example
-
-if TYPE_CHECKING:
-    from winobench.tasks.published import Box, Item
+from winobench.data.example import Box, Example, Item
 
 
 class SourceError(InputError):

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from winobench.base.errors import InputError
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
 from winobench.tasks.questions import TextTask
-
-if TYPE_CHECKING:
-    from winobench.evaluation.plan import Question
 
 # A name is part of the names of files.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -164,7 +161,7 @@ def _check_ratings(task: Task, example: Example, where: str) -> None:
             raise InputError(f"{where} has the rating {options.shown(rating)}: give a number", code="bad-example")
 
 
-def check_metric(task: Task, questions: Iterable[Question]) -> None:
+def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
     """Makes sure that a task's metric can judge its questions, on made-up scores: before anything is scored.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The HTML of pages on which people judge: one frame, which other rooms fill with how an item is drawn."""
+"""The HTML of pages on which people judge: one frame, which other packages fill with how an item is drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(package: str, template: str, *, title: str, person: str, choices: Seq
       template: name of the file.
       title: heading of the page.
       person: what it calls the one who judges.
-      choices: the labels, in the order of their buttons. Keys 1, 2, ... stand for them.
+      choices: the labels, in the order of their buttons. Keys 1, 2, ... mean them.
     """
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("winobench.judging")])
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)

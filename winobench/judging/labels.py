@@ -114,7 +114,7 @@ class Labels:
 
 
 def read_labels(folder: str | os.PathLike, choices: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Person -> item -> label, of all files in a folder. Empty where there is none.
+    """Person -> item -> label, of all files in a folder. Empty if missing.
 
     Raises:
       InputError: a file is damaged.

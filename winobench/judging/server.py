@@ -56,7 +56,7 @@ class Page:
         in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
-      image: name -> a PNG file's content, for ``pictures/<name>?token=...``; None where there is no such image.
+      image: name -> a PNG file's content, for ``pictures/<name>?token=...``; None if missing image.
     """
 
     html: str
@@ -87,7 +87,7 @@ class Server(http.server.ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says in one line what went wrong in an answer; nothing where its reader has gone."""
+        """Says in one line what went wrong in an answer. Nothing where its reader has gone."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             print(f"error: a request to the page failed ({type(error).__name__}: {error})", file=sys.stderr)
@@ -125,7 +125,7 @@ def serve(page: Page, port: int = PORT) -> Iterator[Server]:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """GET / is the page, /items what it shows, /pictures/<name> a picture; POST /label stores a click."""
+    """GET / is the page, /items what it shows, /pictures/<name> an image; POST /label stores a click."""
 
     server: Server
     timeout = _SECONDS_OF_SILENCE

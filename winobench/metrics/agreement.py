@@ -281,7 +281,7 @@ def rater_accuracy(
 
 
 def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Observed and expected agreement and kappa (NaN where there is none) of samples [..., num_items, num_labels]."""
+    """Observed and expected agreement and kappa (NaN if missing) of samples [..., num_items, num_labels]."""
     pairs = num_raters * (num_raters - 1)
     # Of whole numbers, so that agreement that chance explains is exactly 1, and expected to be 1.
     observed = (np.sum(counts**2, axis=(-2, -1)) / counts.shape[-2] - num_raters) / pairs

@@ -62,7 +62,7 @@ class Dependence:
         return len(self.numbers)
 
     def take(self, rows: np.ndarray) -> Dependence:
-        """That of some of the outcomes; an outcome that is taken twice depends on its copy."""
+        """That of some of the outcomes. An outcome that is taken twice depends on its copy."""
         kept, numbers = np.unique(self.numbers[rows], return_inverse=True)
         return Dependence(numbers, None if self._sets is None else self._sets[kept])
 

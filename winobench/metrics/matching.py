@@ -142,7 +142,7 @@ WINOGROUND = Metric(
     chance=lambda shape: WINOGROUND_CHANCE if shape == (2, 2) else {},
     decision=Decision(),
 )
-"""Text, image and group score; the right answer is the diagonal."""
+"""Text, image and group score. The right answer is the diagonal."""
 
 WINOGROUND_IMAGE = dataclasses.replace(WINOGROUND, name="winoground_image", headline="image")
 """The same with the image score as the headline, as MMVP-VLM (Tong et al. 2024, evaluate_vlm.py) and COLA (Ray et al.

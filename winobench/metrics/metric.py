@@ -121,7 +121,7 @@ class Metric:
         return found
 
     def described(self) -> dict[str, Any]:
-        """What ``config.json`` records of it: enough to show a run where the metric's code is not at hand."""
+        """What ``config.json`` records of it: enough to show a run where the metric's code is not available."""
         return {
             "name": self.name,
             "headline": self.headline,

@@ -32,7 +32,7 @@ class Term:
     of_gray_image: bool = False
 
     def tells_apart(self, images_compete: bool, texts_compete: bool) -> bool:
-        """Whether it may differ between candidates; what does not is the same for all and need not be computed."""
+        """Whether it may differ between candidates. What does not is the same for all and need not be computed."""
         return (images_compete and not self.of_gray_image) or (texts_compete and not self.of_empty_text)
 
 

@@ -26,7 +26,7 @@ NUM_RESAMPLES = 2_000
 """Of the bootstrap."""
 
 YES_ABOVE = 0.5
-"""People say yes to a picture if more than this share of them does."""
+"""People say yes to an image if more than this share of them does."""
 
 # Thresholds of ties among which a resample calibrates again, as quantiles of all differences of scores. The value
 # itself is the best of all thresholds.
@@ -95,7 +95,7 @@ class Measure(NamedTuple):
 
 
 class _Pairs:
-    """Pairs of pictures: i before j, each once."""
+    """Pairs of images: i before j, each once."""
 
     def __init__(self, rated: Rated, *, within: bool):
         """
@@ -172,7 +172,7 @@ def kendall_tau_b(pairs: _Pairs) -> Measure:
 
 
 def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
-    """Stuart's tau-c over all pairs; the number of classes is that of all pictures."""
+    """Stuart's tau-c over all pairs. The number of classes is that of all images."""
     classes = min(len(np.unique(rated.scores)), len(np.unique(rated.ratings)))
     if classes < 2:
         return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
@@ -313,7 +313,7 @@ def best_accuracy(rated: Rated) -> Measure:
 
 
 def rank_measures(rated: Rated) -> dict[str, Measure]:
-    """Over all pictures: pairwise accuracy, tau-b, tau-c and Pearson's correlation; then the means within prompts."""
+    """Over all images: pairwise accuracy, tau-b, tau-c and Pearson's correlation. Then the means within prompts."""
     pairs, within = _Pairs(rated, within=False), _Pairs(rated, within=True)
     found = {}
     if len(pairs):
@@ -368,7 +368,7 @@ RATING_METRICS: Mapping[str, RatingMetric] = {
         RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
     )
 }
-"""Name -> what a task whose pictures people have rated may name as its metric."""
+"""Name -> what a task whose images people have rated may name as its metric."""
 
 
 def rating_results(

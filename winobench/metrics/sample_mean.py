@@ -11,7 +11,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 
 DTYPES = ("float32", "float16", "bfloat16")
-"""What each error may be rounded to before the mean; the first is what errors are computed and recorded in."""
+"""What each error may be rounded to before the mean. The first is what errors are computed and recorded in."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

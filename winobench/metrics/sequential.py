@@ -105,7 +105,7 @@ def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: i
     """What a capital of 1 has grown to at its best, bet against "the mean over the whole budget is not positive".
 
     Args:
-      differences: [comparisons, n] floats, n < budget. The rest as of `will_stay_positive`.
+      differences: [comparisons, n] floats, n < budget. The rest as in `will_stay_positive`.
 
     Returns:
       [comparisons] float64, the least over all values that the mean of the negative parts may have.

@@ -1,4 +1,4 @@
-"""Softmax attention, and multi-head attention over the positions of an image; scores and softmax are float32."""
+"""Softmax attention, and multi-head attention over the positions of an image. Scores and softmax are float32."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _KERNELS = (fused_attention.cudnn, fused_attention.flash)
 
 
 def _rows_are_apart(query: jax.Array) -> bool:
-    """Whether each device has rows of its own, or can be given some."""
+    """Whether each device has its own rows, or can be given some."""
     return parallel.runs_on_one_device() or parallel.on_each_device(lambda *arrays: arrays, query.shape[0]) is not None
 
 

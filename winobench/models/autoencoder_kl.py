@@ -281,23 +281,12 @@ class Decoder(_Coder):
 
 
 class AutoencoderKL(Network):
-    """Encodes images to latents and decodes them. Attribute names equal those of the published weights.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the results too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Encodes images to latents and decodes them. Attribute names equal the names in the published weights."""
 
     config_class: ClassVar = AutoencoderKLConfig
 
-    def __init__(
-        self, config: AutoencoderKLConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: AutoencoderKLConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.encoder = Encoder(config, **kwargs)
         self.decoder = Decoder(config, **kwargs)
         latents = config.latent_channels

@@ -25,7 +25,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     """Shape of the autoencoder, with the names and defaults of the published ``config.json``.
 
     Attributes:
-      scaling_factor: 1. The batch norm stands for it, and the file has none.
+      scaling_factor: 1. The batch norm means it, and the file has none.
       batch_norm_eps: epsilon of the statistics' variance.
       others: see `AutoencoderKLConfig`.
     """
@@ -56,12 +56,12 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
         return cls()
 
     def to_dict(self) -> dict[str, Any]:
-        """As of `NetworkConfig`, without the options that the published network does not have."""
+        """See `NetworkConfig`, without the options that the published network does not have."""
         return {key: value for key, value in super().to_dict().items() if key != "scaling_factor"}
 
 
 class _Statistics(nnx.Module):
-    """Mean and variance of each channel of a patch, under the names of torch's batch norm; not trained."""
+    """Mean and variance of each channel of a patch, under the names of torch's batch norm. Not trained."""
 
     def __init__(self, channels: int, param_dtype: Any):
         self.running_mean = nnx.Param(jnp.zeros((channels,), param_dtype))
@@ -69,27 +69,14 @@ class _Statistics(nnx.Module):
 
 
 class AutoencoderKLFlux2(AutoencoderKL):
-    """Encodes images to latents and decodes them. What diffusion works on is `normalize` of the latents.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of encoded and decoded arrays too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Encodes images to latents and decodes them. Diffusion works on `normalize` of the latents."""
 
     config_class: ClassVar = AutoencoderKLFlux2Config
 
-    def __init__(
-        self,
-        config: AutoencoderKLFlux2Config,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, jnp.dtype(param_dtype))
+    def build(self, config: AutoencoderKLFlux2Config, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        super().build(config, **kwargs)
+        self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, kwargs["param_dtype"])
 
     def normalize(self, latents: jax.Array) -> jax.Array:
         """Latents as `encode` gives them, [n, h, w, latent_channels] -> those that diffusion works on, float32.

@@ -32,12 +32,30 @@ class Network(nnx.Module):
       lora_targets: name of a kind of adapted layers -> pattern of their dotted names. Empty where LoRA is not for it.
       config: what the network was built from.
       dtype: compute dtype.
+
+    Args:
+      config: the network's shape.
+      dtype: compute dtype, also of the results.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+      **options: of `build`, such as ``int8``: the dense kernels of the language model's layers hold 8-bit numbers.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
     weights_name: ClassVar[str] = "diffusion_pytorch_model"
     shares_rows: bool = False
     lora_targets: ClassVar[Mapping[str, re.Pattern[str]]] = {}
+
+    def __init__(
+        self, config: Any, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs, **options: Any
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        self.build(config, dtype=self.dtype, param_dtype=jnp.dtype(param_dtype), rngs=rngs, **options)
+
+    def build(self, config: Any, **kwargs: Any) -> None:
+        """Makes the layers of ``config``; ``kwargs`` are ``dtype``, ``param_dtype`` and ``rngs``, for each layer."""
+        raise NotImplementedError
 
     @classmethod
     def from_pretrained(
@@ -84,7 +102,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dt
 
 
 def layer_norm(features: int, *, epsilon: float = 1e-5, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Layer norm over the last axis with the two-pass variance; statistics in float32."""
+    """Layer norm over the last axis with the two-pass variance. Statistics in float32."""
     return nnx.LayerNorm(
         features, epsilon=epsilon, use_fast_variance=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs
     )

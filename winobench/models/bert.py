@@ -137,7 +137,7 @@ class BertConfig(NetworkConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds the config from the contents of a published ``config.json``. As the base class says.
 
-        Labels are those of ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
+        Labels are the ones in ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
 
         Raises:
           InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
@@ -194,7 +194,7 @@ class BertOutput(NamedTuple):
 
 
 def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
-    """``x`` with a share of it at zero and the rest scaled up; as it is where there is no key."""
+    """``x`` with a share of it at zero and the rest scaled up. As it is where there is no key."""
     if key is None or not share:
         return x
     kept = jax.random.bernoulli(key, 1.0 - share, x.shape)
@@ -329,31 +329,17 @@ class BertPooler(nnx.Module):
 
 
 class BertModel(Network):
-    """The encoder. Attribute names equal those of the published weights (``encoder.layer.0.attention.self...``).
+    """The encoder. Attribute names equal the names in the published weights (``encoder.layer.0.attention.self...``).
 
     Args:
-      config: the network's shape.
       pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
-      dtype: compute dtype, that of the results too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self,
-        config: BertConfig,
-        *,
-        pooler: bool = True,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: BertConfig, *, pooler: bool = True, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.embeddings = BertEmbeddings(config, **kwargs)
         self.encoder = BertEncoder(config, **kwargs)
         self.pooler = BertPooler(config, **kwargs) if pooler else None
@@ -383,7 +369,7 @@ class BertModel(Network):
         length, positions = input_ids.shape[-1], self.config.max_position_embeddings
         if length > positions:
             raise ValueError(
-                f"BertModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+                f"BertModel: {length} tokens, but there are only {positions} positions. Truncate the texts."
             )
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -396,24 +382,17 @@ class BertForSequenceClassification(Network):
     """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
 
     Args:
-      config: the network's shape. The head has an output for each of its labels.
       dtype: compute dtype of the encoder.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(self, config: BertConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        param_dtype = jnp.dtype(param_dtype)
-        self.bert = BertModel(config, dtype=self.dtype, param_dtype=param_dtype, rngs=rngs)
+    def build(self, config: BertConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        self.bert = BertModel(config, **kwargs)
         # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
-        self.classifier = linear(
-            config.hidden_size, len(config.labels), dtype=jnp.float32, param_dtype=param_dtype, rngs=rngs
-        )
+        self.classifier = linear(config.hidden_size, len(config.labels), **{**kwargs, "dtype": jnp.float32})
 
     def __call__(
         self,

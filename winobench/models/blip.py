@@ -252,22 +252,18 @@ class BlipTextModel(nnx.Module):
 
 
 class BlipForImageTextRetrieval(Network):
-    """Both encoders and both heads. Attribute names equal those of the published weights (``text_encoder.encoder...``).
+    """Both encoders and both heads. Attribute names equal the names in the published weights
+    (``text_encoder.encoder...``).
 
     Args:
-      config: the network's shape.
       dtype: compute dtype of the encoders, that of the states too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = BlipConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(self, config: BlipConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: BlipConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.vision_model = BlipVisionModel(config.vision_config, **kwargs)
         self.text_encoder = BlipTextModel(config.text_config, **kwargs)
         # Logits and cosines of different captions are equal in the 8 bits of bfloat16 too often: the heads, which cost
@@ -293,7 +289,7 @@ class BlipForImageTextRetrieval(Network):
         if pixels.shape[1:] != (size, size, 3):
             raise ValueError(
                 f"BlipForImageTextRetrieval: images of the shape {list(pixels.shape[1:])}, but the positions are those"
-                f" of [{size}, {size}, 3]; resize the images."
+                f" of [{size}, {size}, 3]. Resize the images."
             )
         return self.vision_model(pixels)
 
@@ -329,7 +325,7 @@ class BlipForImageTextRetrieval(Network):
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
             raise ValueError(
-                f"BlipForImageTextRetrieval: {length} tokens, but there are only {positions} positions; truncate the"
+                f"BlipForImageTextRetrieval: {length} tokens, but there are only {positions} positions. Truncate the"
                 " texts."
             )
         return self.text_encoder(input_ids, lengths, image)
@@ -347,7 +343,7 @@ class BlipForImageTextRetrieval(Network):
         return _unit_length(self.vision_proj(image_states[:, 0]))
 
     def text_features(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Texts as unit vectors of the joint space, float32 [B, width]; arguments as for `text_states`."""
+        """Texts as unit vectors of the joint space, float32 [B, width]. Arguments as for `text_states`."""
         return _unit_length(self.text_proj(self.text_states(input_ids, lengths)[:, 0]))
 
 

@@ -31,7 +31,7 @@ ImageKeysValues = tuple[KeysValues, ...]
 
 
 class QFormerAttention(nnx.Module):
-    """Attention of queries and text to each other, or to an image, with its output projection; published names."""
+    """Attention of queries and text to each other, or to an image, with its output projection. Published names."""
 
     def __init__(self, config: Blip2QFormerConfig, context_size: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -90,7 +90,7 @@ class QFormerEncoder(nnx.Module):
         self.layer = nnx.List([QFormerLayer(config, number, **kwargs) for number in range(config.num_hidden_layers)])
 
     def __call__(self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: ImageKeysValues) -> jax.Array:
-        """As of `QFormerLayer`, with the keys and values of each layer that has cross-attention."""
+        """See `QFormerLayer`, with the keys and values of each layer that has cross-attention."""
         of_image = iter(image)
         for layer in self.layer:
             x = layer(x, num_queries, lengths, next(of_image) if layer.has_cross_attention else None)
@@ -174,14 +174,11 @@ OPT_FORM = PromptForm(
 
 
 class Blip2ForConditionalGeneration(VisionLanguageNetwork):
-    """Image encoder, Q-Former and language model. Attribute names equal those of the published weights.
+    """Image encoder, Q-Former and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the dense kernels of the language model's layers hold 8-bit numbers.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
 
     Attributes:
       reads_text: whether the Q-Former reads the question, too.
@@ -191,22 +188,14 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     image_processor: ClassVar[str] = "blip"
     form: ClassVar[PromptForm] = FORM
 
-    def __init__(
-        self,
-        config: Blip2Config,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         qformer = config.qformer_config
         self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
         shape = (1, config.num_query_tokens, qformer.hidden_size)
-        self.query_tokens = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), shape, kwargs["param_dtype"]))
+        self.query_tokens = nnx.Param(
+            nnx.initializers.normal(0.02)(kwargs["rngs"].params(), shape, kwargs["param_dtype"])
+        )
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
         self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
         language = {T5Config: T5ForConditionalGeneration, OPTConfig: OPTForCausalLM, DecoderConfig: Decoder}
@@ -214,7 +203,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
 
     @classmethod
     def form_of(cls, config: Blip2Config) -> PromptForm:
-        """As of `VisionLanguageNetwork`."""
+        """See `VisionLanguageNetwork`."""
         return OPT_FORM if isinstance(config.text_config, OPTConfig) else cls.form
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
@@ -262,16 +251,16 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     def prefix(
         self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
     ) -> jax.Array:
-        """What the language model reads of images: [B, num_query_tokens, d_model]; arguments as of `query_states`."""
+        """What the language model reads of images: [B, num_query_tokens, d_model]. Arguments as in `query_states`."""
         return self.language_projection(self.query_states(image, input_ids, lengths))
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
-        """As of `VisionLanguageNetwork`; nothing is read before an image."""
+        """See `VisionLanguageNetwork`. Nothing is read before an image."""
         image = self.image_keys_values(self.image_states(pixels))
         return image if self.reads_text else self.prefix(image)
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> jax.Array:
-        """As of `VisionLanguageNetwork`: [B, num_query_tokens, d_model]."""
+        """See `VisionLanguageNetwork`: [B, num_query_tokens, d_model]."""
         return self.prefix(image, input_ids, lengths) if self.reads_text else image
 
     def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -292,7 +281,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     def continue_from(
         self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions. Arguments as of `encode`.
+        """Has a decoder read images and questions. Arguments as in `encode`.
 
         Args:
           prefix, input_ids, lengths: see `encode`.

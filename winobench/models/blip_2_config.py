@@ -33,7 +33,7 @@ _NO_EFFECT = IDLE_OPTIONS | {
 
 @dataclasses.dataclass(frozen=True)
 class Blip2VisionConfig(BlipVisionConfig):
-    """Shape of the image encoder, EVA-CLIP's ViT-g by default; options as of `BlipVisionConfig`."""
+    """Shape of the image encoder, EVA-CLIP's ViT-g by default. Options as in `BlipVisionConfig`."""
 
     hidden_size: int = 1408
     intermediate_size: int = 6144
@@ -165,7 +165,7 @@ class Blip2Config(NetworkConfig):
 
     @property
     def start(self) -> int | None:
-        """The token that an answer of a T5 begins with; None of a decoder alone, which goes on from the question."""
+        """The token that an answer of a T5 begins with; None of a decoder alone, which continues from the question."""
         return getattr(self.text_config, "decoder_start_token_id", None)
 
     @classmethod
@@ -184,7 +184,7 @@ class Blip2Config(NetworkConfig):
             if not isinstance(named, list | tuple) or cls.architecture not in named:
                 first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config describes {first}, which writes no text; take a checkpoint of"
+                    f"{cls.__name__}: the config describes {first}, which writes no text. Take a checkpoint of"
                     f" {cls.architecture}.",
                     code="no-task-head",
                 )
@@ -193,7 +193,7 @@ class Blip2Config(NetworkConfig):
             if not isinstance(kind, str) or kind not in cls._languages:
                 raise InputError(
                     f"{cls.__name__}: the language model is of the type {options.shown(kind)}, but winobench implements"
-                    f" {' and '.join(map(repr, cls._languages))} only; take a checkpoint with FLAN-T5.",
+                    f" {' and '.join(map(repr, cls._languages))} only. Take a checkpoint with FLAN-T5.",
                     code="unsupported-option",
                 )
             vision, qformer = cls._parts

@@ -182,7 +182,7 @@ class BlipConfig(NetworkConfig):
             named = values.get("architectures") or [ARCHITECTURE]
             if ARCHITECTURE not in named:
                 raise InputError(
-                    f"BlipConfig: the config is that of {named[0]}, which has no head for image-text matching; take a"
+                    f"BlipConfig: the config is that of {named[0]}, which has no head for image-text matching. Take a"
                     " checkpoint such as Salesforce/blip-itm-base-coco.",
                     code="no-task-head",
                 )

@@ -32,14 +32,14 @@ THRESHOLD = 0.4
 """Least confidence of an object that is listed."""
 
 MAX_OBJECTS = 10
-"""Most objects that are listed of a picture."""
+"""Most objects that are listed of an image."""
 
 _DOWN = 8  # pixels a place of the coarsest level
 _GROUPS = 8
 _BATCH = 64
 _START = -2.2  # the heat's logit before anything is learned: a tenth, as most cells are empty
 _MEASURES = 4
-# Centres of two objects that stand in each other's way are 0.85 of the sum of their radii apart across or down.
+# Centres of two objects that are in each other's way are 0.85 of the sum of their radii apart across or down.
 _TOO_CLOSE = 0.4
 
 
@@ -101,7 +101,7 @@ class Detections(NamedTuple):
 
 
 class _Block(nnx.Module):
-    """A residual block with a sight of the whole picture."""
+    """A residual block with a sight of the whole image."""
 
     def __init__(self, width: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         common = dict(dtype=dtype, param_dtype=param_dtype)
@@ -119,22 +119,12 @@ class _Block(nnx.Module):
 
 
 class ClevrVerifier(Network):
-    """Images -> maps -> objects.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype.
-      param_dtype: dtype of the parameters.
-      rngs: source of the first weights.
-    """
+    """Images -> maps -> objects."""
 
     config_class = ClevrVerifierConfig
 
-    def __init__(
-        self, config: ClevrVerifierConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config, self.dtype = config, dtype
-        common = dict(dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def build(self, config: ClevrVerifierConfig, **common: Any) -> None:
+        """Makes the layers; see `Network`."""
         fine, coarse = config.widths
         down, bottom, up = config.num_blocks
         self.conv_in = layers.Conv2d(3, fine // 2, 4, stride=2, padding=1, **common)
@@ -144,16 +134,18 @@ class ClevrVerifier(Network):
         self.mid_blocks = nnx.List([_Block(coarse, **common) for _ in range(bottom)])
         self.conv_up = layers.Conv2d(coarse, 4 * fine, 1, **common)
         self.up_blocks = nnx.List([_Block(fine, **common) for _ in range(up)])
-        self.norm_out = layers.GroupNorm(_GROUPS, fine, epsilon=1e-5, dtype=dtype, param_dtype=param_dtype)
+        self.norm_out = layers.GroupNorm(
+            _GROUPS, fine, epsilon=1e-5, dtype=common["dtype"], param_dtype=common["param_dtype"]
+        )
         self.conv_out = layers.Conv2d(fine, 4 * (1 + _MEASURES + sum(config.num_values)), 1, **common)
 
     @classmethod
     def from_pretrained(cls, source: Any = registry.CLEVR_VERIFIER, **options: Any) -> Self:
-        """Loads a verifier, by default the one that comes with winobench; arguments as of `Network`."""
+        """Loads a verifier, by default the one that comes with winobench. Arguments as in `Network`."""
         return super().from_pretrained(source, **options)
 
     def __call__(self, images: jax.Array) -> Maps:
-        """Pictures [B, sample_size, sample_size, 3], from -1 to 1 -> maps of sample_size / 2 cells a side."""
+        """Images [B, sample_size, sample_size, 3], from -1 to 1 -> maps of sample_size / 2 cells a side."""
         x = nnx.silu(self.conv_in(images))
         x = self.conv_half(x)
         for block in self.down_blocks:
@@ -249,7 +241,7 @@ def decode(maps: Maps, *, threshold: float = THRESHOLD) -> list[Detections]:
 
 
 def _read(heat: np.ndarray, peaks: np.ndarray, values: np.ndarray, winners: np.ndarray) -> Detections:
-    """The objects of one picture: its heat, which cells are peaks, and the other maps."""
+    """The objects of one image: its heat, which cells are peaks, and the other maps."""
     row, column = np.nonzero(peaks)
     order = np.argsort(-heat[row, column], kind="stable")
     row, column = row[order], column[order]
@@ -272,13 +264,13 @@ def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array
     and at least 0.7 cells. Of several objects the greatest counts.
 
     Args:
-      places: [B, objects, 4], right, down, radius and depth as of `Detections`.
+      places: [B, objects, 4], right, down, radius and depth as in `Detections`.
       present: bool [B, objects]. The others are padding.
       side: cells a side.
 
     Returns:
       heat [B, side, side], 1 at the cells of centres. Cells int32 [B, objects, 2], row and column of each centre.
-      Measures [B, objects, 4], as of `Maps`.
+      Measures [B, objects, 4], as in `Maps`.
     """
     at = places[..., 1::-1] * side
     cells = jnp.clip(jnp.floor(at), 0, side - 1)

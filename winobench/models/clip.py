@@ -119,7 +119,7 @@ class CLIPTextConfig(NetworkConfig):
       max_position_embeddings: longest text in tokens.
       hidden_act: "quick_gelu", "gelu" or "gelu_pytorch_tanh".
       layer_norm_eps: epsilon of the layer norms.
-      eos_token_id: id whose first position is pooled; 2 stands for the largest id of a text, whatever that is.
+      eos_token_id: id whose first position is pooled; 2 means the largest id of a text, whatever that is.
       bos_token_id: of the tokenizer, kept for the file's sake.
       pad_token_id: of the tokenizer, kept for the file's sake.
       projection_dim: width of the joint space of text and images, which this network has no projection to. Kept for the
@@ -165,7 +165,7 @@ class CLIPTextConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As of ``NetworkConfig``; of the file of a whole CLIP, the text tower's part, which may name no class."""
+        """See ``NetworkConfig``. Of the file of a whole CLIP, the text tower's part, which may name no class."""
         if isinstance(values, Mapping) and values.get("model_type") == "clip":
             part = values.get("text_config")
             if isinstance(part, Mapping):
@@ -339,25 +339,15 @@ _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
 class CLIPTextModel(Network):
-    """Encodes token ids. Attribute names equal those of the published weights (``text_model.encoder.layers.0...``).
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the results too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Encodes token ids. Attribute names equal the names in the published weights (``text_model.encoder...``)."""
 
     config_class: ClassVar = CLIPTextConfig
     weights_name: ClassVar[str] = "model"
     lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
 
-    def __init__(
-        self, config: CLIPTextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        self.text_model = CLIPTextTransformer(config, dtype=self.dtype, param_dtype=jnp.dtype(param_dtype), rngs=rngs)
+    def build(self, config: CLIPTextConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        self.text_model = CLIPTextTransformer(config, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
         """Encodes texts.
@@ -424,36 +414,23 @@ class CLIPTextModelWithProjection(CLIPTextModel):
 
     config_class: ClassVar = CLIPTextProjectionConfig
 
-    def __init__(
-        self,
-        config: CLIPTextProjectionConfig,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.text_projection = linear(
-            config.hidden_size,
-            config.projection_dim,
-            bias=False,
-            dtype=self.dtype,
-            param_dtype=jnp.dtype(param_dtype),
-            rngs=rngs,
-        )
+    def build(self, config: CLIPTextProjectionConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        super().build(config, **kwargs)
+        self.text_projection = linear(config.hidden_size, config.projection_dim, bias=False, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextProjectionOutput:
-        """Encodes texts; argument and errors as of `CLIPTextModel.__call__`."""
+        """Encodes texts. Argument and errors as in `CLIPTextModel.__call__`."""
         output = super().__call__(input_ids)
         return CLIPTextProjectionOutput(self.text_projection(output.pooled), output.penultimate)
 
 
 def encode(transformer: CLIPTextTransformer, config: CLIPTextConfig, input_ids: jax.Array) -> CLIPTextOutput:
-    """The states of some texts, and the one at the end of each; as ``CLIPTextModel.__call__``."""
+    """The states of some texts, and the one at the end of each. As ``CLIPTextModel.__call__``."""
     length, positions = input_ids.shape[-1], config.max_position_embeddings
     if length > positions:
         raise ValueError(
-            f"CLIPTextModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+            f"CLIPTextModel: {length} tokens, but there are only {positions} positions. Truncate the texts."
         )
     states, penultimate = transformer(input_ids)
     if config.eos_token_id == _LEGACY_EOS_TOKEN_ID:

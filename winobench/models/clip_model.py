@@ -73,25 +73,17 @@ class CLIPConfig(NetworkConfig):
 
 
 class CLIPModel(Network):
-    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
+    """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights.
 
     A modified ResNet, which transformers does not have, sits under ``vision_model`` with OpenAI's and OpenCLIP's names
     below it (theirs has ``visual``), and projects by itself, so that there is no ``visual_projection``.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the results too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = CLIPConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(self, config: CLIPConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: CLIPConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         width = config.projection_dim
         self.text_model = CLIPTextTransformer(config.text_config, **kwargs)
         self.text_projection = linear(config.text_config.hidden_size, width, bias=False, **kwargs)
@@ -101,7 +93,7 @@ class CLIPModel(Network):
         else:
             self.vision_model = CLIPVisionTransformer(config.vision_config, **kwargs)
             self.visual_projection = linear(config.vision_config.hidden_size, width, bias=False, **kwargs)
-        self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, param_dtype))
+        self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
         """Images as vectors, not normalised.

@@ -72,7 +72,7 @@ class BatchNorm2d(nnx.Module):
         self.running_var = nnx.Param(jnp.ones((channels,), param_dtype))
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., channels] -> the same shape in the compute dtype; computed in float32."""
+        """x [..., channels] -> the same shape in the compute dtype. Computed in float32."""
         scale, bias, mean, variance = (
             parameter[...].astype(jnp.float32)
             for parameter in (self.scale, self.bias, self.running_mean, self.running_var)

@@ -22,7 +22,7 @@ class NetworkConfig:
     """Base of the network configs: frozen, hashable, with the option names of the published ``config.json``.
 
     A subclass declares one field for each option that it implements. Options that exist in the published format but
-    are implemented only at one value stand in ``_only``. Options without influence on the network in ``_no_effect``.
+    are implemented only at one value are in ``_only``. Options without influence on the network in ``_no_effect``.
 
     Raises:
       InputError: on construction and in ``from_dict``, for an option that is unknown or has an unsupported value.
@@ -74,7 +74,7 @@ class NetworkConfig:
                 _check_only(cls, key, value)
             elif not (key.startswith("_") or key == cls._class_key or key in cls._no_effect):
                 raise InputError(
-                    f"{cls.__name__}: unknown option {key}={value!r} in the config; remove it if it is idle.",
+                    f"{cls.__name__}: unknown option {key}={value!r} in the config. Remove it if it is idle.",
                     code="unknown-option",
                 )
         return cls(**chosen)
@@ -93,7 +93,7 @@ class NetworkConfig:
         """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""
         if not condition:
             raise InputError(
-                f"{type(self).__name__}: unsupported option {key}={options.shown(getattr(self, key))}; expected"
+                f"{type(self).__name__}: unsupported option {key}={options.shown(getattr(self, key))}. Expected"
                 f" {expected}.",
                 code="unsupported-option",
             )
@@ -112,14 +112,14 @@ class NetworkConfig:
             self._require(isinstance(getattr(self, key), bool), key, "true or false")
 
     def _require_number(self, *keys: str, low: float = 1e-6, high: float = 1e6) -> None:
-        """Requires positive numbers, by default any that a factor can be; beyond them networks compute nonsense."""
+        """Requires positive numbers, by default any that a factor can be. Beyond them networks compute nonsense."""
         for key in keys:
             value = getattr(self, key)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             self._require(is_number and low <= value <= high, key, f"a number from {low:g} to {high:g}")
 
     def _require_epsilon(self, *keys: str) -> None:
-        """Requires what keeps a norm from dividing by zero; with a large one all inputs look alike to a network."""
+        """Requires what keeps a norm from dividing by zero. With a large one all inputs look alike to a network."""
         self._require_number(*keys, low=_SMALLEST_EPSILON, high=_LARGEST_EPSILON)
 
 
@@ -143,6 +143,6 @@ def _check_only(cls: type[NetworkConfig], key: str, value: Any) -> None:
     if not all(any(item == choice and type(item) is type(choice) for choice in accepted) for item in items):
         choices = " or ".join(repr(choice) for choice in accepted)
         raise InputError(
-            f"{cls.__name__}: unsupported option {key}={value!r}; winobench implements {choices} only.",
+            f"{cls.__name__}: unsupported option {key}={value!r}. winobench implements {choices} only.",
             code="unsupported-option",
         )

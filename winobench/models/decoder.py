@@ -299,7 +299,7 @@ class DecoderLayer(nnx.Module):
 class Decoder(nnx.Module):
     """A language model: the states of tokens, and the logits of what follows them.
 
-    Every layer's parameters and its part of the cache are arrays of their own, and programs have all layers one after
+    Every layer's parameters and its part of the cache are their own arrays, and programs have all layers one after
     the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step.
 
     Args:
@@ -360,13 +360,13 @@ class Decoder(nnx.Module):
             the cache's last slot are written nowhere, without notice.
           cache: what came before. Tokens attend to its prefix, whose positions are before all of ``positions``, and to
             the slots up to their own position that are written, these tokens included. Slots that are written already
-            are overwritten. Without a cache, tokens attend to those of ``input_ids`` at their own position or before.
-          mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although it
-            otherwise would. The prefix has none.
-          prefix: [B, P, hidden_size], what stands before the embeddings of the tokens, such as an image. Positions,
+            are overwritten. Without a cache, tokens attend to the ones in ``input_ids`` at their own position or
+          before. mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although
+            it otherwise would. The prefix has none.
+          prefix: [B, P, hidden_size], what comes before the embeddings of the tokens, such as an image. Positions,
             mask, rotations, additions and result are then those of P + s.
           rotations: int32 [B, s, head_dim / 2], the positions that the pairs of each token's heads are turned by; None
-            for those of ``positions``, and what the cache has them ahead.
+            for the ones in ``positions``, and what the cache has them ahead.
           additions: of the first layers, what is added to the states behind each, [B, s, hidden_size].
 
         Returns:
@@ -464,7 +464,7 @@ class Decoder(nnx.Module):
             if cache.prefix is not None:
                 prefix = cache.prefix.written
                 own = positions - jnp.sum(prefix, axis=1, keepdims=True, dtype=positions.dtype)
-            # Each padding gets a number of its own, so that the indices are unique.
+            # Each padding gets its own number, so that the indices are unique.
             slots = jnp.where(positions < 0, cache.length + jnp.arange(length), own)
             rows = jnp.arange(batch)[:, None]
             written = cache.written.at[rows, slots].set(True, mode="drop", unique_indices=True)

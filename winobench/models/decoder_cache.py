@@ -18,7 +18,7 @@ from winobench.models.decoder_config import DecoderConfig
 class Cache:
     """Keys and values of the tokens so far. A pytree.
 
-    Each layer's are arrays of their own, which are written in place, in the layouts that the products with queries and
+    Each layer's are their own arrays, which are written in place, in the layouts that the products with queries and
     with weights read: on CPUs, XLA would turn any other around at every step.
 
     Attributes:
@@ -52,7 +52,7 @@ class Cache:
         return dataclasses.replace(repeated, prefix=prefix)
 
     def resize(self, length: int) -> Cache:
-        """The same with another number of slots; new ones are empty, and what lies beyond the new length is lost."""
+        """The same with another number of slots. New ones are empty, and what lies beyond the new length is lost."""
         more = max(0, length - self.length)
         return Cache(
             tuple(jnp.pad(array, ((0, 0), (0, 0), (0, 0), (0, more)))[..., :length] for array in self.keys),
@@ -74,7 +74,7 @@ def make_cache(
       length: number of slots, at least the number of tokens of the longest text with its continuation, without those
         of the prefix.
       dtype: of keys and values, the network's compute dtype.
-      prefix: what the texts begin with, a cache of one row or of as many, without a prefix of its own. Rotations are
+      prefix: what the texts begin with, a cache of one row or of as many, without its own prefix. Rotations are
         as far ahead of positions as it states.
 
     Raises:
@@ -97,7 +97,7 @@ def check_length(config: DecoderConfig, length: int) -> None:
     if config.longest is not None and length > config.longest:
         raise ValueError(
             f"Decoder: {length} tokens, but this model has positions, or rotations that are implemented, up to "
-            f"{config.longest}; shorten the texts."
+            f"{config.longest}. Shorten the texts."
         )
 
 

@@ -48,7 +48,7 @@ class RopeScaling:
 
     Attributes:
       rope_type: ``linear`` (all by ``factor``; Chen et al., 2023), ``llama3`` (slow ones by ``factor``, fast ones not,
-        those between in part), or ``dynamic`` (as they were, up to ``max_position_embeddings``; what it does beyond
+        those between in part), or ``dynamic`` (as they were, up to ``max_position_embeddings``, what it does beyond
         depends on a text's final length, so keys would have to change as a text grows: it is not implemented).
       factor: how often as long texts may be.
       low_freq_factor: of ``llama3``: rotations with fewer turns in the original length are slowed down whole.
@@ -131,7 +131,7 @@ class DecoderConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As declared; a ``llava`` file's language side is read, and both ways to write rotary options are."""
+        """As declared. A ``llava`` file's language side is read, and both ways to write rotary options are."""
         if not isinstance(values, Mapping):
             raise InputError(
                 f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
@@ -144,12 +144,12 @@ class DecoderConfig(NetworkConfig):
         if model_type not in MODEL_TYPES:
             raise InputError(
                 f"{cls.__name__}: the model type {options.shown(model_type)} is none of {', '.join(MODEL_TYPES)} and"
-                " llava; choose a model of one of these families.",
+                " llava. Choose a model of one of these families.",
                 code="wrong-kind-of-model",
             )
         if values.get("quantization_config"):
             raise InputError(
-                f"{cls.__name__}: the weights are quantised (quantization_config), which is not read; name "
+                f"{cls.__name__}: the weights are quantised (quantization_config), which is not read. Name "
                 "the unquantised model, and have its weights rounded while they are loaded (int8) if they must be.",
                 code="unsupported-checkpoint",
             )
@@ -219,7 +219,7 @@ def _language_side(values: Mapping[str, Any]) -> dict[str, Any]:
     text = values.get("text_config")
     if not isinstance(text, Mapping):
         raise InputError(
-            "DecoderConfig: the llava config has no text_config; take the model in transformers' layout, such as "
+            "DecoderConfig: the llava config has no text_config. Take the model in transformers' layout, such as "
             "llava-hf/llava-1.5-7b-hf.",
             code="unsupported-checkpoint",
         )
@@ -259,19 +259,19 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
     theta = found.pop("rope_theta", DecoderConfig.rope_theta)
     if found.pop("partial_rotary_factor", 1.0) != 1.0:
         raise InputError(
-            "DecoderConfig: partial_rotary_factor other than 1 is not implemented; choose another model.",
+            "DecoderConfig: partial_rotary_factor other than 1 is not implemented. Choose another model.",
             code="unsupported-option",
         )
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise InputError(
-            f"DecoderConfig: unsupported rope_type={options.shown(kind)}; winobench implements {', '.join(_SCALINGS)}.",
+            f"DecoderConfig: unsupported rope_type={options.shown(kind)}. winobench implements {', '.join(_SCALINGS)}.",
             code="unsupported-option",
         )
     # transformers notes the original length whatever the type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
             f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"
-            " the config; remove it if it is idle.",
+            " the config. Remove it if it is idle.",
             code="unknown-option",
         )
     scaling = None if kind == "default" else _scaling(kind, found)

@@ -1,4 +1,4 @@
-"""What the transformers of FLUX.1 and FLUX.2 share beside the blocks: patches, positions of several axes, times."""
+"""What the transformers of FLUX.1 and FLUX.2 share next to the blocks: patches, positions of several axes, times."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def rotations(positions: np.ndarray, sizes: Sequence[int], theta: float) -> Rota
 
 
 def kept_finite(x: jax.Array) -> jax.Array:
-    """x with its infinities in float16 at the largest number, as in the published models; others as they are."""
+    """x with its infinities in float16 at the largest number, as in the published models. Others as they are."""
     return jnp.clip(x, -_LARGEST_HALF, _LARGEST_HALF) if x.dtype == jnp.float16 else x
 
 

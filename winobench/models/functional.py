@@ -41,7 +41,7 @@ _known: weakref.WeakKeyDictionary[Structure, weakref.ref[Structure]] = weakref.W
 
 
 def split(module: nnx.Module) -> tuple[Structure, list[jax.Array]]:
-    """Takes a network apart; its parameters are not copied."""
+    """Takes a network apart. Its parameters are not copied."""
     graphdef, state = nnx.split(module)
     arrays, tree = jax.tree.flatten(state)
     structure = Structure(graphdef, tree)

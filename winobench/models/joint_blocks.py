@@ -1,6 +1,6 @@
 """Blocks of transformers in which an image and a text attend to each other (Esser et al., 2024).
 
-Image and text are two streams with layers of their own, which meet in one softmax; FLUX has blocks with one stream,
+Image and text are two streams with their own layers, which meet in one softmax; FLUX has blocks with one stream,
 too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights. Norms, rotations and
 scores are float32 whatever the compute dtype.
 """
@@ -20,10 +20,10 @@ from winobench.models.base import linear
 from winobench.models.decoder import RMSNorm
 
 EPSILON = 1e-6
-"""Of all norms of Stable Diffusion 3 and FLUX.1; it is in no config."""
+"""Of all norms of Stable Diffusion 3 and FLUX.1. It is in no config."""
 
 Rotations = tuple[jax.Array, jax.Array]
-"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32; with n before it, of each row."""
+"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32. With n before it, of each row."""
 
 
 def rotated(x: jax.Array, turns: Rotations) -> jax.Array:
@@ -57,7 +57,7 @@ _call_and_forget = nnx.remat(_call, graph_updates=False)
 
 
 def caller(remat: bool) -> Callable[..., Any]:
-    """The function that calls a block with its inputs; with ``remat``, its insides are computed again backward."""
+    """The function that calls a block with its inputs. With ``remat``, its insides are computed again backward."""
     return _call_and_forget if remat else _call
 
 
@@ -112,7 +112,7 @@ class FeedForward(nnx.Module):
 
 
 def head_norm(head_dim: int, *, epsilon: float | None, param_dtype: Any) -> RMSNorm | None:
-    """The norm of queries or keys, None without an epsilon; its result is float32, for the rotation that follows."""
+    """The norm of queries or keys, None without an epsilon. Its result is float32, for the rotation that follows."""
     if epsilon is None:
         return None
     return RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype)
@@ -178,7 +178,7 @@ class SelfAttention(nnx.Module):
         return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k))
 
     def __call__(self, x: jax.Array, turns: Rotations | None = None, lengths: jax.Array | None = None) -> jax.Array:
-        """x [n, tokens, width] -> the same shape; rotations and lengths as of `attend`."""
+        """x [n, tokens, width] -> the same shape. Rotations and lengths as in `attend`."""
         y = attend(*self.projections(x), turns, lengths)
         return y if self.to_out is None else self.to_out[0](y)
 

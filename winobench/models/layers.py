@@ -67,7 +67,7 @@ class Conv2d(nnx.Module):
 
 
 def _patches(x: jax.Array, size: int) -> jax.Array:
-    """[B, h, w, channels] -> [B, h // size, w // size, size * size * channels]; what is left over is cut off."""
+    """[B, h, w, channels] -> [B, h // size, w // size, size * size * channels]. What is left over is cut off."""
     if size == 1:
         return x
     batch, height, width, channels = x.shape

@@ -114,7 +114,7 @@ class LlavaConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer begins with no token of its own: it goes on from the question."""
+        """An answer begins with no token of its own: it continues from the question."""
         return None
 
     @property
@@ -143,7 +143,7 @@ class LlavaConfig(NetworkConfig):
             if not isinstance(named, list | tuple) or cls.architecture not in named:
                 first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config describes {first}; take a checkpoint of {cls.architecture},"
+                    f"{cls.__name__}: the config describes {first}. Take a checkpoint of {cls.architecture},"
                     " such as llava-hf/llava-1.5-7b-hf.",
                     code="unsupported-checkpoint",
                 )
@@ -165,7 +165,7 @@ class LlavaConfig(NetworkConfig):
 
 
 class LlavaProjector(nnx.Module):
-    """What makes states of the vision tower those of the language model; published names."""
+    """What makes states of the vision tower those of the language model. Published names."""
 
     def __init__(self, config: LlavaConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {
@@ -185,14 +185,10 @@ class LlavaProjector(nnx.Module):
 
 
 class LlavaForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower, projector and language model. Attribute names equal those of the published weights.
+    """Vision tower, projector and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the projections of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = LlavaConfig
@@ -211,18 +207,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         on_square=True,
     )
 
-    def __init__(
-        self,
-        config: LlavaConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: LlavaConfig, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.vision_tower = CLIPVisionTransformer(config.vision_config, **kwargs)
         self.multi_modal_projector = LlavaProjector(config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
@@ -248,7 +234,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         return self.multi_modal_projector(image_states)
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
-        """As of `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
+        """See `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
         model = self.language_model
         states = self.prefix(self.image_states(pixels))
         count, _, width = states.shape
@@ -261,14 +247,14 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         return cache.keys, cache.values
 
     def image_spec(self, parts: int) -> PartitionSpec:
-        """As of `VisionLanguageNetwork`: its share of the heads, which is what it reads of them."""
+        """See `VisionLanguageNetwork`: its share of the heads, which is what it reads of them."""
         divisible = self.config.text_config.num_key_value_heads % parts == 0
         return PartitionSpec(None, parallel.MODEL_AXIS) if parts > 1 and divisible else PartitionSpec()
 
     def continue_from(
         self, prefix: KeysValues, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """As of `VisionLanguageNetwork`; a question has a token at least."""
+        """See `VisionLanguageNetwork`. A question has a token at least."""
         keys, values = prefix
         read = Cache(keys, values, jnp.ones((len(input_ids), keys[0].shape[-1]), bool))
         return vision_language.continue_reading(self.language_model, read, input_ids, lengths, more)

@@ -23,7 +23,7 @@ from winobench.models.base import linear
 from winobench.models.layers import Conv2d
 
 TARGETS = ("cross", "all")
-"""Kinds of adapted layers; which ones they are is for each network to say (`Network.lora_targets`)."""
+"""Kinds of adapted layers. Which ones they are is for each network to say (`Network.lora_targets`)."""
 
 # peft starts the first factor as torch starts a dense layer, uniform within 1 / sqrt(inputs), and the second at zero.
 _DOWN_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
@@ -79,7 +79,7 @@ class LoRAParam(nnx.Param):
 
 
 class DropoutKey(nnx.Variable):
-    """The random key of one forward pass; see `set_dropout_key`."""
+    """The random key of one forward pass. See `set_dropout_key`."""
 
 
 class Factors(NamedTuple):
@@ -262,7 +262,7 @@ def adapters(network: nnx.Module) -> dict[str, LoRA]:
 
 
 def scales(network: nnx.Module) -> dict[str, float]:
-    """What each adapter's product is multiplied by, which is not among the weights; empty without adapters."""
+    """What each adapter's product is multiplied by, which is not among the weights. Empty without adapters."""
     return {name: adapter.scale for name, adapter in adapters(network).items()}
 
 
@@ -288,7 +288,7 @@ def split(network: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
 def set_dropout_key(network: nnx.Module, key: jax.Array | None) -> None:
     """Turns the adapters' dropout on for the passes that follow, or off, as it is at first.
 
-    A training step calls this on the network that it has just merged, with a key of its own, so that neither the
+    A training step calls this on the network that it has just merged, with its own key, so that neither the
     parameters nor the network that is kept hold any random state.
 
     Args:
@@ -349,7 +349,7 @@ def _plain_layer(cls: Any, *sizes: int, **options: Any) -> tuple[Any, Any]:
 
 
 def replace_layer(network: nnx.Module, name: str, layer: nnx.Module) -> None:
-    """Puts a layer in the place of the one that has this dotted torch name, in place."""
+    """Puts a layer instead of the one that has this dotted torch name, in place."""
     *parents, last = name.split(".")
     owner: Any = network
     for part in parents:

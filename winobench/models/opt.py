@@ -1,7 +1,7 @@
 """OPT (Zhang et al., 2022), the language model of the first BLIP-2, in the layout of transformers.
 
 A `winobench.models.decoder.Decoder` with learned positions instead of rotations, layer norms, and a feed-forward with
-one ReLU. All dense layers have biases. What stands before the layers of an OPT of 350 million parameters, and its norms
+one ReLU. All dense layers have biases. What comes before the layers of an OPT of 350 million parameters, and its norms
 behind attention and feed-forward, are not implemented.
 """
 
@@ -24,7 +24,7 @@ _OFFSET = 2
 
 
 class OPTLayer(nnx.Module):
-    """Attention and feed-forward, each after a norm and around a residual; published names but ``self_attn.o_proj``."""
+    """Attention and feed-forward, each after a norm and around a residual. Published names but ``self_attn.o_proj``."""
 
     def __init__(self, config: OPTConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -51,7 +51,7 @@ class OPTLayer(nnx.Module):
 
 
 class OPTForCausalLM(Decoder):
-    """A language model; arguments and methods as of `Decoder`. Its last norm is called ``norm``, as there."""
+    """A language model. Arguments and methods as in `Decoder`. Its last norm is called ``norm``, as there."""
 
     config_class: ClassVar = OPTConfig
     layer_class: ClassVar = OPTLayer
@@ -76,7 +76,7 @@ class OPTForCausalLM(Decoder):
         )
 
     def enter(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """As of `Decoder`: the embeddings of the positions are added."""
+        """See `Decoder`: the embeddings of the positions are added."""
         of_positions = jnp.take(self.embed_positions.embedding[...], jnp.maximum(positions, 0) + _OFFSET, axis=0)
         return x + of_positions.astype(x.dtype)
 

@@ -49,21 +49,14 @@ class Qwen3TextEncoder(Network):
     Layers behind the last states that are taken, the last norm and the output matrix are held for the files' sake only.
 
     Args:
-      config: the network's shape.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = Qwen3TextConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self, config: Qwen3TextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         # In the files, the output matrix is next to the rest.
         self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
         tied = config.tie_word_embeddings
@@ -94,9 +87,6 @@ class Qwen3TextEncoder(Network):
 class Qwen3Model(Qwen3TextEncoder):
     """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
 
-    def __init__(
-        self, config: Qwen3TextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        tied = dataclasses.replace(config, tie_word_embeddings=True)
-        super().__init__(tied, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.config = config
+    def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        super().build(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)

@@ -1,6 +1,6 @@
 """Qwen3-VL (Bai et al., 2025, arXiv:2511.21631), the dense sizes, in the layout of transformers.
 
-A vision transformer encodes an image at a size of its own. Squares of 2 x 2 patches are what a Qwen3 reads in the place
+A vision transformer encodes an image at its own size. Squares of 2 x 2 patches are what a Qwen3 reads in the place
 of ``<|image_pad|>`` in a text. States of some of the tower's layers are added to those of the decoder's first layers at
 the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
 its time, rows and columns (interleaved M-RoPE).
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from winobench.models import decoder_cache, qwen3_vl_vision, vision_language
 from winobench.models.decoder import Decoder
@@ -37,14 +36,10 @@ _BEFORE, _BEHIND = (
 
 
 class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower and language model. Attribute names equal those of the published weights.
+    """Vision tower and language model. Attribute names equal the names in the published weights.
 
     Args:
-      config: the network's shape.
       int8: the projections of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = Qwen3VLConfig
@@ -64,23 +59,13 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         scores_end=False,
     )
 
-    def __init__(
-        self,
-        config: Qwen3VLConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Qwen3VLConfig, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
     def encode_image(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
-        """As of `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
+        """See `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
         model, merge_size = self.language_model, self.config.vision_config.spatial_merge_size
         states, deep = self.visual(pixels)
         count, room, width = states.shape
@@ -102,7 +87,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     def continue_from(
         self, prefix: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """As of `VisionLanguageNetwork`; a question has a token at least."""
+        """See `VisionLanguageNetwork`. A question has a token at least."""
         return vision_language.continue_reading(self.language_model, prefix, input_ids, lengths, more)
 
 

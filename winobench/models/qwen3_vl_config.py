@@ -58,7 +58,7 @@ class Qwen3VLVisionConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As of the base class; published files call the tower as the whole network."""
+        """See the base class. Published files call the tower as the whole network."""
         if isinstance(values, Mapping) and values.get("model_type") == Qwen3VLConfig._class_value:
             values = {**values, "model_type": cls._class_value}
         return super().from_dict(values)
@@ -115,14 +115,14 @@ class Qwen3VLTextConfig(DecoderConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As of the base class; with either way to write rotary options, of which some are this network's own."""
+        """See the base class. With either way to write rotary options, of which some are this network's own."""
         if not isinstance(values, Mapping):
             return super().from_dict(values)
         values = dict(values)
         found = values.get("model_type", cls._file_type)
         if found != cls._file_type:
             raise InputError(
-                f"{cls.__name__}: the language model is a {found!r}, not a {cls._file_type!r}; name a dense Qwen3-VL.",
+                f"{cls.__name__}: the language model is a {found!r}, not a {cls._file_type!r}. Name a dense Qwen3-VL.",
                 code="wrong-kind-of-model",
             )
         values["model_type"] = _QWEN3
@@ -133,7 +133,7 @@ class Qwen3VLTextConfig(DecoderConfig):
             part = dict(part)
             if part.pop("mrope_interleaved", True) is not True:
                 raise InputError(
-                    f"{cls.__name__}: unsupported option mrope_interleaved=False; winobench implements True only.",
+                    f"{cls.__name__}: unsupported option mrope_interleaved=False. winobench implements True only.",
                     code="unsupported-option",
                 )
             if "mrope_section" in part:
@@ -220,7 +220,7 @@ class Qwen3VLConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer begins with no token of its own: it goes on from the question."""
+        """An answer begins with no token of its own: it continues from the question."""
         return None
 
     @property

@@ -49,7 +49,7 @@ class Qwen3VLPatchEmbed(nnx.Module):
         self.proj = Qwen3VLPatchProjection(config, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
-        """As of `Qwen3VLPatchProjection`."""
+        """See `Qwen3VLPatchProjection`."""
         return self.proj(pixels)
 
 
@@ -62,7 +62,7 @@ class Qwen3VLVisionAttention(nnx.Module):
         self.proj = linear(config.hidden_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, lengths: jax.Array) -> jax.Array:
-        """x [B, N, hidden_size], angles as of `winobench.models.decoder.rotate`, patches int32 [B] -> as x."""
+        """x [B, N, hidden_size], angles as in `winobench.models.decoder.rotate`, patches int32 [B] -> as x."""
         query, key, value = jnp.moveaxis(self.qkv(x).reshape(*x.shape[:2], 3, self.heads, -1), 2, 0)
         query, key = (decoder.rotate(part, cosines, sines) for part in (query, key))
         return self.proj(dot_product_attention(query, key, value, lengths=lengths).reshape(x.shape))
@@ -180,7 +180,7 @@ def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax
 
     Args:
       grid: int32 [B, 2], rows and columns of images, in patches.
-      count: number of patches that there is room for.
+      count: number of patches that fit.
       merge_size: patches along each side of the squares that follow each other row by row; 1 for patches that do.
     """
     numbers = jnp.arange(count)

@@ -1,4 +1,4 @@
-"""Published sizes of the language models that see and have a short name: enough to plan with, without a file."""
+"""Published sizes of the vision-language models that have a short name: enough to plan with, without a file."""
 
 from __future__ import annotations
 

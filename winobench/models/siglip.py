@@ -246,28 +246,17 @@ class SiglipVisionTransformer(nnx.Module):
 
 
 class SiglipModel(Network):
-    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the results too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights."""
 
     config_class: ClassVar = SiglipConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self, config: SiglipConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: SiglipConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.text_model = SiglipTextTransformer(config.text_config, **kwargs)
         self.vision_model = SiglipVisionTransformer(config.vision_config, **kwargs)
-        self.logit_scale = nnx.Param(jnp.full((1,), _LOGIT_SCALE, param_dtype))
-        self.logit_bias = nnx.Param(jnp.full((1,), _LOGIT_BIAS, param_dtype))
+        self.logit_scale = nnx.Param(jnp.full((1,), _LOGIT_SCALE, kwargs["param_dtype"]))
+        self.logit_bias = nnx.Param(jnp.full((1,), _LOGIT_BIAS, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
         """Images as vectors, not normalised.
@@ -302,7 +291,7 @@ class SiglipModel(Network):
         """
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
-            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions; cut the texts.")
+            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions. Cut the texts.")
         return self.text_model(input_ids)
 
     def logits(self, cosines: jax.Array) -> jax.Array:

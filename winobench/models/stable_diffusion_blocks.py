@@ -115,7 +115,7 @@ class GEGLU(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., inputs] -> [..., outputs], as one kernel where there is one (`winobench.models.fused_geglu`)."""
-        # An adapted layer has a product of its own next to this one.
+        # An adapted layer has its own product next to this one.
         if _runs_on_gpu() and parallel.runs_on_one_device() and type(self.proj) is nnx.Linear:
             capability = parallel.compute_capability(parallel.traced_device().kind)
             arrays = tuple(jnp.asarray(a, self.proj.dtype) for a in (x, self.proj.kernel[...], self.proj.bias[...]))
@@ -142,7 +142,7 @@ class FeedForward(nnx.Module):
 
 
 class BasicTransformerBlock(nnx.Module):
-    """Self-attention, cross-attention to the text, feed-forward; each after a layer norm and around a residual."""
+    """Self-attention, cross-attention to the text, feed-forward. Each after a layer norm and around a residual."""
 
     def __init__(
         self, channels: int, heads: int, context_channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs

@@ -2,7 +2,7 @@
 
 Compared with other transformers: attention scores are not scaled, but have a learned bias for each head and distance,
 which all layers of a stack share. Norms divide by the root mean square. Neither they nor dense layers have a bias. T5
-1.0 reads the logits off the input embeddings, scaled by ``d_model ** -0.5``; 1.1 and FLAN-T5 have a head of their own.
+1.0 reads the logits off the input embeddings, scaled by ``d_model ** -0.5``; 1.1 and FLAN-T5 have their own head.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class T5Cache(NamedTuple):
 def _buckets(longest: int, num_buckets: int, max_distance: int, both_ways: bool) -> np.ndarray:
     """The bucket of each distance (key minus query) from -longest to longest: int32 [2 * longest + 1].
 
-    Up to half of the buckets of a direction stand for one distance each, the others for ranges that grow
+    Up to half of the buckets of a direction mean one distance each, the others for ranges that grow
     logarithmically up to ``max_distance``. A decoder, which looks back only, has all buckets for that direction.
     """
     distance = np.arange(-longest, longest + 1)
@@ -72,7 +72,7 @@ def _norm(config: T5Config, *, dtype: Any, param_dtype: Any) -> RMSNorm:
 
 
 class T5Attention(nnx.Module):
-    """Attention without scaling; that of a stack's first layer holds the biases that all its layers add."""
+    """Attention without scaling. That of a stack's first layer holds the biases that all its layers add."""
 
     def __init__(self, config: T5Config, *, has_bias: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -226,31 +226,19 @@ class T5Stack(nnx.Module):
 
 
 class T5ForConditionalGeneration(Network):
-    """Encoder, decoder and head. Attribute names equal those of the published weights (``encoder.block.0.layer...``).
+    """Encoder, decoder and head. Attribute names equal the names in the published weights
+    (``encoder.block.0.layer...``).
 
     Args:
-      config: the network's shape.
       int8: the layers' dense kernels hold 8-bit numbers. Embeddings, head, norms and biases keep ``param_dtype``.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = T5Config
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self,
-        config: T5Config,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.shared = nnx.Embed(
             config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
         )
@@ -266,7 +254,7 @@ class T5ForConditionalGeneration(Network):
           input_ids: [B, S] int32.
           mask: bool [B, P + S], True for the prefix and the tokens of a text and False for padding, of which each row
             has at least one token.
-          prefix: [B, P, d_model], what stands before the embeddings of the tokens, such as an image; None for nothing.
+          prefix: [B, P, d_model], what comes before the embeddings of the tokens, such as an image; None for nothing.
 
         Returns:
           [B, P + S, d_model] in the compute dtype. Rows of padding hold anything finite.
@@ -281,7 +269,7 @@ class T5ForConditionalGeneration(Network):
 
         Args:
           states: [B, S, d_model], results of `encode`.
-          mask: bool [B, S], as of `encode`.
+          mask: bool [B, S], as in `encode`.
           length: longest output in tokens, the one that the decoder starts with included.
         """
         crosses = [block.layer[1].EncDecAttention.keys_values(states) for block in self.decoder.block]
@@ -309,7 +297,7 @@ class T5ForConditionalGeneration(Network):
           decoder_ids: [B, T] int32. Of a whole output, or with a cache, those that come after what is in it. An output
             begins with ``config.decoder_start_token_id``.
           states: [B, S, d_model], results of `encode`. Not looked at with a cache.
-          mask: bool [B, S], as of `encode`. Not looked at with a cache.
+          mask: bool [B, S], as in `encode`. Not looked at with a cache.
           cache: from `make_cache`, or as the last call returned it. Its length is not checked: tokens beyond it
             would overwrite the last ones.
 

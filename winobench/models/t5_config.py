@@ -11,7 +11,7 @@ from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 
 FEED_FORWARDS = ("relu", "gated-gelu")
-"""T5 1.0's feed-forward layer; that of T5 1.1 and FLAN-T5, which a GELU gates."""
+"""T5 1.0's feed-forward layer. That of T5 1.1 and FLAN-T5, which a GELU gates."""
 
 _USUAL_ACTIVATIONS = {"relu": "relu", "gated-gelu": "gelu_new"}
 

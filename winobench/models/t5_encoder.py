@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models.base import Network
@@ -21,13 +20,13 @@ _OF_DECODERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class T5EncoderConfig(T5Config):
-    """As `T5Config`, of an encoder by itself; what is said of a decoder is dropped."""
+    """As `T5Config`, of an encoder by itself. What is said of a decoder is dropped."""
 
     _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True, False), "pruned_heads": ({}, ())}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As of `T5Config`."""
+        """See `T5Config`."""
         if isinstance(values, Mapping):
             values = {key: value for key, value in values.items() if key not in _OF_DECODERS}
         return super().from_dict(values)
@@ -47,21 +46,14 @@ class T5EncoderModel(Network):
     """T5's encoder by itself, as text-to-image models take it: padding is looked at like any other token.
 
     Args:
-      config: the network's shape.
       dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = T5EncoderConfig
     weights_name: ClassVar[str] = "model"
 
-    def __init__(
-        self, config: T5EncoderConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: T5EncoderConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.shared = nnx.Embed(
             config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
         )

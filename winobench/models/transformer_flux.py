@@ -73,14 +73,14 @@ class FluxTransformerBlock(nnx.Module):
 
 
 def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array], feed_forward: Any) -> jax.Array:
-    """What follows attention in one stream; of its six numbers, two have been used before it."""
+    """What follows attention in one stream. Of its six numbers, two have been used before it."""
     gate, shift, scale, last_gate = numbers[2:]
     x = x + gate[:, None] * attended
     return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON))
 
 
 class FluxSingleTransformerBlock(nnx.Module):
-    """A block with one stream; attention and feed-forward have the same input and one output projection."""
+    """A block with one stream. Attention and feed-forward have the same input and one output projection."""
 
     def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -112,7 +112,7 @@ class _TimeTextEmbedding(nnx.Module):
         self.text_embedder = embedding(config.pooled_projection_dim, width, **kwargs)
 
     def __call__(self, times: jax.Array, guidance: jax.Array | None, pooled: jax.Array) -> jax.Array:
-        """times and guidance float32 [n], before the factor 1000; pooled [n, pooled_projection_dim] -> [n, width]."""
+        """times and guidance float32 [n], before the factor 1000. Pooled [n, pooled_projection_dim] -> [n, width]."""
         y = self.timestep_embedder(flux_blocks.time_waves(times, _TIME_FEATURES, self.dtype))
         if self.guidance_embedder is not None:
             y = y + self.guidance_embedder(flux_blocks.time_waves(guidance, _TIME_FEATURES, self.dtype))
@@ -122,13 +122,10 @@ class _TimeTextEmbedding(nnx.Module):
 class FluxTransformer2DModel(Network):
     """Predicts the velocity of noisy latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``transformer_blocks.0.attn.to_q`` and so on).
+    Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on).
 
     Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the result too. Norms, rotations and softmax are float32 in any case.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
+      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = FluxTransformerConfig
@@ -141,12 +138,8 @@ class FluxTransformer2DModel(Network):
         ),
     }
 
-    def __init__(
-        self, config: FluxTransformerConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: FluxTransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         width = config.width
         self.time_text_embed = _TimeTextEmbedding(config, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, width, **kwargs)

@@ -152,14 +152,11 @@ class _TimeGuidanceEmbedding(nnx.Module):
 class Flux2Transformer2DModel(Network):
     """Predicts the velocity of noisy latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``transformer_blocks.0.attn.to_q`` and so on). Reference
+    Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on). Reference
     images, which the published pipelines put next to the noisy one, are not implemented.
 
     Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the result too. Norms, rotations and softmax are float32 in any case.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
+      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = Flux2TransformerConfig
@@ -173,17 +170,8 @@ class Flux2Transformer2DModel(Network):
         ),
     }
 
-    def __init__(
-        self,
-        config: Flux2TransformerConfig,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: Flux2TransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         width = config.width
         self.time_guidance_embed = _TimeGuidanceEmbedding(config, **kwargs)
         self.double_stream_modulation_img = _Modulation(width, 2, **kwargs)

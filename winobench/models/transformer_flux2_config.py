@@ -67,8 +67,8 @@ class Flux2TransformerConfig(PackedTransformerConfig):
     def klein_4b(cls) -> Self:
         """FLUX.2-klein-4B and its base.
 
-        The numbers are those of ``klein-4b`` in diffusers' ``scripts/convert_flux2_to_diffusers.py``. The text states
-        are three layers of Qwen3-4B, 2560 wide each.
+        The numbers are the ones in ``klein-4b`` in diffusers' ``scripts/convert_flux2_to_diffusers.py``. The text
+        states are three layers of Qwen3-4B, 2560 wide each.
         """
         return cls(
             num_layers=5, num_single_layers=20, num_attention_heads=24, joint_attention_dim=7680, guidance_embeds=False
@@ -76,7 +76,7 @@ class Flux2TransformerConfig(PackedTransformerConfig):
 
     @classmethod
     def klein_9b(cls) -> Self:
-        """FLUX.2-klein-9B and its base: ``klein-9b`` of the same script; three layers of Qwen3-8B, 4096 wide each."""
+        """FLUX.2-klein-9B and its base: ``klein-9b`` of the same script. Three layers of Qwen3-8B, 4096 wide each."""
         return cls(
             num_layers=8, num_single_layers=24, num_attention_heads=32, joint_attention_dim=12288, guidance_embeds=False
         )

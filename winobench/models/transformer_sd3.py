@@ -267,12 +267,8 @@ class SD3Transformer2DModel(Network):
         "all": re.compile(r"transformer_blocks\.\d+\.attn2?\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
     }
 
-    def __init__(
-        self, config: SD3TransformerConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: SD3TransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         self.pos_embed = PatchEmbedding(config, **kwargs)
         self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)

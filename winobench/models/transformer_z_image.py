@@ -89,7 +89,7 @@ class ZImageTransformerBlock(nnx.Module):
         Args:
           x: [n, tokens, dim].
           turns: rotations of the tokens.
-          lengths: int32 [n]: tokens from this one on are nobody's; None where there are none.
+          lengths: int32 [n]: tokens from this one on are nobody's; None if missing.
           condition: [n, condition_width], of a block that is told the time.
 
         Returns:
@@ -132,14 +132,11 @@ class _FinalLayer(nnx.Module):
 class ZImageTransformer2DModel(Network):
     """Predicts the way from noise to clean latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
+    Attribute names equal the names in the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
     which the omni models put next to the noisy one, are not implemented.
 
     Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the result too. Norms, rotations and softmax are float32 in any case.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
+      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = ZImageTransformerConfig
@@ -149,18 +146,9 @@ class ZImageTransformer2DModel(Network):
         "all": re.compile(r"(layers|noise_refiner|context_refiner)\.\d+\.attention\.to_(q|k|v|out\.0)"),
     }
 
-    def __init__(
-        self,
-        config: ZImageTransformerConfig,
-        *,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        types = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype)}
-        kwargs = {**types, "rngs": rngs}
+    def build(self, config: ZImageTransformerConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
+        types = {key: kwargs[key] for key in ("dtype", "param_dtype")}
 
         def blocks(count: int, told_time: bool) -> nnx.List:
             return nnx.List([ZImageTransformerBlock(config, told_time=told_time, **kwargs) for _ in range(count)])
@@ -177,7 +165,7 @@ class ZImageTransformer2DModel(Network):
             ]
         )
         self.x_pad_token, self.cap_pad_token = (
-            nnx.Param(jnp.zeros((1, config.dim), jnp.dtype(param_dtype))) for _ in range(2)
+            nnx.Param(jnp.zeros((1, config.dim), jnp.dtype(kwargs["param_dtype"]))) for _ in range(2)
         )
         self.layers = blocks(config.n_layers, True)
 

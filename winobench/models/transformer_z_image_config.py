@@ -56,7 +56,7 @@ class ZImageTransformerConfig(NetworkConfig):
     # States of images next to those of texts, which the models for editing take.
     _only: ClassVar = {"siglip_feat_dim": (None,)}
     sample_size: ClassVar = None
-    """The config does not tell how large pictures are; the autoencoder's does."""
+    """The config does not tell how large images are. The autoencoder's does."""
 
     def __post_init__(self):
         self._require_positive("in_channels", "dim", "n_layers", "n_refiner_layers", "n_heads", "cap_feat_dim")
@@ -90,7 +90,7 @@ class ZImageTransformerConfig(NetworkConfig):
 
     @property
     def block_counts(self) -> tuple[int, ...]:
-        """How many blocks image and text go through together; the few before these are part of any network."""
+        """How many blocks image and text go through together. The few before these are part of any network."""
         return (self.n_layers,)
 
     def with_block_counts(self, joint: int) -> Self:

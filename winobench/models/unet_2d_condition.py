@@ -160,7 +160,7 @@ class MidBlock(_Level):
         *,
         remat: bool = False,
     ) -> jax.Array:
-        """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as of `DownBlock`."""
+        """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as in `DownBlock`."""
         call = _call_and_forget if remat else _call
         x = call(self.attentions[0], call(self.resnets[0], x, time), context, rows)
         return call(self.resnets[1], x, time if rows is None else time[rows])
@@ -209,13 +209,7 @@ class UpBlock(_Level):
 class UNet2DConditionModel(Network):
     """Predicts the noise (or velocity) in noisy latents, given the timestep and text states.
 
-    Attribute names equal those of the published weights (``down_blocks.0.resnets.0.conv1`` and so on).
-
-    Args:
-      config: the network's shape.
-      dtype: compute dtype, that of the result too.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
+    Attribute names equal the names in the published weights (``down_blocks.0.resnets.0.conv1`` and so on).
     """
 
     config_class: ClassVar = UNet2DConditionConfig
@@ -225,12 +219,8 @@ class UNet2DConditionModel(Network):
         "all": re.compile(r".*\.attn[12]\.to_(q|k|v|out\.0)"),
     }
 
-    def __init__(
-        self, config: UNet2DConditionConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
-    ):
-        self.config = config
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+    def build(self, config: UNet2DConditionConfig, **kwargs: Any) -> None:
+        """Makes the layers; see `Network`."""
         first, levels = config.block_out_channels[0], len(config.block_out_channels)
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)
@@ -248,7 +238,7 @@ class UNet2DConditionModel(Network):
 
     @property
     def shares_rows(self) -> bool:
-        """Whether anything but the first convolution lies ahead of the texts; added conditioning enters right after."""
+        """Whether anything but the first convolution lies ahead of the texts. Added conditioning enters right after."""
         return self.config.addition_embed_type is None
 
     def time_states(self, timesteps: jax.Array) -> jax.Array:

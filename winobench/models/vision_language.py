@@ -20,7 +20,7 @@ from winobench.models.base import Network
 from winobench.models.decoder_cache import Cache
 
 IMAGE_TOKEN = "<image>"
-"""What stands in most families' texts for the tokens that hold an image's place."""
+"""What is in most families' texts for the tokens that hold an image's place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,19 +28,19 @@ class PromptForm:
     """How a family is spoken to.
 
     Attributes:
-      question: what VQAScore asks; ``{}`` stands for the text.
+      question: what VQAScore asks; ``{}`` means the text.
       answer: the answer whose probability counts.
       opposite: what log-odds are against.
       text_tokens: longest question of VQAScore in tokens. Longer ones lose their beginning.
-      template: what a prompt for a text stands in; ``{}`` stands for the prompt.
+      template: what a prompt for a text is in; ``{}`` means the prompt.
       caption: what the empty prompt asks for.
       names_image: whether these texts have ``image_token`` where the image is read. Otherwise it comes before all of
         them.
       on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
       on_crop: whether VQAScore is published with the middle square of images, not with squashed ones.
-      own_question: what a question is put in that has an answer of its own, where the image comes before all texts.
+      own_question: what a question is put in that has its own answer, where the image comes before all texts.
       before_answer: what is between a question and its answer, such as a blank that is part of the answer's token.
-      image_token: what stands in texts for the tokens that hold an image's place.
+      image_token: what is in texts for the tokens that hold an image's place.
       tokens: further tokens that these texts are made of, and that a tokenizer is to know.
       scores_end: whether VQAScore is published with the token that ends an answer as a part of it.
     """
@@ -76,12 +76,12 @@ class VisionLanguageNetwork(Network):
     """Base of the vision-language models.
 
     Attributes:
-      image_processor: family of its image processor, as of `winobench.data.processors.ImageProcessor.from_config`.
+      image_processor: family of its image processor, as in `winobench.data.processors.ImageProcessor.from_config`.
       form: how it is spoken to.
       reads_text: whether `ask` takes the question in tokens of a second tokenizer.
       language_model: the language model, a T5 or a decoder.
       image_axes: of each array of `encode_image`, how many axes in front are kept in a table of images, those of
-        `image_spec` among them. What lies behind them stands there in one line, as it is read.
+        `image_spec` among them. What lies behind them is there in one line, as it is read.
     """
 
     weights_name: ClassVar[str] = "model"
@@ -192,7 +192,7 @@ def continue_reading(
 
     Args:
       model: the language model.
-      read: what it has read, a cache of B rows without a prefix of its own. All of its slots count for what a model
+      read: what it has read, a cache of B rows without its own prefix. All of its slots count for what a model
         with a longest text can compute.
       input_ids, lengths, more: see `VisionLanguageNetwork.continue_from`. A question has a token at least.
     """

@@ -22,14 +22,22 @@ class Kind:
     Attributes:
       path: ``module:class``, of a class that has ``from_pretrained``.
       name: what messages call its checkpoints.
-      model_types: of the ``config.json`` in transformers' folders. Empty where there are none.
+      model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
+        Empty where there are none.
       file: a file that no other kind has; None where there is none.
     """
 
     path: str
     name: str
-    model_types: tuple[str, ...] = ()
+    model_types: tuple[str, ...] | str = ()
     file: str | None = None
+
+    def types(self) -> tuple[str, ...]:
+        """``model_types``, looked up."""
+        if not isinstance(self.model_types, str):
+            return self.model_types
+        module, _, name = self.model_types.partition(":")
+        return tuple(getattr(importlib.import_module(module), name))
 
     def files(self) -> str:
         """The files that tell the kind, for messages."""
@@ -50,8 +58,8 @@ SCORERS: dict[str, Kind] = {
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(
         "winobench.scorers.vqa_score:VQAScore",
-        "language model that sees",
-        ("blip-2", "instructblip", "llava", "qwen3_vl"),
+        "vision-language model",
+        "winobench.checkpoints.vision_language:NETWORKS",
     ),
     HOSTED: Kind("winobench.responders.vqa_score:HostedVQAScore", "hosted model"),
 }
@@ -225,25 +233,21 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     config = place.find("config.json")
     model_type = sources.read_json(config).get("model_type") if config is not None else None
     for name, kind in SCORERS.items():
-        if model_type in kind.model_types:
+        if model_type in kind.types():
             return name
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
     place.refuse_adapter()
-    _refuse_without_eyes(config, model_type)
+    if config is not None:
+        from winobench.checkpoints import vision_language
+
+        vision_language.refuse_text_only(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if kind.files())
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )
-
-
-def _refuse_without_eyes(config: str | None, model_type: Any) -> None:
-    from winobench.checkpoints import vision_language
-
-    if config is not None:
-        vision_language.refuse_text_only(config, model_type)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

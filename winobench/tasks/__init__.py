@@ -45,7 +45,7 @@ _Kind = TypeVar("_Kind", Task, TextTask)
 
 
 class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
-    """Name -> task of one kind; the declarations are read when the first one is asked for."""
+    """Name -> task of one kind. The declarations are read when the first one is asked for."""
 
     def __init__(self, kind: type[_Kind]):
         self._kind = kind

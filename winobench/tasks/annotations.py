@@ -1,4 +1,4 @@
-"""Reads the annotation files of published data; what is wrong with one is said in a sentence that names its place."""
+"""Reads the annotation files of published data. What is wrong with one is said in a sentence that names its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIFFUSION_ITM_RAW = "https://raw.githubusercontent.com/McGill-NLP/diffusion-itm/
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A value in an annotation file, and where it stands there.
+    """A value in an annotation file, and where it is there.
 
     Attributes:
       value: what JSON gave.
@@ -37,7 +37,7 @@ class Entry:
     remedy: str = "restore the file as it was published"
 
     def wrong(self, problem: str, code: str) -> InputError:
-        """An error that says what is wrong with this entry, to be raised; the code is the fault's."""
+        """An error that states what is wrong with this entry, to be raised. The code is the fault's."""
         return InputError(f"{self.where} {problem}: {self.remedy}", code=code)
 
     def __getitem__(self, key: str) -> Entry:
@@ -152,7 +152,7 @@ def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives.
 
     Raises:
-      InputError: there is no such folder, or no such file in it, or two that differ in the suffix alone.
+      InputError: the folder does not exist, or no such file in it, or two that differ in the suffix alone.
     """
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))

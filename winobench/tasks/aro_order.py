@@ -23,6 +23,8 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 from winobench.data import published_order, word_order
+from winobench.data.example import ImageFile, Item
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES
 from winobench.tasks.flickr30k import (
     IMAGES,
@@ -32,7 +34,7 @@ from winobench.tasks.flickr30k import (
     karpathy_image,
     karpathy_rows,
 )
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _SEED = 0
 _NUM_CANDIDATES = 1 + len(word_order.PERTURBATIONS)

@@ -14,8 +14,10 @@ import collections
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
 # Needs no account, and does not ask first whether a large file is wanted unchecked for viruses.
@@ -24,7 +26,7 @@ _IMAGES = Download(
     "vgr_vga_images.zip",
     f"{_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9",
     unpack=True,
-    note="1 GB, from Google Drive; photographs of Visual Genome",
+    note="1 GB, from Google Drive. Photographs of Visual Genome",
 )
 _MIN_ROWS_OF_ATTRIBUTES = 25
 """dataset_zoo/aro_datasets.py, ``VG_Attribution.evaluate_scores``."""
@@ -115,7 +117,7 @@ TASKS = (
     _task(
         "aro_vg_relation",
         read_relations,
-        "ARO: which of two captions is true of a picture; who does what to whom is swapped in the other.",
+        "ARO: which of two captions is true of a picture. Who does what to whom is swapped in the other.",
         "visual_genome_relation.json",
         "1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3",
         23937,
@@ -124,7 +126,7 @@ TASKS = (
     _task(
         "aro_vg_attribution",
         read_attributes,
-        "ARO: which of two captions is true of a picture; two attributes are swapped in the other.",
+        "ARO: which of two captions is true of a picture. Two attributes are swapped in the other.",
         "visual_genome_attribution.json",
         "13tWvOrNOLHxl3Rm9cR3geAdHx2qR3-Tw",
         28748,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Any
 
-from winobench.data.example import Example
+from winobench.data.example import Example, Item
 from winobench.data.images import ImageSource
+from winobench.data.sources import LeftOut
 from winobench.metrics.ratings import RATING_METRICS
-
-if TYPE_CHECKING:
-    from winobench.tasks.published import PublishedData
-
 
 SKILLS = {
     "compositional": "who does what to whom, and what has which property",
@@ -26,7 +25,7 @@ SKILLS = {
     "bias": "social associations",
     "people": "which pictures people prefer, or find to fit their prompt",
 }
-"""Skill -> what a model needs it for; tasks of several data sets are compared by them."""
+"""Skill -> what a model needs it for. Tasks of several data sets are compared by them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +53,70 @@ class Association:
     texts of the group's pairs."""
 
     pairs: tuple[TargetPair, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub.
+
+    Attributes:
+      to: where it goes, relative to the folder of the task's sources, with ``/``.
+      url: its address; None for a file on the hub.
+      hub_id: the repository of a data set on the hub. The user's token is used.
+      filename: the file's name there.
+      unpack: unpack the archive (zip or tar) into the folder where it lies.
+      sha256: of the file in hexadecimal, where it is known.
+      note: size and licence, for the user.
+    """
+
+    to: str
+    url: str | None = None
+    hub_id: str | None = None
+    filename: str | None = None
+    unpack: bool = False
+    sha256: str | None = None
+    note: str = ""
+
+    def __post_init__(self):
+        if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
+            raise ValueError("a Download has either a url, or a hub_id with a filename")
+        to = pathlib.PurePosixPath(self.to)
+        if to.is_absolute() or ".." in to.parts or not to.name:
+            raise ValueError(f"a Download goes to a relative path without '..', not to {self.to!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedData:
+    """The published files of a task.
+
+    Attributes:
+      read: ``read(folder) -> items`` in a fixed order, with a `winobench.data.sources.LeftOut` for each row that makes
+        none, unless a published rule that the task's file states leaves it out. Raises InputError naming the file where
+        an annotation file is missing or broken. It need not look for the images: ``launch.prepare`` names the missing
+        ones file by file.
+      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing. It
+        yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
+      how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
+        holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
+      num_examples: how many the publication has; None where that depends on the user. Another number is an error.
+      downloads: what may be downloaded into the folder. Need not be all that it must hold.
+      with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates again with a contrastive
+        scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
+      shared_folder: where downloads go, in ``<data_dir>/sources``. The task's name by default. Tasks that read the same
+        files give the same name, so that they are downloaded once.
+      fetch: ``fetch(folder, progress) -> line for the user`` gets what is no single file, such as images of many web
+        sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
+        folder share it.
+    """
+
+    read: Callable[[pathlib.Path], Iterable[Item | LeftOut]]
+    how_to_get: str
+    num_examples: int | None
+    downloads: tuple[Download, ...] = ()
+    shared_folder: str | None = None
+    with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
+    read_partial: Callable[[pathlib.Path], Iterable[Item | LeftOut]] | None = None
+    fetch: Callable[[pathlib.Path, Callable[[str, str], AbstractContextManager[Any]]], str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +173,7 @@ class Task:
 
     @property
     def is_rated(self) -> bool:
-        """True where scores are compared with people's ratings: an example is a prompt, its pictures and ratings."""
+        """True where scores are compared with people's ratings: an example is a prompt, its images and ratings."""
         return self.metric in RATING_METRICS
 
     @property
@@ -120,5 +183,5 @@ class Task:
 
     @property
     def texts_compete(self) -> bool:
-        """True where texts are ranked for an image, or pictures of several texts with each other."""
+        """True where texts are ranked for an image, or images of several texts with each other."""
         return self.association is None and (self.shape[1] > 1 or self.is_rated)

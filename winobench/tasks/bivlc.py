@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 
 from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.base import PublishedData
 from winobench.tasks.hub_tables import PairTable, read_pairs
-from winobench.tasks.published import PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _HUB_ID = "imirandam/BiVLC"
 

@@ -9,7 +9,7 @@ import pathlib
 
 from winobench.base import options
 from winobench.tasks.annotations import read_table
-from winobench.tasks.published import Download
+from winobench.tasks.base import Download
 
 REPOSITORY = "https://github.com/diffusion-classifier/diffusion-classifier"
 _RAW = "https://raw.githubusercontent.com/diffusion-classifier/diffusion-classifier/master"

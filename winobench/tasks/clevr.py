@@ -14,10 +14,11 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks import clevr_common
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.base import Example, Task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, Example, PublishedData, Task
+from winobench.tasks.published import published_task
 
 _ITEMS_PER_SCENE = 14
 _ZENODO = "https://zenodo.org/records/8096756"

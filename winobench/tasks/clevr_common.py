@@ -20,7 +20,7 @@ RENDERING_VERSION = 1  # raised whenever a scene, an image or a caption could ch
 
 
 def evaluation_scenes(limit: int | None) -> Scenes:
-    """The first ``limit`` (None: 1,000) task scenes of the evaluation split; fewer scenes are a prefix of more."""
+    """The first ``limit`` (None: 1,000) task scenes of the evaluation split. Fewer scenes are a prefix of more."""
     from winobench.clevr import scenes
 
     return scenes.sample_task_scenes(NUM_SCENES if limit is None else limit, seed=SEED, split="evaluation")
@@ -28,7 +28,7 @@ def evaluation_scenes(limit: int | None) -> Scenes:
 
 @functools.lru_cache(maxsize=4)
 def evaluation_images(limit: int | None) -> np.ndarray:
-    """Their pictures, uint8 [num_scenes, size, size, 3]; read-only, as they are shared between tasks."""
+    """Their images, uint8 [num_scenes, size, size, 3]. Read-only, as they are shared between tasks."""
     from winobench.clevr import renderer
 
     images = renderer.render(evaluation_scenes(limit), IMAGE_SIZE)

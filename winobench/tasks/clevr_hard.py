@@ -47,7 +47,7 @@ CHANCE = {
 def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: int = 64) -> tuple[Task, Task]:
     """The side of texts and the side of images.
 
-    A round is a question of each group, each about a scene of its own; ``limit`` counts rounds, and fewer rounds are
+    A round is a question of each group, each about its own scene; ``limit`` counts rounds, and fewer rounds are
     the first ones of more.
 
     Args:

@@ -1,7 +1,7 @@
 """The validation of fine-tuning with hard negatives on CLEVR: ours, and not among the tasks of the benchmark.
 
 As COCO's (`winobench.tasks.coco_hardneg`), it has a text side and an image side over the same rows, those of
-`winobench.clevr.negatives`. The scenes have a split of their own: neither training nor the task ``clevr`` has
+`winobench.clevr.negatives`. The scenes have their own split: neither training nor the task ``clevr`` has
 them.
 """
 
@@ -47,7 +47,7 @@ def validation_tasks(num_scenes: int = NUM_SCENES, *, seed: int = 0, image_size:
     return (
         Task(
             name="clevr_hardneg_text",
-            description="Which of two captions is true of a rendered scene; for validation.",
+            description="Which of two captions is true of a rendered scene. For validation.",
             shape=(1, 2),
             images_compete=False,
             load=functools.partial(load, _text_side),
@@ -55,7 +55,7 @@ def validation_tasks(num_scenes: int = NUM_SCENES, *, seed: int = 0, image_size:
         ),
         Task(
             name="clevr_hardneg_image",
-            description="Which of two rendered scenes a caption is true of; for validation.",
+            description="Which of two rendered scenes a caption is true of. For validation.",
             shape=(2, 1),
             images_compete=True,
             load=functools.partial(load, _image_side),

@@ -58,7 +58,7 @@ TASKS = (
     Task(
         name="clevr_image",
         version=1,
-        description="Which of two rendered images a caption describes; in the other, an attribute is swapped.",
+        description="Which of two rendered images a caption describes. In the other, an attribute is swapped.",
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 0.5},

@@ -3,7 +3,7 @@
 Images are those of runs of ``launch.generate --config=pictures --config.prompts=clevr``;
 ``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set drawers next to each other. A task is a
 category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
-Groups are those of `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
+Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
 (`winobench.generation.verification`).
 """
 
@@ -86,7 +86,7 @@ def make(places: Sequence[str]) -> list[Task]:
 
 
 def candidates(prompt: Prompt) -> list[str]:
-    """The texts among which a prompt of `winobench.prompts.grammar` is to be found; itself first."""
+    """The texts among which a prompt of `winobench.prompts.grammar` is to be found. Itself first."""
     objects = prompt.content["objects"]
     others = _OTHERS[prompt.category](objects)
     return [prompt.text, *(text for text in dict.fromkeys(others) if text != prompt.text)]

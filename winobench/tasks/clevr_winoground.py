@@ -9,7 +9,7 @@ from winobench.tasks.base import Example, Task
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
-    """Three examples a scene, one a swapped attribute, which is the example's group; the diagonal is right."""
+    """Three examples a scene, one a swapped attribute, which is the example's group. The diagonal is right."""
     for index, attribute, image, swapped, text, swapped_text in clevr_image.image_pairs(limit):
         yield Example(f"scene-{index:06d}/{attribute}", (image, swapped), (text, swapped_text), None, (attribute,))
 
@@ -18,7 +18,7 @@ TASKS = (
     Task(
         name="clevr_winoground",
         version=1,
-        description="Which caption belongs to which of two rendered images; colours, shapes or sizes are swapped.",
+        description="Which caption belongs to which of two rendered images. Colours, shapes or sizes are swapped.",
         metric="winoground",
         shape=(2, 2),
         chance={"text": 1 / 4, "image": 1 / 4, "group": 1 / 6},

@@ -19,9 +19,11 @@ import hashlib
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
+from winobench.data.example import ImageFile, Item
 from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _FILE = "valid_neg_clip.tsv"
 REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
@@ -58,7 +60,7 @@ def read_texts(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_images(folder: pathlib.Path) -> Iterator[Item]:
-    """A caption, its image and a hard negative of the image. Arguments and errors as of `read_texts`."""
+    """A caption, its image and a hard negative of the image. Arguments and errors as in `read_texts`."""
     rows = _rows(folder)
     for number, row in enumerate(rows):
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
@@ -81,7 +83,7 @@ def read_validated(folder: pathlib.Path, read: Callable[[pathlib.Path], Iterator
 
 
 def _rows(folder: pathlib.Path) -> list[Entry]:
-    """The table; its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
+    """The table. Its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
     rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
     for number, row in enumerate(rows):
         if row[""].value != str(number):

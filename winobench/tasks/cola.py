@@ -9,9 +9,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/arijitray1993/COLA"
 _FILE = "COLA_multiobjects_matching_benchmark.json"

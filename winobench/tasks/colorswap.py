@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 
 from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.base import PublishedData
 from winobench.tasks.hub_tables import PairTable, read_pairs
-from winobench.tasks.published import PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _HUB_ID = "stanfordnlp/colorswap"
 
@@ -17,7 +18,7 @@ TASKS = (
     published_task(
         name="colorswap",
         version=1,
-        description="ColorSwap: which caption belongs to which of two images; colours are swapped.",
+        description="ColorSwap: which caption belongs to which of two images. Colours are swapped.",
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

@@ -10,9 +10,11 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from winobench.data.example import Item
 from winobench.data.sources import LeftOut
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.hub_tables import read_rows, unpack
-from winobench.tasks.published import Download, Item, PublishedData, published_task
+from winobench.tasks.published import published_task
 
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _HUB_ID = "nielsr/countbench"

@@ -17,9 +17,11 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/RAIVNLab/CREPE"
 _RAW = "https://raw.githubusercontent.com/RAIVNLab/CREPE/master/data"

@@ -15,10 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import PublishedData
 from winobench.tasks.hub_tables import write
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Wangt-CN/EqBen"
 _DRIVE = "https://drive.google.com/file/d/11YUTf06uzRHtFV8rYi96z4vTPi8_GNEM"

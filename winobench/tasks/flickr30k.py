@@ -20,9 +20,11 @@ from collections.abc import Iterator
 
 from winobench.base.errors import InputError
 from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import recall_chance
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 PUBLISHED_LISTS = "RN50x64"
 NUM_CANDIDATES = 10

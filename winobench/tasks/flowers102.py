@@ -9,8 +9,10 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks import class_prompts, mat_files
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 102
 _FILES = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102"

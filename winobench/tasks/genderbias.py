@@ -1,4 +1,4 @@
-"""GDBench's gender bias images: are pictures of men associated with "suit", those of women with "apron", and so on?
+"""GDBench's gender bias images: are images of men associated with "suit", those of women with "apron", and so on?
 
 For each of three pairs of words there are images of men and of women, ``<word>-images/<number>.jpg``. Up to number 6
 they show men, above it women. The texts are the bare words. A positive effect size associates men with the first word
@@ -11,10 +11,11 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Association, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
 """What a pair is about -> the word that stereotype gives to men, and to women."""

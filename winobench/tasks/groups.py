@@ -48,7 +48,7 @@ SELF_BENCH = (
     *("eqbench_ag", "mmvp_color", "mmvp_spatial", "mmvp_quantity", "mmvp_orientation", "mmvp_camera", "mmvp_state"),
     *("mmvp_structural", "mmvp_presence", "mmvp_text"),
 )
-"""The data sets of Self-Bench's figures beside its own pictures (Jeong et al. 2025), in the order of its scripts."""
+"""The data sets of Self-Bench's figures next to its own images (Jeong et al. 2025), in the order of its scripts."""
 
 _OF_PAPERS = {"gdbench": GDBENCH, "selfbench": SELF_BENCH}
 
@@ -63,7 +63,7 @@ def members(word: str, known: Mapping[str, Task]) -> list[str]:
       known: name -> task.
 
     Raises:
-      InputError: there is no such group. The message names near ones.
+      InputError: the group does not exist. The message names near ones.
     """
     group = word.removeprefix(MARK)
     if group not in GROUPS:
@@ -82,7 +82,7 @@ def ready_members(word: str, known: Mapping[str, Task], data_dir: str | None) ->
     """The same of those whose data are there.
 
     Raises:
-      InputError: there is no such group, or no data of any of its tasks.
+      InputError: the group does not exist, or no data of any of its tasks.
     """
     names = members(word, known)
     ready = [name for name in names if known[name].ready(data_dir) is None]

@@ -11,8 +11,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry
-from winobench.tasks.published import ImageFile, Item
 
 _BATCH = 64  # rows that are in memory at once, with their images
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
@@ -62,7 +62,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
     """The rows of a split's files, in the order of their names, with their number in all of them from 0 on.
 
     Raises:
-      InputError: there is no such file, one is damaged, or a column is missing.
+      InputError: the file does not exist, one is damaged, or a column is missing.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -18,9 +18,11 @@ import numpy as np
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_lines
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.hub_tables import write
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _CIFAR, _STL = "cifar-10-batches-bin", "stl10_binary"
 _AIRCRAFT = "fgvc-aircraft-2013b/data"

@@ -12,9 +12,11 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import recall_chance
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _NUM_IMAGES = 10
 _RECALL_CHANCE = {f"recall@{k}": recall_chance(_NUM_IMAGES, k) for k in (1, 5)}

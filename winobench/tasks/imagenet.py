@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.annotations import read_json, read_lines, read_table
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import PublishedData
+from winobench.tasks.published import published_task
 
 _NUM_CLASSES, _NUM_TEXTS, _NUM_IMAGES = 1000, 998, 50_000
 _PROMPTS = class_prompts.download(

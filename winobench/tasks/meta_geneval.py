@@ -16,16 +16,17 @@ import re
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.people import answer, rated_task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 SETS = {
     "sdv2": "973f029073f9b7f2ee7b3bbbff6a473db92486af94beebae1eb2bd2d01a5a6a7",
     "if-xl": "107cfe75e232374609c28278e734dfa0c88daed3fc5cea21d34631075a0f7a32",
     "clip": "84c5f364945543d15f5407ca1c2542cfaa571550dbf4922eff1399e7f91b7ce1",
 }
-"""Where pictures are from -> SHA-256 of their annotation file."""
+"""Where images are from -> SHA-256 of their annotation file."""
 
 PROMPTS = (
     *(0, 14, 20, 23, 33, 35, 38, 48, 53, 61, 69, 70, 74, 81, 87, 89, 90, 94, 103, 108, 116, 129, 141, 144, 148, 149),
@@ -40,10 +41,10 @@ NUM_PICTURES = 4
 """Of a prompt and a place."""
 
 NUM_ANSWERS = 5
-"""Of a picture."""
+"""Of an image."""
 
 FULLY = 4
-"""The answer that a picture fully captures the meaning of its caption."""
+"""The answer that an image fully captures the meaning of its caption."""
 
 _REPOSITORY = "https://github.com/djghosh13/geneval"
 _RAW = "https://raw.githubusercontent.com/djghosh13/geneval/af4902f24d3ca90ebbb446dd9891a59e0f82725f/annotations"
@@ -90,7 +91,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
-    """The rows, each with how well people say the picture fits, also of rows that are cut in two."""
+    """The rows, each with how well people say the image fits, also of rows that are cut in two."""
     rows = list(table.rows())
     is_cut = False
     for row, following in itertools.zip_longest(rows, rows[1:]):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.people import answer, rated_task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 _REPOSITORY = "https://github.com/THUDM/ImageReward"
 _RAW = "https://raw.githubusercontent.com/THUDM/ImageReward/c1392c6dd0fd6ecd6d416c96959ab744a6d0a8fb/data"

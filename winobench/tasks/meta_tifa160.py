@@ -14,9 +14,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.people import answer, rated_task
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 NUM_PROMPTS, NUM_MODELS = 160, 5
 _RAW = "https://raw.githubusercontent.com"
@@ -35,7 +36,7 @@ _MODELS = {
     "sd2dot1": "stable_diffusion_v2_1",
     "vq-diffusion": "vq_diffusion",
 }
-"""DSG's name of a model -> that in the names of pictures."""
+"""DSG's name of a model -> that in the names of images."""
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:

@@ -13,10 +13,11 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import image_names, other_images, read_json
-from winobench.tasks.base import Association, TargetPair
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Association, Download, PublishedData, TargetPair
+from winobench.tasks.published import published_task
 
 GROUPS = {
     "Christian": "Religion",
@@ -98,7 +99,7 @@ def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item | Left
 
 
 def _images(folder: pathlib.Path, partial: bool) -> list[pathlib.Path]:
-    """The images of a group; none where there are none and ``partial`` allows that."""
+    """The images of a group. None if missing and ``partial`` allows that."""
     try:
         return image_names(folder)
     except InputError as error:

@@ -11,9 +11,11 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import PublishedData
+from winobench.tasks.published import published_task
 
 _HUB_ID = "MMVP/MMVP_VLM"
 _FILE, _IMAGES = "Questions.csv", "MLLM_VLM Images"
@@ -66,7 +68,7 @@ TASKS = tuple(
     published_task(
         name=f"mmvp_{pattern}",
         version=1,
-        description=f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}.",
+        description=f"MMVP-VLM: which statement belongs to which of two images. They differ in {differs}.",
         metric="winoground_image",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

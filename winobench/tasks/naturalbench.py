@@ -18,10 +18,12 @@ from collections.abc import Iterator
 
 from winobench.base import options
 from winobench.data import question_texts
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.hub_tables import read_rows, unpack
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _HUB_ID = "BaiqiL/NaturalBench"
 _COLUMNS = (

@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
     """Lower case, plain quotation marks, no emphasis, boxes or thoughts, and nothing behind a next question."""
     text = unicodedata.normalize("NFKC", text).lower().translate(str.maketrans("‘’“”", "''\"\"", "*`_"))
     text = re.sub(r"\$*\\boxed\{\W*(?:\\text\{)?([^{}]*)\}+\$*", r"\1", text)
-    # Thoughts that were cut off hold no answer. What stands before a lone closing tag is thoughts as well.
+    # Thoughts that were cut off hold no answer. What comes before a lone closing tag is thoughts as well.
     text = re.sub(r"<think>.*?(?:</think>|$)", " ", text, flags=re.DOTALL)
     text = text.rsplit("</think>", 1)[-1].strip()
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]
@@ -163,7 +163,7 @@ def _repeated(text: str, sentences: Sequence[str]) -> int | None:
 
 
 def _misquoted(text: str, sentences: Sequence[str], choice: int) -> bool:
-    """Whether the number of the chosen option stands before the sentence of the other one."""
+    """Whether the number of the chosen option comes before the sentence of the other one."""
     other = sentences[1 - choice] if len(sentences) == 2 else ""
     return bool(other) and re.search(rf"option\s*{choice + 1}\W*{re.escape(other)}(?!\w)", text) is not None
 

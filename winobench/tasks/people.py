@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from winobench.tasks.annotations import Entry
-from winobench.tasks.base import Task
-from winobench.tasks.published import PublishedData, published_task
+from winobench.tasks.base import PublishedData, Task
+from winobench.tasks.published import published_task
 
 
 def rated_task(

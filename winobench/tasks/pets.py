@@ -15,8 +15,10 @@ from collections.abc import Iterator
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_lines
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 37
 _NUM_IMAGES = {"test": 3669, "all": 7390}
@@ -99,7 +101,7 @@ def _task(name: str, prompt: str, split: str = "test"):
     return published_task(
         name=name,
         version=1,
-        description=f'Oxford-IIIT Pet: which of 37 breeds, {which}; the text is "{prompt.format("BREED")}".',
+        description=f'Oxford-IIIT Pet: which of 37 breeds, {which}. The text is "{prompt.format("BREED")}".',
         metric="accuracy",
         shape=(1, _NUM_CLASSES),
         chance={"accuracy": 1 / _NUM_CLASSES},

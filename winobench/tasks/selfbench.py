@@ -199,7 +199,7 @@ def _question(tag: str, include: Any, prompt: str, where: str) -> tuple[tuple[st
 
 
 def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
-    """The pictures of a folder in Self-Bench's layout; ``folder`` has the folders of guidance scales, or is one."""
+    """The images of a folder in Self-Bench's layout; ``folder`` has the folders of guidance scales, or is one."""
     found = sorted(folder.glob("*/*/samples")) or sorted(folder.glob("*/*/*/samples"))
     if not found:
         raise InputError(

@@ -11,8 +11,10 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _HUB_ID = "wjpoom/SPEC"
 
@@ -46,7 +48,7 @@ def read_texts(folder: pathlib.Path, subset: str) -> Iterator[Item]:
 
 
 def read_images(folder: pathlib.Path, subset: str) -> Iterator[Item]:
-    """A text and images, of ``text2image.json``; otherwise as `read_texts`."""
+    """A text and images, of ``text2image.json``. Otherwise as `read_texts`."""
     root = _root(folder, subset)
     for number, row in enumerate(read_json(root / "text2image.json").rows()):
         images = tuple(ImageFile(root / name) for name in row["keys"].texts())

@@ -3,7 +3,7 @@
 The wrong caption adds, replaces or swaps an object, an attribute or a relation, and reads as fluently as the true one:
 seven sets with 7,511 rows. The photographs are COCO's of val2017. Rows are named by their keys in the published files;
 swap_obj has the keys 0 to 245 without 108. (Self-Bench counts by position and so asks row 109 twice and the last one
-never; its ``sugar_att`` merges sets whose keys collide. Neither is done here.)
+never, its ``sugar_att`` merges sets whose keys collide. Neither is done here.)
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"
 _RAW = "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/main/data"
@@ -61,7 +63,7 @@ TASKS = tuple(
     published_task(
         name=f"sugarcrepe_{edit}_{what}",
         version=1,
-        description=f"SugarCrepe: which of two captions is true; in the other one {wrong}.",
+        description=f"SugarCrepe: which of two captions is true. In the other one {wrong}.",
         metric="accuracy",
         shape=(1, 2),
         chance={"accuracy": 1 / 2},

@@ -10,8 +10,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.published import Download, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph
 
 _REPOSITORY = "https://github.com/Sri-Harsha/scpp"

@@ -11,8 +11,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import Item
 from winobench.tasks import sugarcrepe
-from winobench.tasks.published import Item, PublishedData, published_task
+from winobench.tasks.base import PublishedData
+from winobench.tasks.published import published_task
 
 MERGED = {"att": ("add_att", "replace_att", "swap_att"), "obj": ("add_obj", "replace_obj", "swap_obj")}
 """What is edited -> SugarCrepe's sets, of which a later one's rows replace an earlier one's."""

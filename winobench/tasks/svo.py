@@ -17,15 +17,17 @@ from typing import Any
 
 from winobench.base import files
 from winobench.data import downloads, web_images
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
 _ROWS, _TABLE = "svo.json", "svo_probes.csv"
 PROBES = Download(
     _TABLE,
     f"https://raw.githubusercontent.com/google-deepmind/svo_probes/main/{_TABLE}",
-    note="CC BY 4.0; the images are those of their web sites",
+    note="CC BY 4.0. The images are those of their web sites",
 )
 _COLUMNS = ("sentence", "pos_triplet", "neg_triplet", "pos_url", "neg_url", "pos_image_id", "neg_image_id")
 _FLAGS = tuple(f"{part}_neg" for part in _PARTS)
@@ -139,7 +141,7 @@ TASKS = tuple(
     published_task(
         name=f"svo_{part}",
         version=1,
-        description=f"SVO-Probes: which of two images fits a sentence; they differ in its {word}.",
+        description=f"SVO-Probes: which of two images fits a sentence. They differ in its {word}.",
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 1 / 2},
@@ -149,7 +151,7 @@ TASKS = tuple(
             read=functools.partial(read, part=part),
             how_to_get=(
                 "svo.json and the folder images, both as launch.prepare makes them without --source from svo_probes.csv"
-                f" ({PROBES.url}) and the web sites that it lists, many of which are gone; add --allow_partial if"
+                f" ({PROBES.url}) and the web sites that it lists, many of which are gone. Add --allow_partial if"
                 " images that svo.json lists are missing"
             ),
             num_examples=None,

@@ -10,8 +10,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Heidelberg-NLP/VALSE"
 _RAW = "https://raw.githubusercontent.com/Heidelberg-NLP/VALSE/main/data"
@@ -30,7 +32,7 @@ PIECES = {
     "coreference_hard": ("coreference-hard", "visdial_v1.0", "what a pronoun means", ("compositional",)),
     "foil_it": ("foil-it", "coco_2014", "another thing", ("compositional",)),
 }
-"""Piece -> file, folder of its pictures, what differs, skills."""
+"""Piece -> file, folder of its images, what differs, skills."""
 
 
 def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:

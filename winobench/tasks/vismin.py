@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 
 from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.base import PublishedData
 from winobench.tasks.hub_tables import PairTable, read_pairs
-from winobench.tasks.published import PublishedData, published_task
+from winobench.tasks.published import published_task
 
 _HUB_ID = "mair-lab/vismin-bench"
 
@@ -25,7 +26,7 @@ TASKS = tuple(
     published_task(
         name=f"vismin_{category}",
         version=1,
-        description=f"VisMin: which caption belongs to which of two images; they differ in {differs}.",
+        description=f"VisMin: which caption belongs to which of two images. They differ in {differs}.",
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,

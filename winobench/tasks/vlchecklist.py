@@ -11,8 +11,10 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import PublishedData
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/om-ai-lab/VL-CheckList"
 

@@ -12,7 +12,7 @@ from winobench.tasks.questions import Answer
 
 
 def best(response: Response) -> Answer:
-    """The option with the highest score, the first of several; a tie where there are several."""
+    """The option with the highest score, the first of several. A tie where there are several."""
     scores = response.scores
     if scores is None:  # an incomplete answer
         return Answer(UNPARSABLE)

@@ -14,8 +14,10 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 
 _REPOSITORY = "https://github.com/amitakamath/whatsup_vlms"

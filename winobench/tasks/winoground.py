@@ -11,9 +11,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.data.example import ImageFile, Item
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.published import published_task
 
 _HUB_ID = "facebook/winoground"
 
@@ -63,7 +65,7 @@ def _groups(row: Entry) -> tuple[str, ...]:
 
 
 def _tags(tags: Entry) -> list[str]:
-    """Several tags are separated by commas; most items have no secondary tag."""
+    """Several tags are separated by commas. Most items have no secondary tag."""
     if not isinstance(tags.value, str):
         raise tags.wrong("is no text", "not-a-text")
     return [tag.strip() for tag in tags.value.split(",") if tag.strip()]

@@ -121,12 +121,12 @@ def _likelier(response: Response, options: tuple[str, str]) -> Answer:
 
 
 _HOW: dict[str, tuple[str, tuple[str, _Ask, _Read]]] = {
-    "zero_shot": ("the paper's instruction; the answer is generated", _generation()),
+    "zero_shot": ("the paper's instruction. The answer is generated", _generation()),
     "zero_shot_options": ("the paper's instruction; 'Option 1' and 'Option 2' are scored", _options()),
-    "few_shot": ("the paper's instruction and 4 examples, which are ours; generated", _generation(shots=True)),
-    "few_shot_options": ("the paper's instruction and 4 examples, which are ours; scored", _options(shots=True)),
+    "few_shot": ("the paper's instruction and 4 examples, which are ours. Generated", _generation(shots=True)),
+    "few_shot_options": ("the paper's instruction and 4 examples, which are ours. Scored", _options(shots=True)),
     "chain_of_thought": (
-        "the paper's instruction and 4 examples with reasons, which are ours; generated",
+        "the paper's instruction and 4 examples with reasons, which are ours. Generated",
         _generation(shots=True, reasoning=True),
     ),
     "entailment": (
@@ -174,7 +174,7 @@ def _swapped(name: str) -> Protocol:
         )
         return dataclasses.replace(there, choices=choices)
 
-    return Protocol(f"{name}_swapped", f"{description}; in both orders of the options", kind, requests, read_both)
+    return Protocol(f"{name}_swapped", f"{description}. In both orders of the options", kind, requests, read_both)
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -304,7 +304,7 @@ def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[st
 
 
 def is_right(question: TextQuestion, answer: Answer) -> bool:
-    """Whether the answer is the right one; a tie is wrong."""
+    """Whether the answer is the right one. A tie is wrong."""
     return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
 
 

@@ -75,7 +75,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     for protocol in (
         _protocol(
             "vqa",
-            "each picture of the premise is asked which option is true; majority (appendix A.3; the prompt is ours)",
+            "each picture of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
             "picture_text",
             lambda question: [
                 PictureText(picture, asked_of_picture(question.options), max_tokens=_ANSWER_TOKENS)
@@ -94,14 +94,14 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
         _protocol(
             "picture_match",
-            "which hypothesis each picture of the premise matches better; majority (appendix A.3)",
+            "which hypothesis each picture of the premise matches better. Majority (appendix A.3)",
             "picture_match",
             lambda question: [PictureMatch(picture, question.options) for picture in question.pictures],
             _scored,
         ),
         _protocol(
             "captions",
-            "the question with a caption of each picture of the premise; majority (appendix A.3; the prompt is ours)",
+            "the question with a caption of each picture of the premise. Majority (appendix A.3; the prompt is ours)",
             "generation",
             lambda question: [
                 Generation(_turns(question, caption), max_tokens=_ANSWER_TOKENS) for caption in question.captions
@@ -119,4 +119,4 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
     )
 }
-"""The protocols that are about pictures of the premises."""
+"""The protocols that are about images of the premises."""

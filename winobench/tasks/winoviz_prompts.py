@@ -13,7 +13,7 @@ from winobench.runs.requests import Turn
 
 @functools.cache
 def prompts() -> Mapping[str, Any]:
-    """The content of ``assets/winoviz/prompts.json``, which says of each text where it is from."""
+    """The content of ``assets/winoviz/prompts.json``, which states of each text where it is from."""
     return json_files.read(data.ASSETS / "prompts.json")
 
 
@@ -43,12 +43,12 @@ def conversation(premise: str, options: Sequence[str], *, shots: bool = False, r
 
 
 def captioned(caption: str, premise: str, options: Sequence[str]) -> Turn:
-    """The turn that puts a question, with what a picture of its sentence shows said before it."""
+    """The turn that puts a question, with what an image of its sentence shows said before it."""
     template = prompts()["captioned_question"]["text"]
     question = template.format(caption=caption, question=question_text(premise, options))
     return Turn("user", prompts()["instruction"]["text"] + "\n\n" + question)
 
 
 def asked_of_picture(options: Sequence[str]) -> str:
-    """The two options as a question about a picture, which takes the sentence's place."""
+    """The two options as a question about an image, which takes the sentence's place."""
     return prompts()["picture_question"]["text"].format(option_1=options[0], option_2=options[1])

@@ -35,7 +35,7 @@ from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Op
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
 LABELS = ("0", "1", "2")
-"""What is to be answered: the number of a candidate, or 2 for neither."""
+"""To be answered: the number of a candidate, or 2 for neither."""
 
 CORRECT = "correct"
 RESPONSE_EVASION = "response_evasion"
@@ -99,7 +99,7 @@ def prompt(name: str, question: str) -> str:
 
 
 def to_question(item: data.Item) -> TextQuestion:
-    """The question about an item; its third option stands for neither candidate."""
+    """The question about an item. Its third option means neither candidate."""
     return TextQuestion(
         id=item.id,
         texts={
@@ -166,7 +166,7 @@ def _read_options(question: TextQuestion, responses: Sequence[Response | None]) 
 
 
 def is_correct(question: TextQuestion, answer: Answer) -> bool:
-    """Whether the answer is right; a tie is not, nor is what cannot be read."""
+    """Whether the answer is right. A tie is not, nor is what cannot be read."""
     return answer.status == ANSWERED and not answer.tie and answer.choice == question.answer
 
 
@@ -195,7 +195,7 @@ def outcome(question: TextQuestion, answer: Answer) -> str:
 
 
 def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, int]:
-    """How often each of ``ERRORS`` occurs; failed calls are left out (paper, Figure 8)."""
+    """How often each of ``ERRORS`` occurs. Failed calls are left out (paper, Figure 8)."""
     counts = collections.Counter(outcome(*both) for both in _judged(questions, answers))
     return {error: counts[error] for error in ERRORS}
 
@@ -247,7 +247,7 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
 def pronoun_distribution(items: Iterable[data.Item | TextQuestion]) -> dict[str, dict[str, Any]]:
     """Pronoun -> its share among items or questions, the most frequent first (paper, Figure 4).
 
-    Pronouns are in lower case. The entries are as those of `metrics`, ``n`` being the number of items.
+    Pronouns are in lower case. The entries are as the ones in `metrics`, ``n`` being the number of items.
     """
     pronouns = [item.texts["pronoun"] if isinstance(item, TextQuestion) else item.pronoun for item in items]
     counts = collections.Counter(pronoun.strip().lower() for pronoun in pronouns)
@@ -283,11 +283,11 @@ _GENERATION: Mapping[str, tuple[str, str | None, str]] = {
     # The template, the examples, and what it is.
     "toe": ("toe", "tree", "Tree-of-Experts as in the recorded runs (Table 9, and the prompt of the result files)"),
     "tot": ("tot", "tree", f"Tree of Thoughts {_PAPER}"),
-    "coe": ("coe", "chain", f"Chain-of-Experts {_PAPER}; the examples' reasoning is ours"),
-    "sc_cot": ("sc_cot", "chain", f"Self-Consistency Chain-of-Thought {_PAPER}; the examples' reasoning is ours"),
-    "cot": ("cot", "chain", f"Chain-of-Thought {_PAPER}; the examples' reasoning is ours"),
-    "nt_few_shot": ("nt", "plain", "no template, three examples of Table 14; instruction and reasons are ours"),
-    "nt_zero_shot": ("nt", None, "no template and no example; the instruction is ours"),
+    "coe": ("coe", "chain", f"Chain-of-Experts {_PAPER}. The examples' reasoning is ours"),
+    "sc_cot": ("sc_cot", "chain", f"Self-Consistency Chain-of-Thought {_PAPER}. The examples' reasoning is ours"),
+    "cot": ("cot", "chain", f"Chain-of-Thought {_PAPER}. The examples' reasoning is ours"),
+    "nt_few_shot": ("nt", "plain", "no template, three examples of Table 14. Instruction and reasons are ours"),
+    "nt_zero_shot": ("nt", None, "no template and no example. The instruction is ours"),
 }
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -303,13 +303,13 @@ PROTOCOLS: Mapping[str, Protocol] = {
     },
     "options": Protocol(
         name="options",
-        description="probabilities of the answers 0, 1 and 2 after three examples of Table 14; the protocol is ours.",
+        description="probabilities of the answers 0, 1 and 2 after three examples of Table 14. The protocol is ours.",
         kind=Options.kind,
         requests=_option_requests,
         read=_read_options,
     ),
 }
-"""How WSC+ is asked; the first is the paper's best."""
+"""How WSC+ is asked. The first is the paper's best."""
 
 HOW_TO_GET = (
     "get WSC+.csv (3,026 rows) from the repository that the paper names (arXiv 2401.17703, footnote 1)"

@@ -1,15 +1,31 @@
-"""Checkpoints of a training run, written while it goes on."""
+"""Checkpoints of a training run, written while it continues."""
 
 from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
+import optax
 
-if TYPE_CHECKING:
-    from winobench.training.loop import TrainState
+Params = Any  # a pytree of arrays
+
+
+class TrainState(NamedTuple):
+    """Everything that a step changes.
+
+    Attributes:
+      step: number of finished steps, int32 scalar.
+      params: trained parameters.
+      ema: exponential moving average of ``params``, float32; None where no average is kept.
+      opt_state: the optimizer's state.
+    """
+
+    step: jax.Array
+    params: Params
+    ema: Params | None
+    opt_state: optax.OptState
 
 
 class Checkpoints:

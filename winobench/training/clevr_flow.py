@@ -23,7 +23,7 @@ JUDGED_TIMESTEPS = (250, 700)
 
 
 class ClevrFlow(embedded.Recipe):
-    """As of `embedded.Recipe`."""
+    """See `embedded.Recipe`."""
 
     NAME = "clevr_flow"
     SHOWN = (
@@ -39,7 +39,7 @@ class ClevrFlow(embedded.Recipe):
     AUTOENCODER: ClassVar = {"use_quant_conv": False, "use_post_quant_conv": False, "shift_factor": 0.0}
 
     def vocabulary(self) -> Sequence[str]:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         from winobench.clevr import questions
 
         return questions.VOCABULARY
@@ -64,7 +64,7 @@ class ClevrFlow(embedded.Recipe):
             yield pictures, [[first] * own + simple for first, *simple in captions]
 
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         settings, encoders = config.denoiser, {}
         for name in ("text_encoder", "text_encoder_2"):
             size = config[name].hidden_size
@@ -105,7 +105,7 @@ class ClevrFlow(embedded.Recipe):
     def predict(
         self, networks: Mapping[str, Network], noisy: jax.Array, times: jax.Array, input_ids: jax.Array
     ) -> jax.Array:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         texts = [networks[name](input_ids) for name in ("text_encoder", "text_encoder_2")]
         conditions = transformer_sd3.TextConditions(
             states=jnp.concatenate([text.penultimate for text in texts], axis=-1),
@@ -114,7 +114,7 @@ class ClevrFlow(embedded.Recipe):
         return networks["transformer"](noisy, times, conditions)
 
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
 
         return StableDiffusion3(

@@ -25,7 +25,7 @@ trained nor judged on."""
 
 
 class ClevrTiny(embedded.Recipe):
-    """As of `embedded.Recipe`."""
+    """See `embedded.Recipe`."""
 
     NAME = "clevr_tiny"
     SHOWN = (
@@ -40,17 +40,17 @@ class ClevrTiny(embedded.Recipe):
     )
 
     def vocabulary(self) -> Sequence[str]:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         from winobench.clevr import captions
 
         return captions.VOCABULARY
 
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         return free_scenes(config)
 
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         text = embedded.text_config(config.text_encoder, vocab_size, config.data.max_length)
         return {
             "unet": (unet_2d_condition.UNet2DConditionModel, unet_config(config)),
@@ -85,11 +85,11 @@ class ClevrTiny(embedded.Recipe):
     def predict(
         self, networks: Mapping[str, Network], noisy: jax.Array, times: jax.Array, input_ids: jax.Array
     ) -> jax.Array:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         return networks["unet"](noisy, times, networks["text_encoder"](input_ids).last_hidden_state)
 
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
-        """As of `embedded.Recipe`."""
+        """See `embedded.Recipe`."""
         from winobench.diffusion.stable_diffusion import StableDiffusion
 
         return StableDiffusion(
@@ -118,7 +118,7 @@ def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray,
 
 
 def unet_config(config: ml_collections.ConfigDict) -> UNet2DConditionConfig:
-    """The denoiser's architecture; the way up mirrors the way down."""
+    """The denoiser's architecture. The way up mirrors the way down."""
     settings = config.denoiser
     down_blocks = tuple(settings.down_block_types)
     factor = 2 ** (len(config.autoencoder.block_out_channels) - 1)

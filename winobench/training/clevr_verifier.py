@@ -42,7 +42,7 @@ NAME = "clevr_verifier"
 """Of the exported folder."""
 
 DRAWERS = ("clevr-tiny", "clevr-flow")
-"""The models whose autoencoders reconstruct pictures."""
+"""The models whose autoencoders reconstruct images."""
 
 MAX_OBJECTS = 5
 """Most objects of a scene that the verifier learns from."""
@@ -53,11 +53,11 @@ _MOST_NOISE = 0.04  # of the range from black to white
 _GAIN, _SHIFT = 0.06, 0.03  # spread of the factor and of the term of each colour channel
 
 Reconstruct = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
-"""(pictures, levels of noise, source of the noise) -> pictures, as `reconstructor` says."""
+"""(images, levels of noise, source of the noise) -> images, as `reconstructor` says."""
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run goes on: the length of the training."""
+    """The fields of the config that may change when a run continues: the length of the training."""
     return tuple(f"training.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
 
 
@@ -143,7 +143,7 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
 
 
 def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-    """Writes the shards of pictures and their objects."""
+    """Writes the shards of images and their objects."""
     from winobench.data import array_records
 
     about = {"seed": config.seed, "recipe": 1, "data": config.data.to_dict()}
@@ -163,7 +163,7 @@ def scene_records(
 
     Yields:
       ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
-      ``present`` bool [objects], as of `winobench.models.clevr_verifier.loss`.
+      ``present`` bool [objects], as in `winobench.models.clevr_verifier.loss`.
     """
     from winobench.clevr import objects, renderer
 
@@ -225,7 +225,7 @@ def reconstructor(model: str) -> Reconstruct:
 
 
 def vary(images: jax.Array, key: jax.Array) -> jax.Array:
-    """Varies colours, sharpness and noise of pictures a little: float32 [B, h, w, 3], from -1 to 1 and back. Pure."""
+    """Varies colours, sharpness and noise of images a little: float32 [B, h, w, 3], from -1 to 1 and back. Pure."""
     count = (images.shape[0], 1, 1)
     keys = jax.random.split(key, 5)
     gain = 1.0 + _GAIN * jax.random.normal(keys[0], (*count, 3))
@@ -369,7 +369,7 @@ def measure(
 
     Returns:
       name -> value, low and high. Of true objects: ``found`` (one is listed within the tolerance of its place), each
-      attribute (found, and right), ``all_right`` (found; shape, colour and size right). Of images: ``exact`` (all
+      attribute (found, and right), ``all_right`` (found, shape, colour and size right). Of images: ``exact`` (all
       objects are all right, and nothing else is listed) and ``nothing_else``.
     """
     from winobench import metrics

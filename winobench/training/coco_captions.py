@@ -2,7 +2,7 @@
 
 A table, such as ``train_neg_clip.tsv``, has a row for each caption: its number, ``title`` (the caption), ``filepath``
 (the image), ``neg_caption`` (a Python list of captions) and ``neg_image`` (a Python list of numbers of rows, whose
-images are meant). The published ones are of COCO (Yuksekgonul et al. 2023, section 4.1; used by Krojer et al. 2023,
+images are meant). The published ones are of COCO (Yuksekgonul et al. 2023, section 4.1, used by Krojer et al. 2023,
 section 3.2); `build_table` makes one for any captioned images, with negatives of ours.
 
 ``python -m launch.prepare`` prepares these sets like the data of tasks, but nothing is evaluated on them.
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.data.example import ImageFile, Item
 from winobench.data.word_order import letters
 from winobench.tasks import published
 from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
+from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY
-from winobench.tasks.published import Download, ImageFile, Item, PublishedData
 
 if TYPE_CHECKING:
     from winobench.data.candidates import ContrastiveScorer
@@ -266,9 +267,9 @@ TRAINING_SETS: Mapping[str, TrainingSet] = {
             version=1,
             description="Captioned images of your own, with hard negatives of ours or yours.",
             source=_source(
-                f"and the images that it names; or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"
+                f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"
             ),
         ),
     )
 }
-"""Name -> training set; the second one is for any images, and `build_table` makes negatives for either."""
+"""Name -> training set. The second one is for any images, and `build_table` makes negatives for either."""

@@ -59,7 +59,7 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
-        """Pictures uint8 [n, size, size, 3] with ``captions_per_scene`` true captions each, some at a time."""
+        """Images uint8 [n, size, size, 3] with ``captions_per_scene`` true captions each, some at a time."""
 
     @abc.abstractmethod
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
@@ -71,7 +71,7 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
-        """The noise schedule; raises InputError if there is none like this."""
+        """The noise schedule. Raises InputError if missing like this."""
 
     @abc.abstractmethod
     def start(self, denoiser: Network) -> None:
@@ -90,7 +90,7 @@ class Recipe(abc.ABC):
     # What launch.train asks for -----------------------------------------------------------------------------------
 
     def free_fields(self, config: ml_collections.ConfigDict) -> tuple[str, ...]:
-        """The fields of the config that may change when a run goes on: the length of the denoiser's training."""
+        """The fields of the config that may change when a run continues: the length of the denoiser's training."""
         return tuple(f"denoiser.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
 
     def default_name(self, config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
@@ -163,7 +163,7 @@ class Recipe(abc.ABC):
     # Scenes -------------------------------------------------------------------------------------------------------
 
     def make_scenes(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-        """Writes the tokenizer and the shards of pictures with captions."""
+        """Writes the tokenizer and the shards of images with captions."""
         from winobench.checkpoints import tokenizer_files
         from winobench.data import array_records
 
@@ -214,7 +214,7 @@ class Recipe(abc.ABC):
         )
 
     def train_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
-        """Trains the autoencoder, or resumes; returns its averaged parameters."""
+        """Trains the autoencoder, or resumes. Returns its averaged parameters."""
         from winobench.data import array_records
 
         settings = config.autoencoder
@@ -244,7 +244,7 @@ class Recipe(abc.ABC):
         return state.ema
 
     def make_latents(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-        """Trains the autoencoder and encodes every training picture; the latents' scaling factor lies beside them."""
+        """Trains the autoencoder and encodes every training image. The latents' scaling factor lies next to them."""
         from winobench.data import array_records
 
         about = _about(config, "data", "autoencoder")
@@ -304,7 +304,7 @@ class Recipe(abc.ABC):
     def train_denoiser(
         self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
     ) -> loop.TrainState:
-        """Trains denoiser and text encoders from ``latents/``, or resumes; draws pictures at every checkpoint."""
+        """Trains denoiser and text encoders from ``latents/``, or resumes. Draws images at every checkpoint."""
         from winobench.data import array_records
 
         settings = config.denoiser
@@ -450,7 +450,7 @@ def _optimizer(settings: ml_collections.ConfigDict) -> Any:
 
 @functools.cache
 def _split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
-    """A fresh network's graph definition and parameters; made in one compiled call, which is far quicker."""
+    """A fresh network's graph definition and parameters. Made in one compiled call, which is far quicker."""
     make = jax.jit(lambda key: nnx.split(network(model_config, rngs=nnx.Rngs(key))))
     graphdef, state = make(random_numbers.seed_key(seed))
     return graphdef, nnx.to_pure_dict(state)
@@ -466,7 +466,7 @@ def _train(
     *,
     max_seconds: float | None = None,
 ) -> loop.TrainState:
-    """Trains one stage, or resumes; the folder's name is the stage's."""
+    """Trains one stage, or resumes. The folder's name is the stage's."""
     checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         step,
@@ -495,5 +495,5 @@ def _reconstruct(model: autoencoder_kl.AutoencoderKL, images: jax.Array) -> jax.
 
 
 def _on_one_device(params: loop.Params) -> loop.Params:
-    """Training leaves a copy on every device; drawing and encoding use one, as the other networks are there."""
+    """Training leaves a copy on every device. Drawing and encoding use one, as the other networks are there."""
     return jax.device_put(params, jax.local_devices()[0])

@@ -239,7 +239,7 @@ def make_loss(
       ignored.
 
       ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``. With negatives ``negative_error``
-      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0; with a threshold over examples, the
+      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0, with a threshold over examples, the
       share of those where it was). For ``mixed``
       ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
 
@@ -412,12 +412,12 @@ def _entry(batch: Batch, name: str, kind: str) -> jax.Array:
 
 
 def _column(values: jax.Array, ndim: int) -> jax.Array:
-    """[B] -> [B, 1, ...] with ``ndim`` axes; a scalar stays one."""
+    """[B] -> [B, 1, ...] with ``ndim`` axes. A scalar stays one."""
     return values.reshape(values.shape + (1,) * (ndim - 1)) if values.ndim else values
 
 
 def _fold(values: jax.Array) -> jax.Array:
-    """[B, R, ...] -> [B * R, ...]; an example's rows stay together, so rows stay on their device."""
+    """[B, R, ...] -> [B * R, ...]. An example's rows stay together, so rows stay on their device."""
     # The size in words: -1 has no meaning for texts of no tokens, as those of an encoder that is left out.
     return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import pathlib
 import shlex
 from collections.abc import Iterator, Mapping
@@ -29,15 +28,14 @@ from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
-from winobench.training import hardneg_step, latent_cache, loop, writers
-from winobench.training.checkpoints import Checkpoints
+from winobench.training import hardneg_step, latent_cache, loop, tuning, writers
 from winobench.training.validation import MEAN, Validation
 
 if TYPE_CHECKING:
     import ml_collections
 
 CLEVR = "clevr"
-"""The training set that is rendered here; others are prepared by ``launch.prepare``."""
+"""The training set that is rendered here. Others are prepared by ``launch.prepare``."""
 
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
 # What a run may change as it continues. The length is added where the learning rate does not depend on it.
@@ -55,7 +53,7 @@ _LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run goes on."""
+    """The fields of the config that may change when a run continues."""
     return _FREE + (_LENGTH if config.optimizer.schedule == "constant" else ())
 
 
@@ -72,37 +70,14 @@ def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> s
     return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{kind}-{digest}"
 
 
-def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Trains, or continues training, and exports the adapters.
-
-    Args:
-      config: from ``configs/hardneg.py``.
-      workdir: the run's folder.
-      max_seconds: stop after this time, with a checkpoint and an export.
-
-    Returns:
-      What came of it and the command that evaluates it, in a few lines.
-
-    Raises:
-      InputError: an option, the model or the data cannot be used; `loop.DivergenceError` if training diverges.
-    """
-    parallel.one_device_per_core()
-    workdir = pathlib.Path(workdir)
-    training = Training(config, workdir)
-    training.train(max_seconds=max_seconds)
-    return training.report()
-
-
 def _check_numbers(config: ml_collections.ConfigDict) -> None:
-    for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-        options.STEPS.check(f"config.{name}", config[name])
+    tuning.check_numbers(config)
     options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
-    options.FACTOR.check("config.explosion_factor", config.explosion_factor)
     options.STEPS.or_none().check("config.num_steps", config.num_steps)
     hardneg_step.optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
 
 
-class Training:
+class Training(tuning.Tuning):
     """One run: the model with its adapters, the data, the step, and what validation says.
 
     Args:
@@ -112,6 +87,9 @@ class Training:
     Raises:
       InputError: an option, the model or the data cannot be used.
     """
+
+    best_metric = MEAN
+    watched = "positive_error"
 
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
@@ -204,7 +182,7 @@ class Training:
         )
 
     def model(self, state: loop.TrainState) -> pipeline.Pipeline:
-        """The pipeline as a state has it; averaged where there is an average."""
+        """The pipeline as a state has it. Averaged where there is an average."""
         params = state.params if state.ema is None else state.ema
         networks = {
             name: nnx.merge(graphdef, *(part[name] for part in (params, self._frozen) if name in part))
@@ -212,52 +190,17 @@ class Training:
         }
         return self._pipeline.replace(**networks)
 
-    def train(self, *, max_seconds: float | None = None) -> None:
-        """Trains up to the last step, with validations, checkpoints and exports."""
-        config = self._config
-        best_metric = None if self._validation is None else MEAN
-        checkpoints = Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
-        best = checkpoints.best()
-        best_value = -math.inf if best is None else best[1]
+    def measure(self, state: loop.TrainState) -> dict[str, float]:
+        """See `Tuning`."""
+        return self._validation(self.model(state))
 
-        def validate(state: loop.TrainState) -> dict[str, float]:
-            nonlocal best_value
-            values = self._validation(self.model(state))
-            # As the checkpoints do, of equal ones the newest. Not the model before its first step.
-            if int(state.step) and values[MEAN] >= best_value:
-                best_value = values[MEAN]
-                self.export(state, self._workdir / "lora")
-            return values
+    def export_best(self, state: loop.TrainState) -> None:
+        """See `Tuning`."""
+        self.export(state, self._workdir / "lora")
 
-        def keep(state: loop.TrainState) -> None:
-            self.export(state, self._workdir / "lora" / "last")
-            if self._validation is None:
-                self.export(state, self._workdir / "lora")
-
-        try:
-            state = loop.train(
-                self._step,
-                self._state,
-                self._batches_from,
-                num_steps=self.num_steps,
-                checkpoints=checkpoints,
-                metrics_file=self._workdir / "metrics.jsonl",
-                writers=self._writers,
-                name="training",
-                log_every=config.log_every,
-                checkpoint_every=config.checkpoint_every,
-                on_checkpoint=keep,
-                max_seconds=max_seconds,
-                mesh=self._mesh,
-                frozen=self._frozen,
-                validate=None if self._validation is None else validate,
-                validate_every=config.validate_every,
-                watched="positive_error",
-                explosion_factor=config.explosion_factor,
-            )
-            keep(state)  # once more, for a run that was killed between its last checkpoint and this
-        finally:
-            checkpoints.close()
+    def export_newest(self, state: loop.TrainState) -> None:
+        """See `Tuning`."""
+        self.export(state, self._workdir / "lora" / "last")
 
     def export(self, state: loop.TrainState, folder: pathlib.Path) -> None:
         """Writes a state's adapters as ``<folder>/pytorch_lora_weights.safetensors``, from the first process."""
@@ -313,6 +256,9 @@ class Training:
         words = ["python", "-m", "launch.eval", "--config=gdbench"]
         words += [f"--config.{name}={value}" for name, value in fields.items()]
         return " ".join(map(shlex.quote, words))
+
+
+run = Training.run
 
 
 def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:

@@ -87,7 +87,7 @@ def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
 def make_step(
     pipeline: Pipeline, adapted: Adapted, config: ml_collections.ConfigDict, num_steps: int, mesh: Mesh
 ) -> tuple[loop.StepFn, optax.GradientTransformation]:
-    """The jitted step, as of `loop.make_step`, and its optimizer.
+    """The jitted step, as in `loop.make_step`, and its optimizer.
 
     Args:
       pipeline: of the networks.

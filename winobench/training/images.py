@@ -1,4 +1,4 @@
-"""Pictures as PNG: records of training sets, and sheets that show how a training goes."""
+"""Images as PNG: records of training sets, and sheets that show how a training goes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decode_png(data: np.ndarray) -> np.ndarray:
 
 
 def save_pictures(images: np.ndarray, path: pathlib.Path, columns: int = 8) -> None:
-    """Saves images [count, height, width, 3] in [-1, 1] as one picture, row by row."""
+    """Saves images [count, height, width, 3] in [-1, 1] as one image, row by row."""
     from PIL import Image
 
     images = np.clip(np.asarray(images, np.float32) * 127.5 + 127.5, 0, 255).astype(np.uint8)

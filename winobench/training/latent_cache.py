@@ -199,7 +199,7 @@ def _encode_shards(
 
 
 def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
-    """Of this process's devices; one compiled shape."""
+    """Of this process's devices. One compiled shape."""
     function, params = pipeline.image_function()
     mesh = parallel.default_mesh(params)
     if batch_size is None:
@@ -215,7 +215,7 @@ def _records(
     size: int,
     on_progress: Callable[[int], None],
 ) -> Iterator[array_records.Record]:
-    """The latents of some images, in their order; loading, encoding and writing overlap."""
+    """The latents of some images, in their order. Loading, encoding and writing overlap."""
 
     def finish(first: int, count: int, encoded: jax.Array) -> Iterator[array_records.Record]:
         with np.errstate(over="ignore"):  # told of below

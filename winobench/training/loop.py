@@ -9,7 +9,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,8 @@ from winobench.base import options, random_numbers
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.training import writers as metric_writers
-from winobench.training.checkpoints import Checkpoints, what_is_kept
+from winobench.training.checkpoints import Checkpoints, Params, TrainState, what_is_kept
 
-Params = Any  # a pytree of arrays
 Batch = Mapping[str, Any]  # trees of arrays, with the examples first
 Metrics = dict[str, jax.Array]
 
@@ -35,28 +34,12 @@ _LONGEST_MEMORY = 200
 _SHORTEST_MEMORY = 20
 
 
-class TrainState(NamedTuple):
-    """Everything that a step changes.
-
-    Attributes:
-      step: number of finished steps, int32 scalar.
-      params: trained parameters.
-      ema: exponential moving average of ``params``, float32; None where no average is kept.
-      opt_state: the optimizer's state.
-    """
-
-    step: jax.Array
-    params: Params
-    ema: Params | None
-    opt_state: optax.OptState
-
-
 LossFn = Callable[..., tuple[jax.Array, Metrics]]
 StepFn = Callable[..., tuple[TrainState, Metrics]]
 
 
 class DivergenceError(InputError, FloatingPointError):
-    """Training has left the numbers that make sense; the message says which, where, and what is kept from before."""
+    """Training has left the numbers that make sense. The message says which, where, and what is kept from before."""
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
@@ -87,7 +70,7 @@ def make_step(
     and their gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its
     own rows. A loss that is a mean of examples gets the large batch's gradient. A loss that compares means, such as
     the hinged one of hard negatives, takes them over the micro-batch, as the published code does with accumulation.
-    Each micro-batch has a key of its own. Metrics are means over micro-batches.
+    Each micro-batch has its own key. Metrics are means over micro-batches.
 
     Args:
       loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
@@ -377,7 +360,7 @@ def _save(
 
 
 def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
-    """Metrics of the speed; none where it is not known."""
+    """Metrics of the speed. None where it is not known."""
     if steps_per_second is None:
         return {}
     return {
@@ -405,7 +388,7 @@ class _Journal:
             output.start(first)
 
     def add(self, step: int, metrics: Metrics, *, wait: bool) -> None:
-        """Takes a step's metrics; waits for it, or else for the one a few steps before."""
+        """Takes a step's metrics. Waits for it, or else for the one a few steps before."""
         self._pending.append((step, metrics))
         if len(self._pending) > _STEPS_AHEAD or wait:
             jax.block_until_ready(self._pending[max(0, len(self._pending) - 1 - _STEPS_AHEAD)])
@@ -421,7 +404,7 @@ class _Journal:
         return values
 
     def log(self, step: int, rates: Mapping[str, float], watched: str) -> str:
-        """Writes the line of a step, after a `look`; returns what the progress bar says of it."""
+        """Writes the line of a step, after a `look`. Returns what the progress bar says of it."""
         values = self.look()
         self.write(step, {**rates, **values})
         shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
@@ -455,7 +438,7 @@ class _Clock:
 
 
 def _agreed(is_over: bool, step: int, log_every: int) -> bool:
-    """Whether time is up; several processes do as the first one says, and ask it with every line only."""
+    """Whether time is up. Several processes do as the first one says, and ask it with every line only."""
     if jax.process_count() == 1:
         return is_over
     if step % log_every:

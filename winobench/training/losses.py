@@ -1,4 +1,4 @@
-"""Losses as pure functions of predictions and targets; they know nothing of networks or files."""
+"""Losses as pure functions of predictions and targets. They know nothing of networks or files."""
 
 from __future__ import annotations
 

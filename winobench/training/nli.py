@@ -6,7 +6,7 @@ training on SNLI and ANLI, of which pairs with other labels are left out. The ru
     <workdir>/config.json
               metrics.jsonl, tensorboard/     the numbers of training and of every validation
               checkpoints/                    the newest for going on, and the best by validation
-              model/                          of the best validation, or of the newest checkpoint where there is none:
+              model/                          of the best validation, or of the newest checkpoint if missing:
                                               what `winobench.responders.text_encoders.NliEncoder` and transformers load
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import pathlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +34,7 @@ from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders
 from winobench.scorers import common
-from winobench.training import loop, optimizers, writers
-from winobench.training.checkpoints import Checkpoints
+from winobench.training import loop, optimizers, tuning, writers
 
 if TYPE_CHECKING:
     import ml_collections
@@ -62,7 +60,7 @@ _LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run goes on."""
+    """The fields of the config that may change when a run continues."""
     is_free = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
     return _FREE + (_LENGTH if is_free else ())
 
@@ -78,27 +76,7 @@ def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> s
     return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{digest}"
 
 
-def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Trains, or continues training, and exports the model.
-
-    Args:
-      config: from ``configs/nli.py``.
-      workdir: the run's folder.
-      max_seconds: stop after this time, with a checkpoint and an export.
-
-    Returns:
-      What came of it and the command that evaluates it, in a few lines.
-
-    Raises:
-      InputError: an option, the model or the data cannot be used; `loop.DivergenceError` if training diverges.
-    """
-    parallel.one_device_per_core()
-    training = Training(config, pathlib.Path(workdir))
-    training.train(max_seconds=max_seconds)
-    return training.report()
-
-
-class Training:
+class Training(tuning.Tuning):
     """One run: the model, the pairs, the step, and what validation says.
 
     Args:
@@ -108,6 +86,8 @@ class Training:
     Raises:
       InputError: an option, the model or the data cannot be used.
     """
+
+    best_metric = ACCURACY
 
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
@@ -189,53 +169,11 @@ class Training:
         for batch in self._pairs.batches(size, self._config.seed, first):
             yield {name: array[rows] for name, array in batch.items()}
 
-    def train(self, *, max_seconds: float | None = None) -> None:
-        """Trains up to the last step, with validations, checkpoints and exports."""
-        config = self._config
-        best_metric = None if self._validation is None else ACCURACY
-        checkpoints = Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
-        best = checkpoints.best()
-        best_value = -math.inf if best is None else best[1]
+    def measure(self, state: loop.TrainState) -> dict[str, float]:
+        """See `Tuning`."""
+        return self._validation(state.params)
 
-        def validate(state: loop.TrainState) -> dict[str, float]:
-            nonlocal best_value
-            values = self._validation(state.params)
-            # As the checkpoints do, of equal ones the newest. Not the model before its first step.
-            if int(state.step) and values[ACCURACY] >= best_value:
-                best_value = values[ACCURACY]
-                self.export(state)
-            return values
-
-        def keep(state: loop.TrainState) -> None:
-            if self._validation is None:
-                self.export(state)
-
-        try:
-            state = loop.train(
-                self._step,
-                self._state,
-                self._batches_from,
-                num_steps=self.num_steps,
-                checkpoints=checkpoints,
-                metrics_file=self._workdir / "metrics.jsonl",
-                writers=self._writers,
-                name="training",
-                log_every=config.log_every,
-                checkpoint_every=config.checkpoint_every,
-                on_checkpoint=keep,
-                max_seconds=max_seconds,
-                mesh=self._mesh,
-                validate=None if self._validation is None else validate,
-                validate_every=config.validate_every,
-                explosion_factor=config.explosion_factor,
-            )
-            keep(state)  # once more, for a run that was killed between its last checkpoint and this
-            checkpoints.wait()
-            self._best = checkpoints.best()
-        finally:
-            checkpoints.close()
-
-    def export(self, state: loop.TrainState) -> None:
+    def export_best(self, state: loop.TrainState) -> None:
         """Writes the model of a state as ``<workdir>/model``, from the first process."""
         # Every process has a part in this where the parameters are spread over several.
         params = jax.tree.map(parallel.fetch, state.params)
@@ -256,11 +194,12 @@ class Training:
         return "\n".join(lines)
 
 
+run = Training.run
+
+
 def _check(config: ml_collections.ConfigDict) -> None:
     """Refuses what can be told from the config alone."""
-    for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-        options.STEPS.check(f"config.{name}", config[name])
-    options.FACTOR.check("config.explosion_factor", config.explosion_factor)
+    tuning.check_numbers(config)
     if config.num_steps is not None:
         common.positive("config.num_steps", config.num_steps)
     elif config.epochs <= 0:
@@ -297,7 +236,7 @@ class PairSet:
         """Some pairs at the shortest length that holds them all, and rows of zeros up to a size.
 
         Returns:
-          ``rows`` int32 [size, bucket + 2], as of `text_encoders.padded`, and ``labels`` int32 [size].
+          ``rows`` int32 [size, bucket + 2], as in `text_encoders.padded`, and ``labels`` int32 [size].
         """
         longest = max(self._lengths[number] for number in numbers)
         bucket = next(bucket for bucket in self._buckets if longest <= bucket)

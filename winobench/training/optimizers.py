@@ -70,7 +70,7 @@ def _is_matrix(path, leaf) -> bool:
 
 
 def _muon_dimensions(params):
-    """Dense kernels are [in, out]; convolution kernels [h, w, in, out] act as one matrix [h * w * in, out]."""
+    """Dense kernels are [in, out]. Convolution kernels [h, w, in, out] act as one matrix [h * w * in, out]."""
 
     def dimensions(path, leaf):
         if not _is_matrix(path, leaf):

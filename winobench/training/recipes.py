@@ -95,7 +95,7 @@ def run_folder(
 
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
-    """Eight hexadecimal digits that tell runs with different settings apart; arguments as of `run_folder`."""
+    """Eight hexadecimal digits that tell runs with different settings apart. Arguments as in `run_folder`."""
     fixed = _fixed(json_files.as_json(values), free)
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
 

@@ -23,7 +23,7 @@ class Writer(Protocol):
     """Takes rows of numbers."""
 
     def start(self, step: int) -> None:
-        """Tells how many steps are done; rows of later ones, from before a stop, no longer count."""
+        """Tells how many steps are done. Rows of later ones, from before a stop, no longer count."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step."""
@@ -107,7 +107,7 @@ class TensorBoard:
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to each number's curve; numbers that are not finite are in the JSON lines alone."""
+        """Adds a point to each number's curve. Numbers that are not finite are in the JSON lines alone."""
         for name, value in values.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, step)
@@ -133,7 +133,7 @@ class WeightsAndBiases:
         self._run: Any = None
 
     def start(self, step: int) -> None:
-        """Begins the run, or goes on with it; the service itself ignores steps that it has seen."""
+        """Begins the run, or continues with it. The service itself ignores steps that it has seen."""
         import wandb
 
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,121 @@
+"""The transformers of flow models against torch diffusers: what all of them must do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from flax import nnx
+
+from tests.expectations import names
+from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, relative_error
+from tests.parity.transformer_families import FAMILIES, TOLERANCE, call
+from winobench import checkpoints
+from winobench.base.errors import InputError
+from winobench.models import lora
+
+EACH = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+def table(field):
+    """A test for each entry of a field of the families."""
+    rows = [(family, entry) for family in FAMILIES.values() for entry in getattr(family, field)]
+    labels = [f"{name}-{entry}" for name, family in FAMILIES.items() for entry in getattr(family, field)]
+    return pytest.mark.parametrize(("family", "entry"), rows, ids=labels)
+
+
+@table("sizes")
+def test_network(family, entry):
+    network, ours = family.small_pair()
+    arrays = family.inputs(ours.config, height=entry[0], width=entry[1])
+    assert relative_error(call(ours, *arrays), family.predict(network, *arrays)) < TOLERANCE
+
+
+@EACH
+def test_published_heads(family):
+    """Their width and axes, and positions as far out as those of 640 pixels."""
+    network, ours = family.pair(**family.published_heads)
+    arrays = family.inputs(ours.config, height=4, width=80, tokens=20)
+    assert relative_error(call(ours, *arrays), family.predict(network, *arrays)) < TOLERANCE
+
+
+@EACH
+def test_parts_of_the_condition_matter(family):
+    """Otherwise the tests above would pass for positions, times or texts that no output depends on."""
+    network, ours = family.small_pair()
+    sample, times, conditions = family.inputs(ours.config)
+    expected = family.predict(network, sample, times, conditions)
+    others = [
+        family.predict(network, sample[:, ::-1].copy(), times, conditions)[:, ::-1],
+        family.predict(network, sample, times[::-1].copy(), conditions),
+        *(family.predict(network, sample, times, change(conditions)) for change in family.changes),
+    ]
+    assert min(relative_error(other, expected) for other in others) > 100 * TOLERANCE
+
+
+@pytest.mark.slow
+@EACH
+def test_remat_gives_the_same_gradient(family):
+    _, ours = family.small_pair()
+    arrays = family.inputs(ours.config, height=4, width=4)
+    graph, state = nnx.split(ours)
+
+    def gradient(remat):
+        def loss(state):
+            return jnp.sum(jnp.square(nnx.merge(graph, state)(*arrays, remat=remat)))
+
+        return jax.tree.leaves(jax.jit(jax.grad(loss), compiler_options=QUICK_COMPILATION)(state))
+
+    assert max(relative_error(a, b) for a, b in zip(gradient(True), gradient(False), strict=True)) < TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@EACH
+def test_half_precision(family, dtype):
+    network, ours = family.small_pair()
+    half = from_torch(family.ours, ours.config, network, dtype=dtype)
+    arrays = family.inputs(ours.config)
+    found = call(half, *arrays)
+    assert found.dtype == jnp.dtype(dtype)
+    tolerance = family.half[dtype == "float16"]
+    assert relative_error(found.astype(jnp.float32), family.predict(network, *arrays)) < tolerance
+
+
+@EACH
+def test_adapted_layers(family):
+    for targets, count in family.adapted.items():
+        ours = checkpoints.abstract_model(family.ours, family.small_pair()[1].config)
+        lora.add_lora(ours, lora.LoRAConfig(targets), rngs=nnx.Rngs(0))
+        assert len(lora.adapters(ours)) == count, targets
+
+
+@EACH
+def test_files_in_both_directions(family, tmp_path):
+    network, ours = family.small_pair()
+    network.save_pretrained(tmp_path / "theirs", max_shard_size="40KB")
+    assert (tmp_path / "theirs" / "diffusion_pytorch_model.safetensors.index.json").exists()
+    read = family.ours.from_pretrained(tmp_path / "theirs")
+    assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
+    checkpoints.save_model(ours, tmp_path / "ours")
+    theirs, expected = family.theirs.from_pretrained(tmp_path / "ours").state_dict(), network.state_dict()
+    assert theirs.keys() == expected.keys()
+    assert all(torch.equal(theirs[name], values) for name, values in expected.items())
+
+
+@table("released")
+def test_released_sizes(family, entry):
+    config = getattr(family.config, entry)()
+    with torch.device("meta"):
+        network = family.theirs.from_config(config.to_dict())
+    expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+    abstract = checkpoints.abstract_model(family.ours, config)
+    assert {key: shape for key, (_, shape) in checkpoints.torch_names(abstract).items()} == expected
+    assert round(sum(np.prod(shape) for shape in expected.values()) / 1e9, 3) == family.released[entry]
+    assert family.config.from_dict(dict(network.config)) == config
+
+
+@table("unsupported")
+def test_unsupported_options(family, entry):
+    option, value = entry
+    with pytest.raises(InputError, match=names(family.config.__name__, option)):
+        family.config.from_dict({option: value})
