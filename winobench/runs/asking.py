@@ -1,4 +1,4 @@
-"""Asking a model what it has not been asked yet: every answer is on disk before anything reads it."""
+"""Asks a model for the answers that are not recorded yet. Every answer is on disk before anything reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
 
 @dataclasses.dataclass
 class Answers:
-    """What is known of some requests, by their keys.
+    """The answers to some requests, by their keys.
 
     Attributes:
       read: answers, read.
@@ -41,7 +41,7 @@ def ask(
     label: str = "asking",
     received: Callable[[str, Response], None] | None = None,
 ) -> None:
-    """Reads what the store has, takes what the runs next to it have, and asks for the rest.
+    """Reads the store, takes answers of the runs next to it, and asks for the rest.
 
     Stored answers that are incomplete are asked for again.
 
@@ -50,10 +50,10 @@ def ask(
         and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
       store: of its responses, open.
       wanted: key of `winobench.runs.responses.key` -> request.
-      answers: filled in while the answers come in, so that it states what is there after an error as well.
+      answers: filled in while the answers come in, so that it is up to date after an error, too.
       reuse: take responses that runs next to the store's have recorded.
       progress: show requests, requests a second and the time left.
-      label: of the progress.
+      label: the name of the work in the display.
       received: called with the key and each new answer, once ``answers`` has it.
 
     Raises:
@@ -96,7 +96,7 @@ def _ask(
     label: str | None,
     received: Callable[[str, Response], None] | None,
 ) -> None:
-    """Asks for what is missing; without a label, nothing is shown."""
+    """Asks for the missing answers. Without a label, nothing is shown."""
     keys, requests = list(missing), list(missing.values())
     if not requests:
         if label is not None:
@@ -135,7 +135,7 @@ def _ask(
 
 
 def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
-    """Key of a request that takes several -> theirs."""
+    """Key of a request with several parts -> key and request of each part."""
     if not hasattr(responder, "parts"):
         return {}
     fingerprint = responder.fingerprint()
@@ -165,7 +165,7 @@ def _combine(
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:
-    """What a responder reads out of a raw answer, as texts that can be written.
+    """The response that a responder reads out of a raw answer, as texts that can be written.
 
     Raises:
       ValueError: the raw answer is malformed. The message is one line that can be written.
@@ -181,5 +181,5 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
 
 
 def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:
-    """A generator, which can be closed, of what may be any iterator; calls under way end with it."""
+    """A generator from any iterator. Unlike some, it can be closed, which ends calls under way."""
     yield from incoming

@@ -1,4 +1,4 @@
-"""What the protocols of hosted models have in common: a client, one attempt, and what its failure means."""
+"""The base class of providers: a client, one attempt, and the meaning of its failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
 been billed."""
 
-# How servers say that a model takes no images. What is wrong with one image sounds different.
+# Servers' words for a model that takes no images. Complaints about one image sound different.
 _TAKES_NO_IMAGES = re.compile(
     r"image_url.{0,40} only supported|(?:do|does) ?n[o']t support (?:image|vision|multimodal)|support image input"
     r"|not a multimodal model|at most 0 image|images? (?:input )?(?:is|are) not supported",
@@ -35,7 +35,7 @@ _NOT_TAKEN = re.compile(
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
     re.IGNORECASE,
 )
-# What can be done about a field that is not taken.
+# Advice on a field that is not taken.
 _ADVICE = {
     "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
     "logprobs": "set logprobs to False (--config.api.logprobs=false)",
@@ -61,8 +61,8 @@ class Failure:
       kind: rate limit, server, timeout, connection, unusable, client, refused or incomplete.
       message: the server's words.
       passing: whether it is worth another attempt.
-      fatal: what every call would fail of alike, and how to mend it.
-      wait: seconds that the server asks for.
+      fatal: an error that every call would meet, with advice.
+      wait: seconds that the server requests.
       codes: the server's names for the error.
     """
 
@@ -126,7 +126,7 @@ class Api(abc.ABC):
         self._url, self._key = url, key
         try:
             self.open()
-        except Exception as error:  # such as a proxy's address in the environment that is none
+        except Exception as error:  # such as a malformed proxy address in the environment
             raise InputError(
                 f"the client of {self.provider}:{model} cannot be set up ({one_line(str(error))}): see to the proxies"
                 " and certificates that the environment names.",
@@ -147,7 +147,7 @@ class Api(abc.ABC):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """Whether a model's answers come with log-probabilities; only then is ``body`` given `PictureOptions`."""
+        """Whether a model's answers come with log-probabilities. Only then ``body`` gets `PictureOptions`."""
         return False
 
     @abc.abstractmethod
@@ -167,7 +167,7 @@ class Api(abc.ABC):
         return False
 
     def advice(self, field: str) -> str:
-        """What can be done about a field that every call would be refused for."""
+        """Advice on a field that the server refuses in every call."""
         return _ADVICE.get(field, "name another model, or another server")
 
     @abc.abstractmethod
@@ -193,7 +193,7 @@ class Api(abc.ABC):
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
-        """What an exception of the client means for a call of these fields."""
+        """The meaning of a client's exception for a call with these fields."""
         package = self._package
         reason = error.__cause__ or error
         if isinstance(error, TimeoutError):
@@ -221,7 +221,7 @@ class Api(abc.ABC):
         return self._refusal(error.status_code, one_line(said.message), said.codes, error.response.headers, sent)
 
     def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
-        """Why a body of status 200 is worth another attempt; None for a whole answer, and for what nothing mends.
+        """Why a body of status 200 is worth another attempt. None for a whole answer, and where no attempt would help.
 
         Args:
           sent: the request's fields.
@@ -248,7 +248,7 @@ class Api(abc.ABC):
         headers: Mapping[str, str],
         sent: Mapping[str, Any],
     ) -> Failure:
-        """What an error that the server speaks of means. One without a status may pass."""
+        """The meaning of a server's error. One without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {"message": message, "status": status, "codes": tuple(codes), "request_id": request_id(headers)}
@@ -266,7 +266,7 @@ class Api(abc.ABC):
         """The code and the words of an error that every call would meet; None for another one."""
         said, url = f"({status}: {message})", self._url
         takes_no_images = status in (400, 404, 422) and _TAKES_NO_IMAGES.search(message)
-        # The words differ from model to model. That a field is not wanted at all is common to them.
+        # The words differ from model to model. They have in common that the field is refused altogether.
         fields = (*_ADVICE, *LIMITS) if status in (400, 422) else ()
         refused = [field for field in fields if field in sent and refuses(field, message, codes)]
         if status == 401:
@@ -301,18 +301,18 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
 
 
 def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
-    """An answer by how it ended, as far as the server has told it: what an incomplete one says is not its text."""
+    """An answer by how it ended. The text of an incomplete one is only ``partial``."""
     finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
     said = {"text": text} if ending == FINISHED else {"partial": text or None}
     return Response(**said, **tokens, finish=finish, ending=ending)
 
 
 def join(parts: Sequence[Any]) -> str:
-    """The text of a list of blocks; blocks of other kinds are left out."""
+    """The text of a list of blocks. Blocks of other kinds are left out."""
     texts = []
     for part in parts:
         if not isinstance(part, dict):
-            raise ValueError("the content holds something that is no block")
+            raise ValueError("the content holds an item that is not a block")
         if part.get("type") == "text":
             if not isinstance(part.get("text"), str):
                 raise ValueError("a block of text has no text")
@@ -328,7 +328,7 @@ def count(value: Any) -> int | None:
 
 
 def body_text(answer: Any) -> str:
-    """The body: JSON is in UTF-8, whatever a header says."""
+    """The body. JSON is in UTF-8, even where a header differs."""
     return answer.http_response.content.decode("utf-8", "replace")
 
 

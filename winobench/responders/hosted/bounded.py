@@ -20,8 +20,8 @@ def client_class(base: type, largest: int) -> type:
 
     class Client(base):
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-            del stream  # all of it is counted before anything is handed on
-            # What is packed can unpack to any size. Of this kind pieces can be unpacked one by one.
+            del stream  # all of the body is counted before it is passed on
+            # A packed body can unpack to any size. This kind can be unpacked piece by piece.
             request.headers["Accept-Encoding"] = "gzip"
             response = await super().send(request, stream=True, **options)
             try:

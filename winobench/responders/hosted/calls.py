@@ -36,7 +36,7 @@ _SECONDS_TO_CLOSE = 1.0
 class Outcome:
     """The result of a call. All None for one that was not made because the run ends.
 
-    An error ends the run, and may come with an answer. ``passing``: the call was tried again and failed all the same.
+    An error ends the run, and may come with an answer. ``passing``: the call failed although it was tried again.
     """
 
     raw: Raw | None = None
@@ -50,7 +50,7 @@ Results = queue.SimpleQueue[tuple[int, Outcome] | None]
 
 @contextlib.contextmanager
 def interrupts(results: Results) -> Iterator[list[bool]]:
-    """Puts a Ctrl-C among the results, so that it does not cut off whoever stores one. A second one is raised at once.
+    """Puts a Ctrl-C among the results, so that it does not cut off the storing of one. A second one is raised at once.
 
     Yields a list that is empty as long as none has come.
     """
@@ -59,7 +59,7 @@ def interrupts(results: Results) -> Iterator[list[bool]]:
     def handle(*_: Any) -> None:
         is_first = not came
         came.append(True)
-        # Python drops what is raised in a destructor or a callback. This stays.
+        # Python drops an exception that is raised in a destructor or a callback. This stays.
         results.put(None)
         if not is_first:
             raise KeyboardInterrupt
@@ -89,7 +89,7 @@ class _Attempt:
 
 
 class Caller:
-    """Makes calls, each with its retries, and has all of them wait while the server wants to be left alone.
+    """Makes calls, each with its retries, and pauses all of them while the server requests it.
 
     Attributes:
       log: path of a file that gets a line for each attempt; None for none.
@@ -117,11 +117,11 @@ class Caller:
             if not isinstance(body, dict):
                 body = await asyncio.to_thread(self._api.body, body)
             return await self._call(client, body, stop)
-        except Exception as error:  # else the run would wait for ever. It raises it
+        except Exception as error:  # otherwise the run would wait for ever
             return Outcome(error=error)
 
     async def _call(self, client: Any, body: dict[str, Any], stop: asyncio.Event) -> Outcome:
-        # The same until an answer comes: a server that knows the header does not do the work twice.
+        # The same until an answer comes, so that a server that supports the header does not do the work twice.
         call_id = f"winobench-{uuid.uuid4()}"
         incomplete = 0
         for number in range(1, self._attempts + 1):
@@ -151,7 +151,7 @@ class Caller:
             try:
                 async with asyncio.timeout(self._api.timeout):
                     attempt.answer = await self._api.send(client, sent, call_id)
-            # The run continues, whatever the client and the server make of each other.
+            # The run continues after any fault of the client or the server.
             except Exception as error:
                 attempt.failure = self._api.failure(error, sent)
             else:
@@ -181,7 +181,7 @@ class Caller:
         wait = max(backoff, asked) if attempt.number < self._attempts and failure.passing else None
         outcome = self._write(attempt, wait)
         then = "it is given up" if wait is None else f"trying again in {wait:.1f} s"
-        # What is mended soon is not worth a line on the screen.
+        # A short wait is not worth a line on the screen.
         level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
         logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt.number, self._attempts, outcome, then)
         if failure.fatal is not None:
@@ -228,7 +228,7 @@ class Caller:
 
 
 class Calls:
-    """Calls in an event loop that has a thread of its own. Those under way end with the context."""
+    """Runs calls in an event loop in a separate thread. Calls under way end with the context."""
 
     def __init__(self, caller: Caller, client: Any, results: Results):
         self._caller, self._client, self._results = caller, client, results

@@ -1,4 +1,4 @@
-"""Images as the APIs take them.
+"""Images in the forms that the APIs take.
 
 A file goes out byte for byte where its format, its size and its pixels allow that. Otherwise what a viewer shows on a
 white page (`winobench.data.images`) is written as PNG, or as JPEG where that is too large, and scaled down as far as a
@@ -24,7 +24,7 @@ _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "W
 # Modes in which 8-bit gray levels, palette colours and RGB come. All readers agree on them.
 _PLAIN_MODES = ("1", "L", "P", "RGB")
 _JPEG_QUALITY = 95
-# Images that are asked about many times are read and written once.
+# Images of many questions are read and encoded once.
 _KEPT = 8
 
 
@@ -35,7 +35,7 @@ class Limits:
     Attributes:
       formats: PIL's names.
       largest: bytes of a file, before base64 makes a third more of them.
-      longest_side: pixels of height and width; None where nothing is said of it.
+      longest_side: pixels of height and width; None without a limit.
     """
 
     formats: tuple[str, ...]
@@ -74,15 +74,15 @@ def _content(image: Picture) -> bytes:
             content = file.read()
     except FileNotFoundError:
         raise InputError(
-            f"there is no image at {image.path}: correct the path or restore the file", code="no-such-file"
+            f"no image at {image.path}: correct the path or restore the file", code="no-such-file"
         ) from None
     except (images.ImageProblem, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"the image {image.path} cannot be read ({reason}): see to it", code="cannot-read") from None
     if hashlib.sha256(content).hexdigest() != image.sha256:
         raise InputError(
-            f"the image {image.path} is not the one that is asked about: its SHA-256 does not begin with"
-            f" {image.sha256[:12]}; restore it, or begin a new run",
+            f"the image {image.path} has changed: its SHA-256 does not begin with {image.sha256[:12]}. Restore it or"
+            " begin a new run",
             code="file-changed",
         )
     return content

@@ -41,9 +41,9 @@ _BLANK = "[key]"
 class HostedModel:
     """A language model behind an API. A `winobench.runs.requests.Responder` for texts, also about images.
 
-    Whether a model sees is known when it is asked. Of a question about an image with options, the log-likelihoods are
-    those of the answer's first token where the API tells them, and otherwise logarithms of shares of votes: then the
-    question is asked several times at temperature 1 (`winobench.responders.hosted.choices`).
+    Only a call shows whether a model takes images. The log-likelihoods of options about an image come from the answer's
+    first token where the API reports them. Otherwise they are logarithms of shares of votes: the question is sent
+    several times at temperature 1 (`winobench.responders.hosted.choices`).
 
     Attributes:
       kinds: what it answers.
@@ -84,10 +84,10 @@ class HostedModel:
           concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
             answer. To connect, at most 20 of them.
-          attempts: how often a call is tried. Of those that bring an incomplete answer, three at most.
+          attempts: how often a call is tried. At most three attempts may bring an incomplete answer.
           first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random
-            part of up to a half. Longer where the server asks for it.
-          longest_wait: where the server asks for more seconds than these, the run ends and says so.
+            part of up to a half. Longer where the server requests it.
+          longest_wait: seconds. The run ends with an error where the server requests a longer wait.
           failures_in_a_row: so many calls that fail for good although they were tried again, with none between that
             ends in another way, end the run. A refusal of one request says nothing about the others.
           seconds_to_finish: how long an interrupt waits for calls that are under way.
@@ -99,14 +99,14 @@ class HostedModel:
           extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``. Not for secrets.
           logprobs: whether options about an image are judged by log-probabilities, which Anthropic's protocol does not
             have, and OpenAI's models that think do not tell. For the name to decide when None.
-          votes: how often a question with options about an image is asked where there are none.
+          votes: how often a question with options about an image is sent without log-probabilities.
           prices: see ``cost``.
           attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
             its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
             absl's log too: as warnings where the call is given up or the wait is long, as notes otherwise.
 
         Raises:
-          InputError: the name is none, an option is out of range or not for this API, the key or the client is missing.
+          InputError: the name is malformed, an option is wrong or not for this API, the key or the client is missing.
         """
         self.api, self.model, named_url = settings.split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
@@ -146,7 +146,7 @@ class HostedModel:
         self._caller = calls.Caller(name, self._server, self._blank, **patience, log=attempts_log)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that can change an answer; the key is not among it."""
+        """Everything that can change an answer, without the key."""
         named = {"api": self.api, "model": self.model, "base_url": self.base_url}
         return {**named, **self._settings, **self._of_options}
 
@@ -167,7 +167,7 @@ class HostedModel:
         return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
 
     def parts(self, request: Request) -> tuple[Request, ...]:
-        """The requests that make up one: its votes, each of which can be asked and kept alone; otherwise itself."""
+        """The requests that make up one: its votes, each of which can be sent and kept alone. Otherwise itself."""
         if not isinstance(request, PictureOptions) or self._logprobs:
             return (request,)
         question, _ = choices.put(request)

@@ -1,4 +1,4 @@
-"""The options of a hosted model, checked: each that cannot be is one sentence before anything is sent."""
+"""Checks of a hosted model's options, before anything is sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORTEST_SECRET = 12
 
 
 def split(name: str) -> tuple[str, str, str | None]:
-    """Provider, model and base URL in a model's name; raises InputError for another one."""
+    """Provider, model and base URL in a model's name. Raises InputError for another one."""
     api, _, rest = name.partition(":")
     # Models' names may hold @ and : themselves.
     found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>(?i:https?)://.*))?", rest, re.DOTALL)
@@ -78,7 +78,7 @@ def check_numbers(name: str, **values: Any) -> None:
 
 
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
-    """Raises InputError for prices that are none."""
+    """Raises InputError for malformed prices."""
     for model, price in (prices or {}).items():
         if not is_price(price):
             raise InputError(
@@ -131,7 +131,7 @@ def checked_url(url: str, where: str) -> str:
 
 
 def read_key(kind: type[Api], needed: bool) -> str | None:
-    """The key in the environment; raises InputError where there is none but one is needed, or it cannot be one."""
+    """The key in the environment. Raises InputError if a needed one is missing, or it is malformed."""
     key = (os.environ.get(kind.key_variable) or "").strip()
     if not key and needed:
         raise InputError(
@@ -144,7 +144,7 @@ def read_key(kind: type[Api], needed: bool) -> str | None:
 
 
 def secret(key: str | None) -> re.Pattern[str] | None:
-    """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
+    """Finds a key, also where JSON writes some of its letters as escapes. None without a key to hide."""
     if key is None or len(key) < _SHORTEST_SECRET:
         return None
     marks = ("" if one.isalnum() else r"\\?" for one in key)

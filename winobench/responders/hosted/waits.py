@@ -1,4 +1,4 @@
-"""How long a server wants to be left alone, from the headers of its answers."""
+"""The waits that a server requests in the headers of its answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 
 def requested_wait(headers: Mapping[str, str], status: int) -> float | None:
-    """The seconds that a server asks for before the next attempt; None if it does not say."""
+    """The seconds that a server requests before the next attempt, or None."""
     with contextlib.suppress(KeyError, ValueError):
         return _positive(float(headers["retry-after-ms"]) / 1000)
     if (value := headers.get("retry-after")) is not None:
@@ -22,18 +22,18 @@ def requested_wait(headers: Mapping[str, str], status: int) -> float | None:
             return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     if status != 429:
         return None
-    # The limits that are reached, or may be. What is left of a limit that is not reached does not matter.
+    # Only limits that are reached, or may be, matter.
     waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
     return max(waits, default=None)
 
 
 def exhausted(headers: Mapping[str, str]) -> float:
-    """After a success: the seconds until there may be another call; 0 if there may be one now."""
+    """The seconds from a success until the next call is allowed. 0 for now."""
     return max((wait for remaining, wait in _limits(headers) if remaining == 0), default=0.0)
 
 
 def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
-    """What is left of each limit, None where it is not said, and the seconds until all of it is there again.
+    """The rest of each limit, or None, and the seconds until the limit is full again.
 
     OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
     a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.

@@ -13,7 +13,7 @@ from winobench.runs.requests import INTERRUPTED, Generation, PictureText, Respon
 
 IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
 """https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
-pixels. Of the file sizes that the platforms state, this is the smallest: 5 MB in base64."""
+pixels. The smallest of the file sizes that the platforms state: 5 MB in base64."""
 
 
 class Anthropic(Api, provider="anthropic"):

@@ -11,9 +11,9 @@ from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import LIMITS, Api, Failure, body_text, count, ended, join, refuses
 from winobench.runs.requests import Generation, PictureOptions, PictureText, Response
 
-# The most that the API tells (its reference of chat completions, "top_logprobs").
+# The most that the API reports (its reference of chat completions, "top_logprobs").
 _MOST_LIKELY = 20
-# Those that think before they answer, which tell no log-probabilities.
+# Models that think before they answer, which report no log-probabilities.
 _THINKING = re.compile(r"(o\d|gpt-5)")
 IMAGES = images.Limits(("PNG", "JPEG", "WEBP", "GIF"), 20_000_000, None)
 """https://platform.openai.com/docs/guides/images-vision, "Image input requirements" (seen 2026-11-25): PNG, JPEG, WEBP
@@ -121,7 +121,7 @@ class OpenAI(Api, provider="openai"):
             refused |= any(isinstance(part, dict) and part.get("type") == "refusal" for part in text)
             text = join(text)
         if text is not None and not isinstance(text, str):
-            raise ValueError("the message's content is no text")
+            raise ValueError("the message's content is not text")
         usage = content.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         reason, calls_tool = (
