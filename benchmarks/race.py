@@ -33,6 +33,7 @@ from winobench.evaluation import importance, race, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.metrics import sequential
+from winobench.runs.settings import Sampling
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import get_task
@@ -507,7 +508,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--called", help="what the tables call the model")
     parser.add_argument("--scenes", type=int, default=30, help="rendered scenes of each task; 0 for no tasks")
     parser.add_argument("--budget", type=int, default=250, help="samples of a pair")
-    parser.add_argument("--alpha", type=float, default=race.ALPHA, help="of the race")
+    parser.add_argument("--alpha", type=float, default=Sampling.alpha, help="of the race")
     parser.add_argument(
         "--questions", type=int, default=60, help="of the comparison of rules for timesteps; 0 for none"
     )

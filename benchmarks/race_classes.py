@@ -32,8 +32,9 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.clevr import captions, renderer
 from winobench.clevr import scenes as clevr_scenes
-from winobench.evaluation import evaluate, importance, race
+from winobench.evaluation import evaluate, importance
 from winobench.metrics import sequential
+from winobench.runs.settings import Sampling
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks.base import Example, Task
 
@@ -170,7 +171,7 @@ def benchmark(
         "classes": num_classes,
         "images": num_images,
         "budget": budget,
-        "alpha": race.ALPHA,
+        "alpha": Sampling.alpha,
         "rule": importance.PILOT_RULE,
         "fixed": {"passes": whole["passes"], "accuracy": whole["tasks"][NAME]["accuracy"]["value"]},
         "seconds": whole["seconds"],

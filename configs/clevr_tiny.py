@@ -7,134 +7,115 @@ python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000    
 
 from __future__ import annotations
 
-import ml_collections
+import dataclasses
 
+from configs import _shared, forms_of
 from winobench.base import options
+from winobench.base.options import option
 
 LAUNCHER = "train"
 
-# Of the autoencoder and of the denoiser.
-_STAGE = {
-    "block_out_channels": options.items(options.whole(1, 65_536), 1, 8),
-    "layers_per_block": options.whole(1, 64),
-    "optimizer": options.OPTIMIZER_NAME,
-    "learning_rate": options.LEARNING_RATE,
-    "batch_size": options.BATCH_SIZE,
-    "num_steps": options.STEPS,
-    "warmup_steps": options.WARMUP_STEPS,
-    "decay_steps": options.WARMUP_STEPS,
-    "ema_decay": options.DECAY,
-    "log_every": options.STEPS,
-    "checkpoint_every": options.STEPS,
-}
-
-RANGES = {
-    "recipe": options.choice("clevr_tiny"),
-    "seed": options.SEED,
-    "data.num_scenes": options.whole(1, 10_000_000),
-    "data.image_size": options.whole(8, 4_096),
-    "data.task_like_fraction": options.number(0, 1),
-    "data.num_shards": options.whole(1, 10_000),
-    "data.captions_per_scene": options.whole(1, 10_000),
-    "data.max_length": options.whole(3, 4_096),
-    **options.prefixed("autoencoder", _STAGE),
-    "autoencoder.latent_channels": options.whole(1, 65_536),
-    "autoencoder.norm_num_groups": options.whole(1, 65_536),
-    "autoencoder.pixel_noise": options.number(0, 100),
-    "text_encoder.hidden_size": options.whole(1, 65_536),
-    "text_encoder.num_hidden_layers": options.whole(1, 256),
-    "text_encoder.num_attention_heads": options.whole(1, 65_536),
-    **options.prefixed("denoiser", _STAGE),
-    "denoiser.down_block_types": options.items(options.choice("CrossAttnDownBlock2D", "DownBlock2D"), 1, 8),
-    "denoiser.num_heads": options.whole(1, 65_536),
-    "denoiser.prediction_type": options.choice("epsilon", "v_prediction"),
-    "denoiser.timestep_range": options.span(1_000),
-    "denoiser.timestep_power": options.number(above=0, high=1_000),
-    "denoiser.empty_text_fraction": options.number(0, 1),
-}
-"""Field -> what it may be."""
+_WIDTH = options.whole(1, 65_536)
 
 
-def get_config(size: str = "full") -> ml_collections.ConfigDict:
-    """The recipe; ``size`` is ``full`` or ``debug``."""
-    config = ml_collections.ConfigDict()
-    config.kind = "train"
-    config.recipe = "clevr_tiny"
-    config.seed = 0
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The rendered scenes."""
 
-    config.data = _data()
-
-    config.autoencoder = _autoencoder()
-
-    config.text_encoder = ml_collections.ConfigDict()
-    config.text_encoder.hidden_size = 128
-    config.text_encoder.num_hidden_layers = 3
-    config.text_encoder.num_attention_heads = 4
-
-    config.denoiser = _denoiser()
-
-    if size == "debug":
-        config.data.num_scenes = 256
-        config.autoencoder.num_steps = 20
-        config.autoencoder.decay_steps = 5
-        config.autoencoder.checkpoint_every = 10
-        config.denoiser.num_steps = 20
-        config.denoiser.decay_steps = 5
-        config.denoiser.batch_size = 8
-        config.denoiser.checkpoint_every = 10
-    elif size != "full":
-        raise ValueError(f"clevr_tiny knows the sizes full and debug, not {size!r}.")
-    return config
+    num_scenes: int = option(40_000, options.whole(1, 10_000_000), "scenes that are learned from")
+    image_size: int = option(64, options.whole(8, 4_096), "height and width in pixels")
+    task_like_fraction: float = option(
+        0.75, options.number(0, 1), "share of scenes like the tasks'; in others objects may share attributes"
+    )
+    num_shards: int = option(8, options.whole(1, 10_000), "files that they are kept in")
+    captions_per_scene: int = option(32, options.whole(1, 10_000), "captions of a scene")
+    max_length: int = option(24, options.whole(3, 4_096), "tokens a caption, start and end included")
 
 
-def _data() -> ml_collections.ConfigDict:
-    data = ml_collections.ConfigDict()
-    data.num_scenes = 40_000
-    data.image_size = 64
-    data.task_like_fraction = 0.75  # the rest are freer scenes, whose objects may share attributes
-    data.num_shards = 8
-    data.captions_per_scene = 32
-    data.max_length = 24  # tokens a caption, start and end included
-    return data
+@dataclasses.dataclass(frozen=True)
+class Autoencoder(_shared.Stage):
+    """The autoencoder and its training."""
+
+    block_out_channels: tuple = option((8, 16, 32, 64), options.items(_WIDTH, 1, 8), "channels of each block")
+    layers_per_block: int = option(1, options.whole(1, 64), "residual layers of each block")
+    latent_channels: int = option(8, _WIDTH, "channels of the latents")
+    norm_num_groups: int = option(8, _WIDTH, "groups of the normalisations")
+    pixel_noise: float = option(0.05, options.number(0, 100), "noise that is added to images, in half ranges of pixels")
 
 
-def _autoencoder() -> ml_collections.ConfigDict:
-    autoencoder = ml_collections.ConfigDict()
-    autoencoder.block_out_channels = (8, 16, 32, 64)
-    autoencoder.layers_per_block = 1
-    autoencoder.latent_channels = 8
-    autoencoder.norm_num_groups = 8
-    autoencoder.pixel_noise = 0.05
-    autoencoder.optimizer = "muon"
-    autoencoder.learning_rate = 2e-3
-    autoencoder.batch_size = 16
-    autoencoder.num_steps = 1_800
-    autoencoder.warmup_steps = 50
-    autoencoder.decay_steps = 600
-    autoencoder.ema_decay = 0.99
-    autoencoder.log_every = 20
-    autoencoder.checkpoint_every = 300
-    return autoencoder
+@dataclasses.dataclass(frozen=True)
+class TextEncoder:
+    """A text encoder like CLIP's."""
+
+    hidden_size: int = option(128, _WIDTH, "width")
+    num_hidden_layers: int = option(3, options.whole(1, 256), "layers")
+    num_attention_heads: int = option(4, _WIDTH, "attention heads")
 
 
-def _denoiser() -> ml_collections.ConfigDict:
-    denoiser = ml_collections.ConfigDict()
-    denoiser.block_out_channels = (64, 128)
+@dataclasses.dataclass(frozen=True)
+class Denoising(_shared.Stage):
+    """The training of any denoiser."""
+
+    num_heads: int = option(4, _WIDTH, "attention heads")
+    timestep_range: tuple = option((100, 1000), options.span(1_000), "first,end of the timesteps that are drawn")
+    timestep_power: float = option(
+        2.0, options.number(above=0, high=1_000), "density rises with the noise by it: the text decides most there"
+    )
+    empty_text_fraction: float = option(0.1, options.number(0, 1), "share of captions that are emptied")
+
+
+@dataclasses.dataclass(frozen=True)
+class Denoiser(Denoising):
+    """The UNet and its training."""
+
+    block_out_channels: tuple = option((64, 128), options.items(_WIDTH, 1, 8), "channels of each block")
     # Attention at 4 x 4 alone: at 8 x 8 it would take a third of the time.
-    denoiser.down_block_types = ("DownBlock2D", "CrossAttnDownBlock2D")
-    denoiser.layers_per_block = 1
-    denoiser.num_heads = 4
-    denoiser.prediction_type = "v_prediction"
-    denoiser.timestep_range = (100, 1000)
-    denoiser.timestep_power = 2.0  # density rises with the noise: the text decides most there
-    denoiser.empty_text_fraction = 0.1
-    denoiser.optimizer = "muon"
-    denoiser.learning_rate = 2e-3
-    denoiser.batch_size = 96
-    denoiser.num_steps = 2_600
-    denoiser.warmup_steps = 300
-    denoiser.decay_steps = 1_000
-    denoiser.ema_decay = 0.999
-    denoiser.log_every = 50
-    denoiser.checkpoint_every = 400
-    return denoiser
+    down_block_types: tuple = option(
+        ("DownBlock2D", "CrossAttnDownBlock2D"),
+        options.items(options.choice("CrossAttnDownBlock2D", "DownBlock2D"), 1, 8),
+        "blocks, with attention to the text or without",
+    )
+    layers_per_block: int = option(1, options.whole(1, 64), "residual layers of each block")
+    prediction_type: str = option(
+        "v_prediction", options.choice("epsilon", "v_prediction"), "what the network predicts"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Of the embedded model."""
+
+    recipe: str = option("clevr_tiny", options.choice("clevr_tiny"), "what launch.train runs with this config")
+    seed: int = option(0, options.SEED, "random seed of everything")
+    data: Data = options.group(Data)
+    autoencoder: Autoencoder = options.group(Autoencoder)
+    text_encoder: TextEncoder = options.group(TextEncoder)
+    denoiser: Denoiser = options.group(Denoiser)
+
+
+SETTINGS = Settings
+
+FULL = {
+    "autoencoder.batch_size": 16,
+    "autoencoder.num_steps": 1_800,
+    "autoencoder.warmup_steps": 50,
+    "autoencoder.decay_steps": 600,
+    "autoencoder.ema_decay": 0.99,
+    "autoencoder.log_every": 20,
+    "autoencoder.checkpoint_every": 300,
+}
+DEBUG = {
+    **FULL,
+    "data.num_scenes": 256,
+    "autoencoder.num_steps": 20,
+    "autoencoder.decay_steps": 5,
+    "autoencoder.checkpoint_every": 10,
+    "denoiser.num_steps": 20,
+    "denoiser.decay_steps": 5,
+    "denoiser.batch_size": 8,
+    "denoiser.checkpoint_every": 10,
+}
+FORMS = {"full": FULL, "debug": DEBUG}
+"""Form -> values of options."""
+
+get_config = forms_of("clevr_tiny", Settings, "train", FORMS)

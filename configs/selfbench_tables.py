@@ -11,30 +11,18 @@ squared, no guidance and no empty text. Their numbers stand next to ours in the 
 
 from __future__ import annotations
 
-import ml_collections
-
-from configs import gdbench
+from configs import forms_of, gdbench
 
 LAUNCHER = "eval"
 
-HELP = gdbench.HELP
-RANGES = gdbench.RANGES
+SETTINGS = gdbench.SETTINGS
 check = gdbench.check
 
-FORMS = {"standard": (None, 30), "debug": (4, 2)}
-"""Form -> (items a task, timesteps)."""
+_PUBLISHED = {"tasks": "@selfbench", "normalize": "none", "error": "l2", "sampling.timesteps": "published"}
+FORMS = {
+    "standard": {**_PUBLISHED, "sampling.num_samples": 30},
+    "debug": {**_PUBLISHED, "limit": 4, "sampling.num_samples": 2},
+}
+"""Form -> values of options."""
 
-
-def get_config(form: str = "standard") -> ml_collections.ConfigDict:
-    """The config in one of its ``FORMS``."""
-    if form not in FORMS:
-        raise ValueError(f"selfbench_tables comes as {', '.join(FORMS)}, not {form!r}.")
-    limit, num_samples = FORMS[form]
-    config = gdbench.get_config("full")
-    config.tasks = "@selfbench"
-    config.limit = limit
-    config.normalize = "none"
-    config.error = "l2"
-    config.sampling.num_samples = num_samples
-    config.sampling.timesteps = "published"
-    return config
+get_config = forms_of("selfbench_tables", SETTINGS, "score", FORMS)

@@ -10,59 +10,44 @@ python -m launch.eval --config=wscplus:test --config.model=qwen3-8b --config.dty
 
 from __future__ import annotations
 
-import ml_collections
-from ml_collections import config_dict
+import dataclasses
 
-from configs import _responder
+from configs import _shared, forms_of
 from winobench.base import options
+from winobench.base.options import option
+from winobench.runs import settings
 
 LAUNCHER = "eval"
 
+
+@dataclasses.dataclass(frozen=True)
+class Settings(settings.Asking, _shared.Responder):
+    """Of a benchmark of sentences with a pronoun."""
+
+    tasks: str = option("wscplus", options.text(), "wscplus (validation set), wscplus_test, or both with a comma")
+    data_dir: str | None = option(
+        None, options.PATH.or_none(), "the folder with wscplus/WSC+.csv; none for $WINOBENCH_DATA or ~/winobench_data"
+    )
+    limit: int | None = option(
+        None,
+        options.LIMIT,
+        "questions of the validation set, or pairs and single questions of the test set; none for all",
+    )
+
+
+SETTINGS = Settings
+
+_MODEL = {"model": "qwen3-0.6b"}
 FORMS = {
     # Figures 6 to 9: the paper's best prompt on all 700 questions of the validation set.
-    "standard": ("wscplus", "toe", None),
+    "standard": {**_MODEL, "protocol": "toe"},
     # Figure 5: all prompts on 100 questions of it.
-    "prompts": ("wscplus", "all", 100),
+    "prompts": {**_MODEL, "protocol": "all", "limit": 100},
     # Ours, for models that give no texts: probabilities of the answers.
-    "options": ("wscplus", "options", None),
-    "test": ("wscplus_test", "toe", None),
-    "debug": ("wscplus", "all", 8),
+    "options": {**_MODEL, "protocol": "options"},
+    "test": {**_MODEL, "tasks": "wscplus_test", "protocol": "toe"},
+    "debug": {**_MODEL, "protocol": "all", "limit": 8},
 }
-"""Form -> (tasks, protocol, limit)."""
+"""Form -> values of options."""
 
-HELP = {
-    "model": "a name of --list_models, a folder, a hub id, openai:MODEL, anthropic:MODEL, recorded:FILE; or several",
-    "protocol": "names with commas (--list_tasks), all the model can answer, or none for the task's first such one",
-    "tasks": "wscplus (validation set), wscplus_test, or both with a comma",
-    "data_dir": "the folder with wscplus/WSC+.csv; none for $WINOBENCH_DATA or ~/winobench_data",
-    "limit": "questions of the validation set, or pairs and single questions of the test set; none for all",
-    **_responder.HELP,
-}
-
-RANGES = {
-    **options.RESPONDER,
-    "model": options.text(),
-    "protocol": options.text(4_096).or_none(),
-    "tasks": options.text(),
-    "data_dir": options.PATH.or_none(),
-    "limit": options.LIMIT,
-}
-"""Field -> what it may be."""
-
-
-def get_config(form: str = "standard") -> ml_collections.ConfigDict:
-    """The config in one of its ``FORMS``."""
-    if form not in FORMS:
-        raise ValueError(f"wscplus comes as {', '.join(FORMS)}, not {form!r}.")
-    tasks, protocol, limit = FORMS[form]
-    config = ml_collections.ConfigDict()
-    config.kind = "ask"
-
-    config.model = "qwen3-0.6b"
-    config.protocol = config_dict.FieldReference(protocol, field_type=str)
-    config.tasks = tasks
-    config.data_dir = config_dict.placeholder(str)
-    config.limit = config_dict.FieldReference(limit, field_type=int)
-
-    _responder.add_fields(config)
-    return config
+get_config = forms_of("wscplus", Settings, "ask", FORMS)

@@ -9,76 +9,69 @@ python -m launch.generate --config=wscplus_generate --config.model=... --config.
 
 from __future__ import annotations
 
-import ml_collections
-from ml_collections import config_dict
+import dataclasses
 
-from configs import _responder
+from configs import _shared, forms_of
 from winobench.base import options
+from winobench.base.options import option
 
 LAUNCHER = "generate"
 
+
+@dataclasses.dataclass(frozen=True)
+class Checks:
+    """The checks of new items."""
+
+    max_changed_words: int = option(5, options.whole(0, 1_000), "words in which the sentences of a pair may differ")
+    similarity: float = option(90.0, options.number(0, 100), "percent from which on two sentences are near-duplicates")
+    known: str | None = option(
+        None,
+        options.text().or_none(),
+        "CSV files in the layout of WSC+ whose sentences are not new, such as WSC+.csv; none for none",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(_shared.Responder):
+    """Of new items."""
+
+    model: str | None = option(
+        None,
+        options.text().or_none(),
+        "API:MODEL (openai:MODEL), a name of launch.eval --list_models, a folder, or a hub id; or several",
+    )
+    templates: tuple = option(
+        ("toe",),
+        options.items(options.choice("cot", "tot", "coe", "toe"), 1, 4),
+        "any of cot, tot, coe, toe (paper, Table 7)",
+    )
+    queries: tuple = option(
+        ("wdq", "ambiguous"),
+        options.items(options.text(255), 1, 100),
+        "any of wdq, wiq (traditional pairs), ambiguous, offensive-<domain> (Tables 8 and 13)",
+    )
+    offensive: bool = option(
+        False,
+        options.flag(),
+        "also ask for offensive questions, in all five domains unless queries name some; they may offend",
+    )
+    batch: int = option(3, options.whole(1, 1_000), "pairs, or offensive questions, a request")
+    requests: int = option(10, options.whole(1, 1_000_000), "requests of each template and query; may be raised later")
+    temperature: float = option(1.0, options.number(above=0, high=100), "sampling temperature; above 0")
+    max_tokens: int = option(2_048, options.whole(1, 10_000_000), "longest answer")
+    checks: Checks = options.group(Checks)
+
+
+SETTINGS = Settings
+
 FORMS = {
-    "standard": (("toe",), ("wdq", "ambiguous"), 10),
+    "standard": {},
     # Section 2.3.3: 1,200 sentences, 25 requests of three pairs for each of the eight combinations.
-    "efficacy": (("cot", "tot", "coe", "toe"), ("wdq", "wiq"), 25),
+    "efficacy": {"templates": ("cot", "tot", "coe", "toe"), "queries": ("wdq", "wiq"), "requests": 25},
     # Section 2.1: 300 sentences a model.
-    "models": (("toe",), ("wdq",), 50),
-    "debug": (("toe", "cot"), ("wdq", "wiq", "ambiguous"), 1),
+    "models": {"queries": ("wdq",), "requests": 50},
+    "debug": {"templates": ("toe", "cot"), "queries": ("wdq", "wiq", "ambiguous"), "requests": 1},
 }
-"""Form -> (templates, queries, requests of each template and query)."""
+"""Form -> values of options."""
 
-HELP = {
-    "model": "openai:MODEL, anthropic:MODEL, a name of launch.eval --list_models, a folder, or a hub id; or several",
-    "templates": "any of cot, tot, coe, toe (paper, Table 7)",
-    "queries": "any of wdq, wiq (traditional pairs), ambiguous, offensive-<domain> (Tables 8 and 13)",
-    "offensive": "also ask for offensive questions, in all five domains unless queries name some; they may offend",
-    "batch": "pairs, or offensive questions, a request",
-    "requests": "requests of each template and query; may be raised later",
-    "temperature": "sampling temperature; above 0",
-    "max_tokens": "longest answer",
-    "checks.max_changed_words": "words in which the sentences of a pair may differ",
-    "checks.similarity": "percent from which on two sentences are near-duplicates",
-    "checks.known": "CSV files in the layout of WSC+ whose sentences are no new ones, such as WSC+.csv; none for none",
-    **_responder.HELP,
-}
-
-RANGES = {
-    **options.RESPONDER,
-    "model": options.text().or_none(),
-    "templates": options.items(options.choice("cot", "tot", "coe", "toe"), 1, 4),
-    "queries": options.items(options.text(255), 1, 100),
-    "offensive": options.flag(),
-    "batch": options.whole(1, 1_000),
-    "requests": options.whole(1, 1_000_000),
-    "temperature": options.number(above=0, high=100),
-    "max_tokens": options.whole(1, 10_000_000),
-    "checks.max_changed_words": options.whole(0, 1_000),
-    "checks.similarity": options.number(0, 100),
-    "checks.known": options.text().or_none(),
-}
-"""Field -> what it may be."""
-
-
-def get_config(form: str = "standard") -> ml_collections.ConfigDict:
-    """The config in one of its ``FORMS``."""
-    if form not in FORMS:
-        raise ValueError(f"wscplus_generate comes as {', '.join(FORMS)}, not {form!r}.")
-    templates, queries, requests = FORMS[form]
-    config = ml_collections.ConfigDict()
-    config.kind = "items"
-    config.model = config_dict.placeholder(str)
-    config.templates = templates
-    config.queries = queries
-    config.offensive = False
-    config.batch = 3
-    config.requests = requests
-    config.temperature = 1.0
-    config.max_tokens = 2048
-
-    config.checks = ml_collections.ConfigDict()
-    config.checks.max_changed_words = 5
-    config.checks.similarity = 90.0
-    config.checks.known = config_dict.placeholder(str)
-
-    _responder.add_fields(config)
-    return config
+get_config = forms_of("wscplus_generate", Settings, "items", FORMS)

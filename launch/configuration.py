@@ -9,6 +9,7 @@ answer a misspelt field with a traceback, which is why the flags are resolved he
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import importlib.util
@@ -17,7 +18,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_collections
 from absl import app, flags, logging
@@ -28,9 +29,12 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.base.registry import near_first
+from winobench.runs import settings
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 """The folder of the configs that can be named."""
+
+T = TypeVar("T")
 
 _LONGEST_PATH_SHOWN = 300
 _LONGEST_WORD = 600
@@ -75,19 +79,23 @@ def load(
     config.lock()
     for field, text in overrides:
         override(config, field, text)
-    for field, value in check(config, _ranges(module, config)).items():
+    declared = _declared(module, config)
+    for field, value in check(config, declared).items():
         set_field(config, field, value)
+    values = flat(config)
+    cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode")}
+    settings.check_cases(declared, values, cases, prefix="--config.")
     if callable(getattr(module, "check", None)):
         module.check(config)
     return config
 
 
-def check(config: ml_collections.ConfigDict, ranges: Mapping[str, options.Range]) -> dict[str, Any]:
-    """Checks every field of a config that a table of ranges knows.
+def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.Field]) -> dict[str, Any]:
+    """Checks every field of a config that is a declared option.
 
     Args:
       config: with any values.
-      ranges: dotted field -> what it may be.
+      declared: dotted field -> option, from `winobench.base.options.declared`.
 
     Returns:
       Dotted field -> value as it is used.
@@ -95,24 +103,33 @@ def check(config: ml_collections.ConfigDict, ranges: Mapping[str, options.Range]
     Raises:
       InputError: names the first field whose value is not allowed, and says what is.
     """
-    return {
-        field: ranges[field].check(f"--config.{field}", value)
-        for field, value in flat(config).items()
-        if field in ranges
-    }
+    found = {}
+    for field, value in flat(config).items():
+        if field in declared:
+            about = declared[field].metadata
+            found[field] = about["range"].check(f"--config.{field}", value)
+            if "read" in about and value is not None:
+                about["read"](value)
+    return found
 
 
-def field_ranges(spec: str) -> Mapping[str, options.Range]:
-    """Dotted field -> what it may be: the config's own ``RANGES``, or those of the config that it stands in for."""
+def options_of(spec: str) -> Mapping[str, dataclasses.Field]:
+    """Dotted field -> option of a config: from its own ``SETTINGS``, or from its `_stand_in`."""
     module, argument = _load_module(spec)
-    return _ranges(module, _made(module, spec.partition(":")[0], argument))
+    return _declared(module, _made(module, spec.partition(":")[0], argument))
 
 
-def field_help(spec: str) -> Mapping[str, str]:
-    """Dotted field -> what it means, for the fields that the config's module explains in its ``HELP``."""
-    module, _ = _load_module(spec)
-    help_of = getattr(module, "HELP", {})
-    return help_of if isinstance(help_of, Mapping) else {}
+def read_settings(config: ml_collections.ConfigDict, kind: type[T], group: str = "") -> T:
+    """A dataclass of options with a config's values.
+
+    Args:
+      config: has a field for each of these options.
+      kind: the dataclass.
+      group: the group of fields that it is in the config, if any.
+    """
+    values = flat(config)
+    prefix = f"{group}." if group else ""
+    return kind(**{field.name: values[name] for name, field in options.declared(kind, prefix).items()})
 
 
 def launcher_of(spec: str) -> str | None:
@@ -372,6 +389,7 @@ def _execute(path: pathlib.Path) -> Any:
     """Runs a config file and returns its module."""
     module_spec = importlib.util.spec_from_file_location(f"winobench_config_{path.stem}", path)
     module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module  # where dataclasses look for what they are made of
     try:
         module_spec.loader.exec_module(module)
     except (SyntaxError, ImportError) as error:
@@ -414,20 +432,17 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
     return config
 
 
-def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, options.Range]:
-    """The ranges of a config's fields.
-
-    A user's own config need not have them: its fields are then checked as those of its `_stand_in`.
-    """
-    own = getattr(module, "RANGES", None)
-    if own is not None:
-        if not isinstance(own, Mapping) or not all(isinstance(one, options.Range) for one in own.values()):
-            raise InputError(
-                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.base.options.Range",
-                code="bad-ranges",
-            )
-        return own
-    return getattr(_stand_in(module, config), "RANGES", {})
+def _declared(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, dataclasses.Field]:
+    """The options of a config. A user's own config may have none: its fields are checked as its `_stand_in`'s."""
+    own = getattr(module, "SETTINGS", None)
+    if own is not None and not (isinstance(own, type) and dataclasses.is_dataclass(own)):
+        raise InputError(
+            f"SETTINGS of the config file is {options.shown(own)}, but must be a dataclass of options, made by"
+            " winobench.base.options.option",
+            code="bad-settings",
+        )
+    own = own or getattr(_stand_in(module, config), "SETTINGS", None)
+    return options.declared(own) if own else {}
 
 
 def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
@@ -457,7 +472,8 @@ def _described(error: BaseException) -> str:
 
 
 def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, usage: str) -> str:
-    explained, values = field_help(spec), flat(config)
+    values = flat(config)
+    explained = {name: field.metadata["help"] for name, field in options_of(spec).items()}
     width = max(map(len, values), default=0) + len("--config.")
     lines = [usage.strip(), "", "Flags:"]
     lines += [f"  --{flag.name:<{width - 2}}  {flag.help}" for flag in _own_flags()]

@@ -12,10 +12,10 @@ from absl import flags
 
 import winobench
 from launch import configuration, text
-from launch.timesteps import parse_timesteps
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
+from winobench.runs import settings
 
 if TYPE_CHECKING:
     import ml_collections
@@ -154,23 +154,15 @@ def _evaluate_model(
         scorer,
         tasks,
         workdir,
-        data_dir=config.data_dir,
-        limit=config.limit,
-        num_samples=config.sampling.num_samples,
-        num_bias_samples=config.sampling.num_bias_samples,
-        seed=config.seed,
-        timesteps=parse_timesteps(config.sampling.timesteps),
-        timestep_weights=config.sampling.timestep_weights,
-        reduce_dtype=config.reduce_dtype,
-        mode=config.sampling.mode,
-        alpha=config.sampling.alpha,
-        rare_share=config.sampling.rare_share,
-        normalize=config.normalize,
-        overwrite=_OVERWRITE.value,
-        reuse=_REUSE.value,
-        model=_display_name(model, config, label),
-        name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
-        config=configuration.plain(config) | {"model": model.name},
+        configuration.read_settings(config, settings.Sampling, "sampling"),
+        configuration.read_settings(config, settings.Scoring),
+        settings.Recording(
+            overwrite=_OVERWRITE.value,
+            reuse=_REUSE.value,
+            model=_display_name(model, config, label),
+            name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
+            config=configuration.plain(config) | {"model": model.name},
+        ),
     )
     if hasattr(scorer, "spent"):
         print(f"{model.name}: {scorer.spent()}")
@@ -229,14 +221,6 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
     """Resolves a model and checks the config's options, as `winobench.scorers.loading.check_scorer`."""
     from winobench.scorers import loading
 
-    sampling = config.sampling
-    of_samples = {"mode": sampling.mode} if sampling.mode != "fixed" else {}
-    if sampling.timestep_weights != "uniform":
-        of_samples["timestep_weights"] = sampling.timestep_weights
-    if config.reduce_dtype != "float32":
-        of_samples["reduce_dtype"] = config.reduce_dtype
-    if config.normalize not in ("auto", "none"):
-        of_samples["normalize"] = config.normalize
     ref = loading.check_scorer(
         model,
         config.dtype,
@@ -245,8 +229,8 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
         model_parallel=config.model_parallel,
         max_pixels=config.max_pixels,
         diffusion=_diffusion_options(config),
-        timesteps=parse_timesteps(sampling.timesteps),
-        of_samples=of_samples,
+        timesteps=options.read_timesteps(config.sampling.timesteps),
+        of_samples=_unusual(config, settings.SAMPLES),
         deeply=deeply,
     )
     if deeply and ref.kind == registry.HOSTED:
@@ -255,20 +239,18 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
 
 
 def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The options that only diffusion models have; None where they are as they usually are."""
-    defaults = {
-        "error": "squared_l2",
-        "target": "own",
-        "lora_scale": 1.0,
-        "encoders": "resident",
-    }
-    return {
-        **{name: config[name] for name in defaults if config[name] != defaults[name]},
-        "lora": config.lora,
-        "image_size": config.image_size,
-        "pipeline_options": options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
-        "timestep_range": config.sampling.timestep_range,
-    }
+    """The options that only diffusion models have, where they are not as they usually are."""
+    given = _unusual(config, settings.DIFFUSION)
+    if "pipeline_options" in given:
+        given["pipeline_options"] = options.settings().check("--config.pipeline_options", given["pipeline_options"])
+    return given
+
+
+def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:
+    """The unusual values of options that only a case has: name without its group -> value."""
+    declared, values = configuration.options_of(DEFAULT_CONFIG), configuration.flat(config)
+    cases = {settings.SAMPLES, settings.DIFFUSION, *settings.MODES} - {case}
+    return {name.rpartition(".")[2]: values[name] for name, _ in options.out_of_place(declared, values, cases)}
 
 
 def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
@@ -281,7 +263,7 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     Raises:
       InputError: a number of samples is asked for that is neither this nor the config's own.
     """
-    timesteps = parse_timesteps(config.sampling.timesteps)
+    timesteps = options.read_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
         return
     usual = configuration.load(spec).sampling.num_samples

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration, premise_pictures
-from launch.timesteps import parse_timesteps
-from winobench.base import json_files, registry
+from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+from winobench.runs import settings
 
 if TYPE_CHECKING:
     import ml_collections
@@ -91,16 +91,16 @@ def main(
                 responder,
                 asked,
                 os.path.join(workdir, *parts) if workdir else None,
-                protocol=protocol,
-                pictures=pictures,
-                captioner=captioner,
-                data_dir=config.data_dir,
-                limit=config.limit,
-                overwrite=overwrite,
-                reuse=reuse,
-                name="-".join([spec, label, *([protocol] if protocol else [])]),
-                model=display_name(model.name),
-                config=configuration.plain(config) | {"model": model.name, "protocol": protocol},
+                settings.Asking(config.data_dir, config.limit, protocol),
+                settings.Recording(
+                    overwrite=overwrite,
+                    reuse=reuse,
+                    name="-".join([spec, label, *([protocol] if protocol else [])]),
+                    model=display_name(model.name),
+                    config=configuration.plain(config) | {"model": model.name, "protocol": protocol},
+                ),
+                pictures,
+                captioner,
             )
             table.print_results(results)
             print(spent_line(results))
@@ -215,7 +215,7 @@ def load_responder(
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """How a diffusion model that judges is sampled."""
-    timesteps = parse_timesteps(config.sampling.timesteps)
+    timesteps = options.read_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
 
@@ -339,17 +339,17 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     Raises:
       InputError: ``extra_body`` is no JSON object, or the price is not two numbers.
     """
-    options = dict(config.api.items())
-    text, price = options.pop("extra_body"), options.pop("price")
-    if options["max_tokens_field"] == "auto":
-        del options["max_tokens_field"]
+    given = dict(config.api.items())
+    text, price = given.pop("extra_body"), given.pop("price")
+    if given["max_tokens_field"] == "auto":
+        del given["max_tokens_field"]
     if text is not None:
         try:
-            options["extra_body"] = json_files.parse(text)
+            given["extra_body"] = json_files.parse(text)
             reason = ""
         except json_files.NotJSON as error:
-            options["extra_body"], reason = None, f" ({error})"
-        if not isinstance(options["extra_body"], dict):
+            given["extra_body"], reason = None, f" ({error})"
+        if not isinstance(given["extra_body"], dict):
             raise InputError(
                 '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
                 f" {text[:200]!r}{reason}.",
@@ -361,10 +361,10 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
                 f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}.",
                 code="bad-value",
             )
-        options["prices"] = {
+        given["prices"] = {
             display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model
         }
-    return options
+    return given
 
 
 def _is_price(part: Any) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from winobench.runs.image_runs import Pictures, read_pictures
     from winobench.runs.reading import read_run
     from winobench.runs.run import Run
+    from winobench.runs.settings import Asking, Recording, Sampling, Scoring
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.denoising import denoising_errors
     from winobench.scorers.diffusion_itm import DiffusionITM
@@ -49,6 +50,7 @@ _HOME = {
     "SAMPLERS": "winobench.diffusion.samplers",
     "TASKS": "winobench.tasks",
     "TEXT_TASKS": "winobench.tasks",
+    "Asking": "winobench.runs.settings",
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
@@ -65,8 +67,11 @@ _HOME = {
     "Pipeline": "winobench.diffusion.pipeline",
     "Prompt": "winobench.prompts.prompt_files",
     "Protocol": "winobench.tasks.questions",
+    "Recording": "winobench.runs.settings",
     "Run": "winobench.runs.run",
+    "Sampling": "winobench.runs.settings",
     "Schedule": "winobench.diffusion.schedules",
+    "Scoring": "winobench.runs.settings",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
     "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
     "TargetPair": "winobench.tasks.base",
@@ -96,6 +101,7 @@ __all__ = [
     "SAMPLERS",
     "TASKS",
     "TEXT_TASKS",
+    "Asking",
     "Association",
     "AutoencoderKL",
     "CLIPTextModel",
@@ -112,8 +118,11 @@ __all__ = [
     "Pipeline",
     "Prompt",
     "Protocol",
+    "Recording",
     "Run",
+    "Sampling",
     "Schedule",
+    "Scoring",
     "StableDiffusion",
     "StableDiffusionXL",
     "TargetPair",

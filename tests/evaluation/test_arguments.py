@@ -36,7 +36,7 @@ class WithRange(fakes.FakeScorer):
         ({"limit": 2.5}, ("bad-value", "limit", "2.5")),
         ({"num_samples": 10**12}, ("bad-value", "num_samples", "1000000000000", "1,000,000")),
         ({"num_samples": "3"}, ("bad-value", "num_samples", "'3'")),
-        ({"num_bias_samples": float("nan")}, ("bad-value", "num_samples", "nan")),
+        ({"num_bias_samples": float("nan")}, ("bad-value", "num_bias_samples", "nan")),
         ({"seed": -1}, ("bad-value", "seed", "-1")),
         ({"seed": True}, ("bad-value", "seed", "True")),
         ({"alpha": float("nan")}, ("bad-value", "alpha", "nan", "0.5")),

@@ -324,7 +324,7 @@ def test_a_responder_may_be_told_all_questions_and_where_to_log(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"limit": "3"}, ("bad-value", "limit", "'3'", "1", "None")),
+        ({"limit": "3"}, ("bad-value", "limit", "'3'", "1", "none")),
         ({"limit": True}, ("bad-value", "limit", "True")),
         ({"limit": 0}, ("bad-value", "limit", "0")),
         ({"limit": 1.5}, ("bad-value", "limit", "1.5")),

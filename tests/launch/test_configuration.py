@@ -12,10 +12,14 @@ from tests.expectations import names, raises
 from winobench.base.errors import InputError
 
 _CONFIG = """
+import dataclasses
 import ml_collections
 from ml_collections import config_dict
+from winobench.base import options
 
-HELP = {"rate": "how fast"}
+@dataclasses.dataclass(frozen=True)
+class SETTINGS:
+    rate: float = options.option(0.5, options.number(), "how fast")
 
 def get_config(size="small"):
     if size not in ("small", "large"):
@@ -178,7 +182,7 @@ def test_every_config_loads_in_every_form():
         config = configuration.load(name)
         assert config.is_locked
         json.dumps(configuration.plain(config))
-        assert set(configuration.field_help(name)) <= set(configuration.flat(config))
+        assert configuration.options_of(name).keys() == configuration.flat(config).keys()
 
 
 @pytest.mark.parametrize("name", configuration.config_names())
@@ -197,8 +201,9 @@ def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
     assert configuration.load(str(own)).kind == config.kind
 
 
-def test_every_field_of_gdbench_is_explained():
-    assert set(configuration.field_help("gdbench")) == set(configuration.flat(configuration.load("gdbench")))
+def test_every_option_is_explained():
+    for name in configuration.config_names():
+        assert all(option.metadata["help"] for option in configuration.options_of(name).values())
 
 
 def test_plain_is_what_json_holds(path):

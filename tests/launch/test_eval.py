@@ -15,7 +15,8 @@ import pytest
 import winobench
 from launch import eval as launcher
 from tests import launching
-from winobench.base import registry
+from tests.expectations import raises
+from winobench.base import options, registry
 from winobench.scorers import loading
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -183,10 +184,14 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("even", "even"), ("10", [10]), ("10, 500,900", [10, 500, 900]), ("10,x", "10,x")]
+    ("text", "expected"),
+    [("even", "even"), ("10", [10]), ("10, 500,900", [10, 500, 900]), (".5,1.0", [0.5, 1.0]), (None, None)],
 )
 def test_timesteps_are_a_rule_or_numbers(text, expected):
-    assert launcher.parse_timesteps(text) == expected
+    assert options.read_timesteps(text) == expected
+    for wrong in ("10,x", "10,.5", "9" * 9, "1.5", "", "10,,20"):
+        with raises("bad-value", "timesteps"):
+            options.read_timesteps(wrong)
 
 
 def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
@@ -194,7 +199,7 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "load_scorer", lambda *_, diffusion, **__: given.update(diffusion))
     config = launcher.configuration.load("gdbench:debug")
     launcher.load_scorer(config, "clevr-tiny")
-    assert given.pop("lora") is None
+    assert "lora" not in given
     assert "lora_scale" not in given
     tiny, hub = registry.resolve("clevr-tiny"), registry.resolve("owner/clevr-tiny")
     assert launcher._display_name(tiny, config, "label") == "clevr-tiny"

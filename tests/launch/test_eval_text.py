@@ -357,13 +357,13 @@ def test_the_commands_of_the_configs_use_known_names():
             configuration.load(config)
         for field in re.findall(r"--config\.([\w.]+)=", source):
             assert field in configuration.flat(spec)
-        assert list(configuration.field_help(name)) == list(dict.fromkeys(configuration.field_help(name)))
-        assert {*configuration.field_help(name)} == {*configuration.flat(spec)}
+        assert {*configuration.options_of(name)} == {*configuration.flat(spec)}
         module, _ = configuration._load_module(name)
-        for form, (tasks, protocols, _) in module.FORMS.items():
-            configuration.load(f"{name}:{form}")
+        for form in module.FORMS:
+            config = configuration.load(f"{name}:{form}")
+            protocols = config.protocol
             for task in TEXT_TASKS.values():
-                if task.name in tasks.split(","):
+                if task.name in config.tasks.split(","):
                     assert protocols in (None, "all") or {*protocols.split(",")} <= {*task.protocols}
 
 

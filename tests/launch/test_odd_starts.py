@@ -24,10 +24,10 @@ from winobench.base.errors import InputError
             ("broken-config-file", "E"),
         ),
         (
-            "import ml_collections\nRANGES = 5\ndef get_config(): return ml_collections.ConfigDict({'a': 1})",
-            ("bad-ranges", "RANGES"),
+            "import ml_collections\nSETTINGS = 5\ndef get_config(): return ml_collections.ConfigDict({'a': 1})",
+            ("bad-settings", "SETTINGS"),
         ),
-        ("import ml_collections\nRANGES = {'a': 5}\nget_config = ml_collections.ConfigDict", ("bad-ranges", "RANGES")),
+        ("import ml_collections\nSETTINGS = {'a': 5}\nget_config = ml_collections.ConfigDict", ("bad-settings", "5")),
     ],
 )
 def test_whatever_a_config_file_raises_is_said(tmp_path, content, said):

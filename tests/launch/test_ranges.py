@@ -1,5 +1,6 @@
 """Every field of every config says what it may be, and is checked before anything is loaded."""
 
+import dataclasses
 import math
 import sys
 import time
@@ -12,6 +13,7 @@ from tests.expectations import names, raises
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.metrics import normalization
+from winobench.runs import settings
 
 NAMES = configuration.config_names()
 FIELDS = [(name, field) for name in NAMES for field in configuration.flat(configuration.load(name))]
@@ -69,15 +71,13 @@ LARGE = {"optimizer.clip_norm", "explosion_factor"}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_has_a_range_and_every_range_a_field(name):
-    fields = set(configuration.flat(configuration.load(name)))
-    ranges = configuration.field_ranges(name)
-    assert fields == set(ranges), "a new field needs a line in RANGES beside HELP"
+    assert configuration.flat(configuration.load(name)).keys() == configuration.options_of(name).keys()
 
 
 @pytest.mark.parametrize(("name", "field"), FIELDS)
 def test_a_value_is_in_the_range_or_refused_in_one_sentence(name, field):
     before = set(sys.modules)
-    declared = configuration.field_ranges(name)[field]
+    declared = configuration.options_of(name)[field].metadata["range"]
     default = configuration.flat(configuration.load(name))[field]
     for text in NUMBERS + WORDS:
         started = time.process_time()
@@ -107,7 +107,7 @@ def test_a_value_is_in_the_range_or_refused_in_one_sentence(name, field):
 @pytest.mark.parametrize(("name", "field"), FIELDS)
 def test_values_of_another_type_are_refused_by_the_range(name, field):
     """What a config file, rather than a command line, may put into a field."""
-    declared = configuration.field_ranges(name)[field]
+    declared = configuration.options_of(name)[field].metadata["range"]
     for value in (
         object(),
         float("nan"),
@@ -129,16 +129,16 @@ def test_values_of_another_type_are_refused_by_the_range(name, field):
 def test_a_new_field_cannot_be_forgotten(tmp_path):
     """A config file's own values are checked like those of the command line, with the ranges that its fields have."""
     content = (configuration.CONFIGS / "hardneg.py").read_text()
-    (tmp_path / "mine.py").write_text(content.replace("learning_rate = 3e-3", "learning_rate = -3e-3"))
+    (tmp_path / "mine.py").write_text(content.replace('learning_rate": 3e-3', 'learning_rate": -3e-3'))
     with pytest.raises(InputError, match=names("--config.optimizer.learning_rate", "-0.003")):
         configuration.load(str(tmp_path / "mine.py"))
 
 
 def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in_for(tmp_path):
-    content = (configuration.CONFIGS / "gdbench.py").read_text()
     path = tmp_path / "mine.py"
     path.write_text(
-        content.replace("RANGES =", "OTHERS =").replace("config.seed = 0", "config.seed = 0\n    config.more = 5")
+        "from configs import gdbench\nLAUNCHER = 'eval'\ndef get_config():\n"
+        "    config = gdbench.get_config()\n    config.more = 5\n    return config\n"
     )
     assert configuration.load(str(path), [("more", "-5")]).more == -5
     with pytest.raises(InputError, match=names("--config.seed", "-5", "0")):
@@ -234,7 +234,7 @@ def test_choices_are_those_of_the_library():
     """The ranges import nothing large, so they repeat a few names."""
     from winobench.checkpoints import models
     from winobench.data import nli as nli_data
-    from winobench.evaluation import importance, race
+    from winobench.evaluation import importance
     from winobench.models import lora
     from winobench.responders import prompts
     from winobench.scorers import denoising, samples
@@ -242,13 +242,13 @@ def test_choices_are_those_of_the_library():
     from winobench.wscplus_items import prompts as generation
 
     def accepts(name, field, *words):
-        declared = configuration.field_ranges(name)[field]
+        declared = configuration.options_of(name)[field].metadata["range"]
         assert declared.wanted.endswith(", ".join(words)) or all(declared.check(field, word) for word in words)
         return declared
 
     assert samples.TIMESTEP_RULES == options.TIMESTEP_RULES
     accepts("gdbench", "sampling.timesteps", *samples.TIMESTEP_RULES, importance.RULE)
-    accepts("gdbench", "sampling.mode", *race.MODES)
+    accepts("gdbench", "sampling.mode", *settings.MODES)
     for rule in (importance.RULE, *samples.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])
     accepts("gdbench", "normalize", normalization.AUTO, *normalization.NORMALIZATIONS)
@@ -278,4 +278,5 @@ def test_ranges_take_numpys_numbers_and_give_pythons():
         with raises("bad-value", "limit"):
             options.COUNT.check("limit", value)
     config = ml_collections.ConfigDict({"a": [1, 2]})
-    assert configuration.check(config, {"a": options.items(options.COUNT)}) == {"a": (1, 2)}
+    declared = dataclasses.make_dataclass("Own", [("a", tuple, options.option((), options.items(options.COUNT)))])
+    assert configuration.check(config, options.declared(declared)) == {"a": (1, 2)}

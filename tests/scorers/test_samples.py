@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from tests.expectations import raises
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.scorers import samples
 
@@ -48,13 +49,13 @@ def test_defaults():
 
 
 def test_listed_timesteps_may_be_any_of_the_schedule():
-    assert samples.check_timesteps([0]) == [0]
-    assert samples.check_timesteps((999_999,)) == [999_999]
+    assert options.read_timesteps([0]) == [0]
+    assert options.read_timesteps((999_999,)) == [999_999]
     np.testing.assert_array_equal(samples.choose_timesteps([0, 999], None), [0, 999])
     for wrong in ([-1], [1_000_000], []):
         with pytest.raises(InputError):
-            samples.check_timesteps(wrong)
-    assert samples.check_timesteps("even") == "even"
+            options.read_timesteps(wrong)
+    assert options.read_timesteps("even") == "even"
     assert samples.draws_from_range("even")
     assert not samples.draws_from_range("published")
     assert not samples.draws_from_range([1, 2])

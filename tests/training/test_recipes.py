@@ -84,8 +84,7 @@ def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
         assert set(recipe.free_fields(config)) <= fields
         assert recipe.default_name(config, f"{spec}:debug", "0a1b2c3d").isascii()
         assert callable(recipe.run)
-        explained = configuration.field_help(spec)
-        assert not explained or set(explained) == fields
+        assert set(configuration.options_of(spec)) == fields
 
 
 def test_an_unknown_recipe_is_named():

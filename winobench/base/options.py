@@ -1,9 +1,9 @@
 """What options may be: types, bounds and choices, checked by one mechanism.
 
-Configs declare a `Range` for each of their fields in a table ``RANGES`` next to ``HELP``. `launch.configuration` checks
-them as soon as the command line is read, before anything is loaded. Functions of the library check their arguments with
-the same ranges, so that a value means the same, and is refused in the same words, in both places. This module imports
-nothing large: ``--help`` must answer at once.
+An option is a field of a dataclass: `option` gives it a usual value, a `Range` and a help text, once. Configs, their
+help and the checks of the command line are made from these fields, before anything is loaded. Functions of the library
+check their arguments with the same ranges. A value means the same, and is refused in the same words, in both places.
+This module imports nothing large: ``--help`` must answer at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
@@ -31,19 +32,22 @@ class Range:
     Attributes:
       wanted: what they are, to be read after "it must be".
       convert: a value -> the value as it is used. Raises ValueError or TypeError for one that is not allowed.
+      kind: the type of these values.
       optional: whether None is allowed, too.
     """
 
     wanted: str
     convert: Callable[[Any], Any]
+    kind: type | types.UnionType = str
     optional: bool = False
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: Any, code: str = "bad-value") -> Any:
         """The value as it is used: NumPy's numbers as Python's, lists as tuples.
 
         Args:
           name: of the option, for the message.
           value: anything.
+          code: of the error.
 
         Raises:
           InputError: the value is not allowed. Says what is.
@@ -54,9 +58,7 @@ class Range:
             return self.convert(value)
         except (ValueError, TypeError, OverflowError):
             none = ", or none" if self.optional else ""
-            raise InputError(
-                f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code="bad-value"
-            ) from None
+            raise InputError(f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code=code) from None
 
     def or_none(self) -> Range:
         """The same, or None."""
@@ -71,7 +73,72 @@ class Range:
             except (ValueError, TypeError, OverflowError):
                 return other.convert(value)
 
-        return Range(f"{self.wanted}, or {other.wanted}", convert, self.optional or other.optional)
+        wanted, kind = f"{self.wanted}, or {other.wanted}", self.kind | other.kind
+        return Range(wanted, convert, kind, self.optional or other.optional)
+
+
+def option(default: Any, allowed: Range, help: str = "", **about: Any) -> Any:
+    """A field of a dataclass of options.
+
+    Args:
+      default: the usual value. None also where the range does not allow it, for a value that follows from others.
+      allowed: what the value may be.
+      help: what the option means, for ``--help``.
+      **about: ``outside``: in a config, the option stands outside the group that its dataclass is.
+        ``only_for``: cases that the option is for, such as a race. In others only its ``usual`` values are allowed,
+        which are the default unless named. With ``ignored``, any value is, and has no effect.
+        ``recorded``: False for one that changes no number. ``unless_default``: not recorded where it has that value.
+        ``read``: value -> value as it is used, where a call may give more than the range has. Raises InputError.
+        ``code``: of the error of a value that is not allowed, if not ``bad-value``.
+    """
+    return dataclasses.field(default=default, metadata={"range": allowed, "help": help, **about})
+
+
+def group(of: type) -> Any:
+    """A field of a dataclass of options that holds those of another one."""
+    return dataclasses.field(default_factory=of, metadata={"group": of})
+
+
+def declared(settings: Any, prefix: str = "") -> dict[str, dataclasses.Field]:
+    """Dotted name -> field, of the options of a dataclass and of its groups. Other fields are left out."""
+    found: dict[str, dataclasses.Field] = {}
+    for field in dataclasses.fields(settings):
+        if "range" in field.metadata:
+            found[("" if field.metadata.get("outside") else prefix) + field.name] = field
+        elif "group" in field.metadata:
+            found |= declared(field.metadata["group"], f"{prefix}{field.name}.")
+    return found
+
+
+def checked(field: dataclasses.Field, name: str, value: Any) -> Any:
+    """An option's value as it is used. Raises InputError for one that is not allowed."""
+    if value is None and field.default is None:
+        return None
+    about = field.metadata
+    return (
+        about["read"](value) if "read" in about else about["range"].check(name, value, about.get("code", "bad-value"))
+    )
+
+
+def out_of_place(
+    fields: Mapping[str, dataclasses.Field], values: Mapping[str, Any], cases: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """The options that these cases do not have, but whose values are unusual.
+
+    Args:
+      fields: name -> option, from `declared`.
+      values: name -> value.
+      cases: what there is, of all that options name in ``only_for``.
+
+    Yields:
+      (name, case that the option is for).
+    """
+    for name, field in fields.items():
+        lacking = [case for case in field.metadata.get("only_for", ()) if case not in cases]
+        if lacking and name in values and not field.metadata.get("ignored"):
+            usual = field.metadata.get("usual", (field.default,))
+            if checked(field, name, values[name]) not in usual:
+                yield name, lacking[0]
 
 
 def shown(value: Any) -> str:
@@ -99,7 +166,7 @@ def whole(low: int, high: int, multiple_of: int = 1) -> Range:
         return number
 
     multiple = f" that is a multiple of {multiple_of}" if multiple_of != 1 else ""
-    return Range(f"a whole number from {low:,} to {high:,}{multiple}", convert)
+    return Range(f"a whole number from {low:,} to {high:,}{multiple}", convert, int)
 
 
 def number(
@@ -122,7 +189,7 @@ def number(
     bounds = " and ".join(filter(None, (first, last)))
     if low is not None and high is not None:
         bounds = f"from {_said(low)} to {_said(high)}"
-    return Range(f"a finite number {bounds}".rstrip(), convert)
+    return Range(f"a finite number {bounds}".rstrip(), convert, float)
 
 
 def _said(bound: float) -> str:
@@ -136,7 +203,7 @@ def flag() -> Range:
         _need(isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"))
         return bool(value)
 
-    return Range("true or false", convert)
+    return Range("true or false", convert, bool)
 
 
 def choice(*choices: str) -> Range:
@@ -213,7 +280,7 @@ def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
         return tuple(item.convert(one) for one in values)
 
     count = f"{low}" if low == high else f"at least {low}"
-    return Range(f"a list of {count}, with commas, each of them {item.wanted}", convert)
+    return Range(f"a list of {count}, with commas, each of them {item.wanted}", convert, tuple)
 
 
 def span(high: int) -> Range:
@@ -225,7 +292,7 @@ def span(high: int) -> Range:
         _need(first < end)
         return first, end
 
-    return Range(f"two whole numbers with a comma, 0 <= first < end <= {high:,}", convert)
+    return Range(f"two whole numbers with a comma, 0 <= first < end <= {high:,}", convert, tuple)
 
 
 def numbers_in_text(high: int, most: int) -> Range:
@@ -279,10 +346,10 @@ SCALE = number(-1e6, 1e6)
 ALPHA = number(above=0, below=0.5)
 RARE_SHARE = number(above=0, high=0.5)
 NOISE_LEVEL = number(above=0, high=1)
+IMPORTANCE = "importance"
+"""The rule of a race that learns its timesteps from a pilot: see `winobench.evaluation.importance`."""
 TIMESTEPS = (
-    choice(*TIMESTEP_RULES, "importance")
-    | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES)
-    | levels_in_text(MAX_SAMPLES)
+    choice(*TIMESTEP_RULES, IMPORTANCE) | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES) | levels_in_text(MAX_SAMPLES)
 )
 TIMESTEP_RANGE = (span(MAX_TIMESTEPS) | choice(ALL)).or_none()
 GUIDANCE = number(-1e4, 1e4)
@@ -297,59 +364,37 @@ STEPS = whole(1, MAX_STEPS)
 WARMUP_STEPS = whole(0, MAX_STEPS)
 PATH = text(4_096)
 
-OPTIMIZER: Mapping[str, Range] = {
-    "name": OPTIMIZER_NAME,
-    "learning_rate": LEARNING_RATE,
-    "schedule": SCHEDULE,
-    "warmup_steps": WARMUP_STEPS,
-    "weight_decay": number(0, 1e3),
-    "b1": DECAY,
-    "b2": DECAY,
-    "eps": number(above=0, high=1),
-    "clip_norm": CLIP_NORM,
-}
-"""Of the optimizers that `winobench.training.optimizers` makes."""
 
-CHECKPOINT: Mapping[str, Range] = {
-    "model": text(),
-    "variant": text(255).or_none(),
-    "revision": text(255).or_none(),
-    "allow_pickle": flag(),
-    "dtype": DTYPE,
-}
-"""Of configs that load a checkpoint."""
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """Of the optimizers that `winobench.training.optimizers` makes."""
 
-API: Mapping[str, Range] = {
-    "api.base_url": text(4_096).or_none(),
-    "api.concurrency": whole(1, 1_024),
-    "api.timeout": number(above=0, high=86_400),
-    "api.attempts": whole(1, 1_000),
-    "api.send_temperature": flag(),
-    "api.max_tokens_field": choice("auto", "max_tokens", "max_completion_tokens"),
-    "api.extra_body": text().or_none(),
-    "api.logprobs": flag().or_none(),
-    "api.votes": whole(1, 1_000).or_none(),
-    "api.price": items(number(0, 1e6), 2, 2).or_none(),
-}
-"""Of configs that may ask hosted models."""
-
-RESPONDER: Mapping[str, Range] = {
-    "dtype": DTYPE,
-    "int8": flag(),
-    "model_parallel": DEVICES,
-    "chat_template": choice("auto", "tokenizer", "plain"),
-    "revision": text(255).or_none(),
-    "allow_pickle": flag(),
-    "batch_size": BATCH_SIZE.or_none(),
-    "seed": SEED,
-    **API,
-}
-"""Of configs that ask models which answer questions."""
+    name: str = option("adamw", OPTIMIZER_NAME, "adamw or muon")
+    learning_rate: float = option(1e-3, LEARNING_RATE, "after the warm-up")
+    schedule: str = option("constant", SCHEDULE, "then constant, cosine or linear down to zero")
+    weight_decay: float = option(1e-2, number(0, 1e3), "decoupled, times the learning rate")
+    b1: float = option(0.9, DECAY, "Adam's decay of the first moment")
+    b2: float = option(0.999, DECAY, "Adam's decay of the second moment")
+    eps: float = option(1e-8, number(above=0, high=1), "Adam's term in the denominator")
+    clip_norm: float | None = option(1.0, CLIP_NORM, "largest global norm of a gradient; none for no limit")
 
 
-def prefixed(prefix: str, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """The same ranges for fields within a group."""
-    return {f"{prefix}.{name}": one for name, one in ranges.items()}
+def read_timesteps(given: Any) -> Any:
+    """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays.
+
+    Raises:
+      InputError: it is neither a rule's name nor whole numbers nor noise levels, in a text with commas or a list.
+    """
+    if isinstance(given, str):
+        words = [word.strip() for word in given.split(",")]
+        for one, pattern in ((int, r"[0-9]{1,9}"), (float, r"[01]?\.[0-9]{1,20}")):
+            if all(re.fullmatch(pattern, word) for word in words):
+                given = list(map(one, words))
+                break
+        else:
+            return choice(*TIMESTEP_RULES, IMPORTANCE).check("timesteps", given)
+    listed = items(whole(0, MAX_TIMESTEPS - 1), 1, MAX_SAMPLES) | items(NOISE_LEVEL, 1, MAX_SAMPLES)
+    return None if given is None else list(listed.check("timesteps", given))
 
 
 def check_batch(batch_size: int, accumulate: int) -> None:

@@ -20,10 +20,11 @@ from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
-from winobench.metrics import association, normalization, sample_mean, sequential
-from winobench.metrics import timestep_weights as weighting
+from winobench.metrics import association, sample_mean
 from winobench.models import holding
 from winobench.runs import lifecycle, records
+from winobench.runs import settings as of_runs
+from winobench.runs.settings import Recording, Sampling, Scoring
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
 from winobench.tasks.base import Task
@@ -32,33 +33,15 @@ from winobench.tasks.questions import TextTask
 READY = "ready"
 """Instead of task names: every task whose data are there."""
 
-BIAS_SAMPLES = 20
-"""Samples a pair of bias tasks (paper, footnote 6)."""
-
 
 def evaluate(
     scorer: base.Scorer | base.SampledScorer,
     tasks: str | Sequence[str | Task] = READY,
     workdir: str | os.PathLike | None = None,
-    *,
-    data_dir: str | None = None,
-    limit: int | None = None,
-    num_samples: int | None = None,
-    num_bias_samples: int = BIAS_SAMPLES,
-    seed: int = 0,
-    timesteps: str | Sequence[int] | None = None,
-    timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
-    reduce_dtype: str = sample_mean.DTYPES[0],
-    mode: str = "fixed",
-    alpha: float = race.ALPHA,
-    rare_share: float = sequential.SHARE,
-    normalize: str = "auto",
-    overwrite: bool = False,
-    reuse: bool = True,
-    progress: bool = True,
-    name: str = "evaluation",
-    model: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    sampling: Sampling = Sampling(),
+    settings: Scoring = Scoring(),
+    recording: Recording = Recording(),
+    **more: Any,
 ) -> dict[str, Any]:
     """Evaluates a scorer on tasks and returns their numbers.
 
@@ -75,32 +58,10 @@ def evaluate(
       scorer: judges the pairs. Anything with ``score(images, texts)`` (see `winobench.scorers.base`).
       tasks: names, `Task` objects, or ``"ready"`` for every known task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
-      data_dir: where the tasks find prepared data. See `winobench.data.prepared.default_data_dir`.
-      limit: scenes or items a task; None means all.
-      num_samples: noise and timestep samples a pair, in a race at most; None for the default of the rule for timesteps.
-      num_bias_samples: the same for tasks of social bias.
-      seed: of the samples, and of permutations and resamples.
-      timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
-        for all tasks; ``uniform`` when None. A race also knows ``importance``, its default: timesteps where candidates
-        differ, learned from a pilot (`winobench.evaluation.importance`).
-      timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
-        learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
-      reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
-        which makes ties (docs/ties.md). Recorded errors are not rounded.
-      mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
-        `winobench.evaluation.race` says. Tasks of bias and ratings have nothing to decide, and take all of theirs.
-      alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
-        is right.
-      rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate. No single
-        sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
-        more samples (docs/race.md).
-      normalize: ``auto``, or a name in `winobench.metrics.normalization.NORMALIZATIONS`.
-      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
-      reuse: look for errors in the folders next to ``workdir``.
-      progress: show passes, passes a second and the time left.
-      name: begins the default folder's name.
-      model: what reports call the scorer.
-      config: recorded in the results as it is, instead of these arguments.
+      sampling: how noise and timesteps are sampled, and how their errors are averaged.
+      settings: the data, and how they are scored.
+      recording: how the run is recorded and shown.
+      **more: fields of these three by their names, such as ``num_samples=16`` or ``limit=10``.
 
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
@@ -117,49 +78,59 @@ def evaluate(
     """
     # Identity and errors are of the same weights, even if the model changes in the meantime.
     started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
-    chosen = choose_tasks(tasks, data_dir)
+    sampling, settings, recording = of_runs.with_options(more, sampling, settings, recording)
+    chosen = choose_tasks(tasks, settings.data_dir)
     contracts.check_questions(chosen, scorer)
-    limit = options.LIMIT.check("limit", limit)
-    options.text().or_none().check("model", model)
+    options.text().or_none().check("model", recording.model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
-    sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
-    sampling |= _of_the_mean(timestep_weights, reduce_dtype, mode, is_sampled)
-    _check_normalize(normalize, is_sampled)
-    _check_race(scorer, chosen, mode)
+    sampling, settings = _settled(of_runs.checked(sampling)), of_runs.checked(settings)
+    cases = {sampling.mode, *([of_runs.SAMPLES] if is_sampled else [])}
+    for part in (sampling, settings):
+        of_runs.check_cases(options.declared(part), vars(part), cases)
+    _check_race(scorer, chosen, sampling)
     own = contracts.fingerprint(scorer)
-    fingerprint = _common_fingerprint(own, sampling["timesteps"])
+    fingerprint = _common_fingerprint(own, sampling.timesteps)
     failed: dict[str, InputError] = {}
-    plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
+    normalize = settings.normalize if is_sampled else "none"
+    plans = {"data_dir": settings.data_dir, "limit": settings.limit, "normalize": normalize, "failed": failed}
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
-    _check_metrics(groups, mode)
+    _check_metrics(groups, sampling.mode)
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
-    asked = {"limit": limit, "normalize": normalize, "sampling": sampling}
-    identity = {**asked, "scorer": fingerprint, "tasks": _versions_of(usable, data_dir, limit)}
-    arguments = {"tasks": [task.name for task in chosen], "data_dir": data_dir, **asked}
+    asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
+    versions = _versions_of(usable, settings.data_dir, settings.limit)
+    identity = {**asked, "scorer": fingerprint, "tasks": versions}
+    arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
+    config = arguments if recording.config is None else recording.config
     description = lifecycle.described(
         identity,
         kind=type(scorer).__name__,
-        model=model,
-        config=contracts.json_values(arguments if config is None else config, "config"),
-        versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": seed}),
+        model=recording.model,
+        config=contracts.json_values(config, "config"),
+        versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
         rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
     )
-    with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
-        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
+    with contextlib.closing(lifecycle.folder_for(workdir, recording.name, identity)) as folder:
+        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
         if hasattr(scorer, "keep_in"):
-            scorer.keep_in(folder.path, reuse=reuse)
-        work = runner.Runner(scorer, groups, folder, description["versions"], own, reuse=reuse, progress=progress)
+            scorer.keep_in(folder.path, reuse=recording.reuse)
+        shown = {"reuse": recording.reuse, "progress": recording.progress}
+        work = runner.Runner(scorer, groups, folder, description["versions"], own, **shown)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
 
 
-def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], mode: str) -> None:
+def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sampling) -> None:
     """Raises InputError where a race is asked of a scorer's devices or tasks' metrics that cannot."""
-    if mode != "race":
+    if sampling.mode != of_runs.RACE:
+        if sampling.timesteps == importance.RULE:
+            raise InputError(
+                f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.",
+                code="option-of-others",
+            )
         return
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
@@ -197,13 +168,14 @@ def _score_and_summarise(
         return parallel.broadcast_from_host0(finish)
 
 
-def _check_normalize(normalize: str, is_sampled: bool) -> None:
-    normalization.choice().check("normalize", normalize)
-    if not is_sampled and normalize not in (normalization.AUTO, "none"):
-        raise InputError(
-            f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.",
-            code="option-of-others",
-        )
+def _settled(sampling: Sampling) -> Sampling:
+    """With what follows from other options: the rule for timesteps, and the number of samples."""
+    usual = importance.RULE if sampling.mode == of_runs.RACE else "uniform"
+    timesteps = usual if sampling.timesteps is None else sampling.timesteps
+    count = sampling.num_samples
+    if count is None:
+        count = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
+    return dataclasses.replace(sampling, timesteps=timesteps, num_samples=samples.check_num_samples(count))
 
 
 def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
@@ -211,51 +183,6 @@ def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
         for task in group.tasks:
             if task.has_answers:
                 contracts.check_metric(task, group.plan.questions[task.name])
-
-
-def _sampling(
-    mode: str,
-    timesteps: str | Sequence[int] | None,
-    num_samples: int | None,
-    num_bias_samples: int,
-    seed: int,
-    alpha: float,
-    rare_share: float,
-    is_sampled: bool,
-) -> dict[str, Any]:
-    """How noise and timesteps are drawn, checked, as the identity has it."""
-    options.ALPHA.check("alpha", alpha)
-    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
-    _check_mode(mode, alpha, timesteps, is_sampled)
-    if timesteps is None:
-        timesteps = importance.RULE if mode == "race" else "uniform"
-    timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
-    if num_samples is None:
-        num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
-    return {
-        "num_samples": samples.check_num_samples(num_samples),
-        "num_bias_samples": samples.check_num_samples(num_bias_samples),
-        "seed": samples.check_seed(seed),
-        "timesteps": timesteps,
-        # Runs without a race keep the identity that their folders have.
-        **({"mode": mode, "alpha": float(alpha), "rare_share": float(rare_share)} if mode == "race" else {}),
-    }
-
-
-def _of_the_mean(
-    weights: str | os.PathLike | Mapping[str, Any], reduce_dtype: str, mode: str, is_sampled: bool
-) -> dict[str, Any]:
-    """What is unusual of the mean over samples, as the identity has it; of a file, what it says."""
-    given = {
-        "timestep_weights": (weights, weighting.described(weighting.parse(weights)), weighting.UNIFORM),
-        "reduce_dtype": (reduce_dtype, sample_mean.choice().check("reduce_dtype", reduce_dtype), sample_mean.DTYPES[0]),
-    }
-    unusual = {name: value for name, (_, value, usual) in given.items() if value != usual}
-    for name in unusual if mode == "race" or not is_sampled else ():
-        asked, _, usual = given[name]
-        what = "a race decides by plain means" if is_sampled else "this scorer has no samples"
-        raise InputError(f"{name} is {options.shown(asked)}, but {what}: leave it at {usual}", code="option-of-others")
-    return unusual
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
@@ -305,7 +232,8 @@ def choose_tasks(
     for number, task in enumerate(chosen):
         if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
             raise InputError(
-                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.", code="wrong-type"
+                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.",
+                code="wrong-type",
             )
         contracts.check_name(task.name)
         if isinstance(task, Task):
@@ -396,22 +324,3 @@ def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:
         **({} if group.mean.weights is None else {"weights": group.mean.weights.tolist()}),
         **({} if group.mean.dtype == sample_mean.DTYPES[0] else {"reduce_dtype": group.mean.dtype}),
     }
-
-
-def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
-    """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
-    if mode not in race.MODES:
-        raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.", code="unknown-name")
-    if mode == "fixed":
-        if timesteps == importance.RULE:
-            raise InputError(
-                f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.",
-                code="option-of-others",
-            )
-        return
-    if not is_sampled:
-        raise InputError(
-            "mode='race' is for diffusion models: leave it at fixed for this scorer.", code="option-of-others"
-        )
-    if not 0 < alpha < 0.5:
-        raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.", code="out-of-range")

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from winobench.base import options
 from winobench.scorers import base, samples
 
-RULE = "importance"
+RULE = options.IMPORTANCE
 """What this is called among the rules for timesteps."""
 
 PILOT_QUESTIONS, PILOT_SAMPLES = 64, 16

@@ -23,6 +23,7 @@ from winobench.evaluation import contracts, protocols, question_images
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.models import holding
 from winobench.runs import asking, endings, lifecycle, records, responses
+from winobench.runs import settings as of_runs
 from winobench.runs.requests import (
     ANSWERED,
     ENDINGS,
@@ -35,6 +36,7 @@ from winobench.runs.requests import (
     Response,
     check_request,
 )
+from winobench.runs.settings import Asking, Recording
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
@@ -68,18 +70,11 @@ def evaluate_questions(
     responder: Responder,
     tasks: str | Sequence[str | TextTask] = READY,
     workdir: str | os.PathLike | None = None,
-    *,
-    protocol: str | None = None,
+    settings: Asking = Asking(),
+    recording: Recording = Recording(),
     pictures: Mapping[str, Sequence[Picture]] | None = None,
     captioner: Responder | None = None,
-    data_dir: str | None = None,
-    limit: int | None = None,
-    overwrite: bool = False,
-    reuse: bool = True,
-    progress: bool = True,
-    name: str = "evaluation",
-    model: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Evaluates a language model on text tasks and returns their numbers.
 
@@ -97,19 +92,12 @@ def evaluate_questions(
         (id, requests) of all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
-      protocol: how the questions are put, a name in each task's ``protocols``; None for the first of each task that the
-        responder can answer, of those about images where there are images.
-      images: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
+      settings: the data, and the protocol.
+      recording: how the run is recorded and shown.
+      pictures: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
-      data_dir: where the tasks find their data.
-      limit: items a task, as the task counts them; None means all.
-      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
-      reuse: look for answers in the folders next to ``workdir``.
-      progress: show requests, requests a second and the time left.
-      name: begins the default folder's name.
-      model: what reports call the responder.
-      config: recorded in the results as it is, instead of these arguments.
+      **more: fields of settings and recording by their names, such as ``limit=10``.
 
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
@@ -126,7 +114,10 @@ def evaluate_questions(
         responder lacks, no task with usable data, a folder of another run, a program of several processes.
     """
     started = time.monotonic()
-    _check_arguments(responder, tasks, workdir, protocol, data_dir, limit)
+    settings, recording = of_runs.with_options(more, settings, recording)
+    _check_arguments(responder, tasks, workdir, settings)
+    settings = of_runs.checked(settings)
+    protocol, data_dir, limit, config = settings.protocol, settings.data_dir, settings.limit, recording.config
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     has = protocols.Has(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
@@ -140,7 +131,7 @@ def evaluate_questions(
     _bind(responder, asked, data_dir, limit)
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
-        "limit": limit,
+        **of_runs.described(settings),
         "protocol": {one.task.name: one.protocol.name for one in asked},
         "scorer": fingerprint,
         "tasks": {one.task.name: _identity_of(one, data_dir, limit) for one in asked},
@@ -155,10 +146,10 @@ def evaluate_questions(
     is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
     versions = lifecycle.versions_of(identity, on_this_machine=is_here)
     description = lifecycle.described(
-        identity, kind=type(responder).__name__, model=model, config=config, versions=versions
+        identity, kind=type(responder).__name__, model=recording.model, config=config, versions=versions
     )
-    folder = lifecycle.folder_for(workdir, name, identity, records.RESPONSES)
-    folder.open(description, overwrite=overwrite)
+    folder = lifecycle.folder_for(workdir, recording.name, identity, records.RESPONSES)
+    folder.open(description, overwrite=recording.overwrite)
     store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
     answers = asking.Answers()
     with (
@@ -166,13 +157,14 @@ def evaluate_questions(
         lifecycle.recording(folder, description, lambda: bool(len(store) or answers.failed)),
         contextlib.closing(store),
     ):
-        if progress:
+        if recording.progress:
             progress_bars.say(f"records in {folder.path}")
         store.open()
         for one in everybody:
             if hasattr(one, "log_attempts"):
                 one.log_attempts(folder.records_path / ATTEMPTS)
-        asked, asked_of = _ask(responder, captions, asked, fingerprint, store, answers, reuse=reuse, progress=progress)
+        how = {"reuse": recording.reuse, "progress": recording.progress}
+        asked, asked_of = _ask(responder, captions, asked, fingerprint, store, answers, **how)
         results = _results(asked, answers, folder, failed, identity["protocol"])
         requests = sum(len(wanted) for _, wanted in asked_of)
         results |= {"config": config, "versions": versions, "requests": requests, "asked": answers.asked}
@@ -311,7 +303,7 @@ def _results(
     return results
 
 
-def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, data_dir: Any, limit: Any) -> None:
+def _check_arguments(responder: Any, tasks: Any, workdir: Any, settings: Asking) -> None:
     """Makes sure that arguments are of the kinds that `evaluate_questions` says, and that no other process runs it."""
     lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
     if lacking:
@@ -326,13 +318,11 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
         raise InputError(
             f"tasks is {tasks!r:.80}: give names or TextTask objects in a list, or 'ready'", code="wrong-type"
         )
-    for name, value in (("workdir", workdir), ("data_dir", data_dir)):
+    for name, value in (("workdir", workdir), ("data_dir", settings.data_dir)):
         if value is not None and not isinstance(value, str | os.PathLike):
             raise InputError(f"{name} is {value!r:.80}: give a path, or None", code="wrong-type")
-    if protocol is not None and not isinstance(protocol, str):
-        raise InputError(f"protocol is {protocol!r:.80}: give a name, or None", code="wrong-type")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all", code="bad-value")
+    if settings.protocol is not None and not isinstance(settings.protocol, str):
+        raise InputError(f"protocol is {settings.protocol!r:.80}: give a name, or None", code="wrong-type")
     if jax.distributed.is_initialized() and parallel.num_processes() > 1:
         raise InputError(
             "text tasks are for a program of one process: start it without the others", code="several-processes"

@@ -19,14 +19,8 @@ from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms
 from winobench.metrics import sequential
+from winobench.runs.settings import Sampling
 from winobench.tasks.base import Task
-
-MODES = ("fixed", "race")
-"""How samples are spent: all pairs on all of them, or each pair only until its question is decided."""
-
-ALPHA = 0.01
-"""How often a question may be decided otherwise than by the whole budget, at most, by default: `sequential.SHARE` says
-under which assumption."""
 
 
 def check(tasks: Iterable[Task]) -> None:
@@ -152,7 +146,7 @@ class Race:
         plan: Plan,
         tasks: Sequence[Task],
         budget: int,
-        alpha: float = ALPHA,
+        alpha: float = Sampling.alpha,
         *,
         process: int = 0,
         num_processes: int = 1,

@@ -14,7 +14,7 @@ from winobench.evaluation import contracts, importance, race, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import timestep_weights
 from winobench.metrics.sample_mean import PLAIN, SampleMean
-from winobench.runs import error_parts, records
+from winobench.runs import error_parts, records, settings
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
@@ -101,7 +101,7 @@ def make_groups(
     scorer: base.SampledScorer,
     fingerprint: Mapping[str, Any],
     tasks: Sequence[Task],
-    sampling: Mapping[str, Any],
+    sampling: settings.Sampling,
     *,
     failed: dict[str, InputError],
     **planned: Any,
@@ -112,16 +112,14 @@ def make_groups(
       scorer: chooses the timesteps.
       fingerprint: the scorer's.
       tasks: all tasks.
-      sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
-        says of the mean over samples. Of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
-        which have no right answer to decide on, take no part in it.
+      sampling: checked, with the number of samples and the rule for timesteps. Tasks of bias and of ratings, which have
+        no right answer to decide on, take no part in a race.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
-    seed, rule = sampling["seed"], sampling["timesteps"]
-    alpha, share = sampling.get("alpha"), sampling.get("rare_share")
-    weighting = timestep_weights.parse(sampling.get("timestep_weights"))
-    rounding = {"dtype": sampling["reduce_dtype"]} if "reduce_dtype" in sampling else {}
+    seed, rule = sampling.seed, sampling.timesteps
+    alpha, share = (sampling.alpha, sampling.rare_share) if sampling.mode == settings.RACE else (None, None)
+    weighting = timestep_weights.parse(sampling.timestep_weights)
     if rule == importance.RULE:  # to be learned. Tasks that take no part in a race keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
@@ -130,7 +128,7 @@ def make_groups(
     for task in tasks:
         # Timesteps that are given one by one are meant for all tasks.
         is_bias = task.association is not None and isinstance(rule, str)
-        num_samples = sampling["num_bias_samples" if is_bias else "num_samples"]
+        num_samples = sampling.num_bias_samples if is_bias else sampling.num_samples
         timesteps = contracts.timesteps(scorer, scorer.choose_timesteps(num_samples, seed, rule))
         key = (timesteps, alpha if task.has_answers else None)
         by_samples.setdefault(key, (num_samples, []))[1].append(task)
@@ -156,7 +154,7 @@ def make_groups(
                     alpha_of_group,
                     share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
-                    mean=SampleMean(timestep_weights.of_samples(weighting, timesteps), **rounding),
+                    mean=SampleMean(timestep_weights.of_samples(weighting, timesteps), sampling.reduce_dtype),
                 )
             )
     return groups

@@ -14,6 +14,7 @@ import typing
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, TypedDict, Union
 
 from winobench.base.errors import InputError
+from winobench.runs import settings
 
 _MOST_LETTERS = 60
 ROUNDING = 1e-9
@@ -165,30 +166,28 @@ class Versions(TypedDict):
     data: NotRequired[dict[str, str]]  # task -> digest
 
 
-class Sampling(TypedDict):
-    """How noise and timesteps are drawn."""
+Sampling = TypedDict(
+    "Sampling",
+    {
+        **settings.recorded_types(settings.Sampling),
+        "timesteps": NotRequired[str | list[Count] | list[Share] | None],  # a rule, or the timesteps or noise levels
+        "timestep_weights": NotRequired[str | dict[str, list[float]]],  # a rule, or learned weights
+    },
+)
+Sampling.__doc__ = "How noise and timesteps are drawn."
 
-    num_samples: NotRequired[int]
-    num_bias_samples: NotRequired[int]
-    seed: NotRequired[int]
-    timesteps: NotRequired[str | list[Count] | list[Share] | None]  # a rule, or the timesteps or noise levels
-    timestep_weights: NotRequired[str | dict[str, list[float]]]  # unless uniform: a rule, or learned weights
-    reduce_dtype: NotRequired[str]  # unless float32: what each error is rounded to before the mean
-    mode: NotRequired[str]  # race
-    alpha: NotRequired[float]  # of a race
-    rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
-
-
-class Identity(TypedDict):
-    """All that can change a number: two runs with equal ones are the same run."""
-
-    limit: NotRequired[int | None]  # scenes or items a task
-    normalize: NotRequired[str]  # runs with images
-    sampling: NotRequired[Sampling]  # runs with images
-    protocol: NotRequired[dict[str, str]]  # text runs: task -> how it was asked
-    scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
-    captioner: NotRequired[dict[str, Any]]  # text runs: that of who wrote the captions that were asked about
-    tasks: NotRequired[dict[str, dict[str, Any]]]  # task -> version and digests of its data and prompts
+Identity = TypedDict(
+    "Identity",
+    {
+        **settings.recorded_types(settings.Scoring),
+        "sampling": NotRequired[Sampling],  # runs with images
+        "protocol": NotRequired[dict[str, str]],  # text runs: task -> how it was asked
+        "scorer": NotRequired[dict[str, Any]],  # the scorer's fingerprint
+        "captioner": NotRequired[dict[str, Any]],  # text runs: that of who wrote the captions that were asked about
+        "tasks": NotRequired[dict[str, dict[str, Any]]],  # task -> version and digests of its data and prompts
+    },
+)
+Identity.__doc__ = "All that can change a number: two runs with equal ones are the same run."
 
 
 class Round(TypedDict):

@@ -216,23 +216,6 @@ def choose_of_schedule(
     return _given_levels(rule, num_samples)
 
 
-def check_timesteps(timesteps: str | ArrayLike, more: Sequence[str] = ()) -> str | list[int] | list[float]:
-    """Returns a rule's name as it is, and timesteps as a list of ints, or of floats: noise levels.
-
-    Args:
-      timesteps: as was given.
-      more: names that the caller knows next to ``TIMESTEP_RULES``.
-
-    Raises:
-      InputError: it is neither a known name nor a list of whole numbers or of noise levels.
-    """
-    if isinstance(timesteps, str):
-        return options.choice(*TIMESTEP_RULES, *more).check("timesteps", timesteps)
-    whole = options.items(options.whole(0, options.MAX_TIMESTEPS - 1), 1, options.MAX_SAMPLES)
-    levels = options.items(options.NOISE_LEVEL, 1, options.MAX_SAMPLES)
-    return list((whole | levels).check("timesteps", timesteps))
-
-
 def draws_from_range(timesteps: str | ArrayLike) -> bool:
     """Whether a range of timesteps has a part in what the timesteps are: not in published or listed ones."""
     return isinstance(timesteps, str) and timesteps != "published"

@@ -106,11 +106,11 @@ def make_optimizer(
       eps: Adam's term that keeps the denominator from zero.
 
     Raises:
-      InputError: for another name, or a number that is not in its range (`winobench.base.options.OPTIMIZER`).
+      InputError: for another name, or a number that is not in its range (`winobench.base.options.Optimizer`).
     """
     numbers = {"name": name, "weight_decay": weight_decay, "clip_norm": clip_norm, "b1": b1, "b2": b2, "eps": eps}
     for option, value in numbers.items():
-        options.OPTIMIZER[option].check(f"the optimizer's {option}", value)
+        options.checked(options.declared(options.Optimizer)[option], f"the optimizer's {option}", value)
     if not callable(learning_rate):
         options.LEARNING_RATE.check("the learning rate", learning_rate)
     if name == "adamw":

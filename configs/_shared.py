@@ -1,0 +1,183 @@
+"""Options that several configs have."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from winobench.base import options
+from winobench.base.options import option
+from winobench.runs import settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """How weights are read."""
+
+    revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
+    allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
+    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint(Weights):
+    """How a checkpoint is loaded."""
+
+    model: str = option("clevr-tiny", options.text(), "a name of launch.eval --list_models, a folder, or a hub id")
+    variant: str | None = option(None, options.text(255).or_none(), "which of several weight files, such as fp16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline(Checkpoint):
+    """How a diffusion model is loaded."""
+
+    lora: str | None = option(
+        None,
+        options.PATH.or_none(),
+        "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
+        only_for=(settings.DIFFUSION,),
+    )
+    lora_scale: float = option(
+        1.0, options.SCALE, "what the LoRA's effect is multiplied by", only_for=(settings.DIFFUSION,)
+    )
+    image_size: int | None = option(
+        None,
+        options.IMAGE_SIZE.or_none(),
+        "pixels that images are resized to; none for the model's own size",
+        only_for=(settings.DIFFUSION,),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Api:
+    """How a hosted model is called."""
+
+    base_url: str | None = option(
+        None,
+        options.text(4_096).or_none(),
+        "URL of the server; none for the one in the model's name, or the provider's own",
+    )
+    concurrency: int = option(8, options.whole(1, 1_024), "calls under way at a time")
+    timeout: float = option(
+        300.0,
+        options.number(above=0, high=86_400),
+        "seconds after which a call, to its last byte, is given up and tried again",
+    )
+    attempts: int = option(8, options.whole(1, 1_000), "how often a call is tried")
+    send_temperature: bool = option(True, options.flag(), "false for models that refuse the field")
+    max_tokens_field: str = option(
+        "auto",
+        options.choice("auto", "max_tokens", "max_completion_tokens"),
+        "max_tokens, max_completion_tokens, or auto for the one that the server takes",
+    )
+    extra_body: str | None = option(
+        None, options.text().or_none(), 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\''
+    )
+    logprobs: bool | None = option(
+        None,
+        options.flag().or_none(),
+        "options about images: by log-probabilities (true) or by votes (false); none goes by the name",
+    )
+    votes: int | None = option(
+        None,
+        options.whole(1, 1_000).or_none(),
+        "options about images: answers that vote where there are no log-probabilities; none for 5",
+    )
+    price: tuple | None = option(
+        None,
+        options.items(options.number(0, 1e6), 2, 2).or_none(),
+        "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Responder(Weights):
+    """How a model that answers in text is loaded, or called."""
+
+    model: str = option(
+        "flan-t5-base",
+        options.text(),
+        "a name of --list_models, a folder, a hub id, API:MODEL (openai:MODEL), recorded:FILE; or several",
+    )
+    int8: bool = option(False, options.flag(), "keep the weights of dense layers in 8 bits")
+    model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
+    chat_template: str = option("auto", options.choice("auto", "tokenizer", "plain"), "auto, tokenizer, or plain")
+    batch_size: int | None = option(
+        None, options.BATCH_SIZE.or_none(), "requests at once on each device; none chooses by their length"
+    )
+    seed: int = option(
+        0, options.SEED, "random seed for sampled texts, and for the noise of a diffusion model that judges"
+    )
+    api: Api = options.group(Api)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    """How images are generated."""
+
+    num_steps: int = option(50, options.whole(1, options.MAX_TIMESTEPS), "steps of the sampler")
+    guidance_scale: float = option(7.5, options.GUIDANCE, "classifier-free guidance; 1 or less for none")
+    sampler: str | None = option(
+        None,
+        options.text(255).or_none(),
+        "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none follows the"
+        " model's folder, or takes ddim where its scheduler is not among these",
+    )
+    image_size: int | None = option(
+        None, options.IMAGE_SIZE.or_none(), "height and width in pixels; none for the model's own"
+    )
+    batch_size: int = option(8, options.BATCH_SIZE, "images at once on each device")
+    encoders: str = option(
+        "resident",
+        options.choice("resident", "staged"),
+        "resident, or staged: text encoders and denoiser are never on the devices together",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """How training is spread over devices."""
+
+    model_parallel: int = option(
+        1, options.DEVICES, "devices that share one copy of the parameters (FSDP); 1 gives each its own"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Length, batches and notes of a training run."""
+
+    batch_size: int = option(32, options.BATCH_SIZE, "rows a step, over all devices and micro-batches")
+    accumulate: int = option(1, options.BATCH_SIZE, "micro-batches that a step is made of, one after the other")
+    num_steps: int | None = option(None, options.STEPS.or_none(), "steps in all; none for as many as the epochs are")
+    epochs: float = option(3.0, options.number(above=0, high=1e6), "times that every row is seen")
+    explosion_factor: float | None = option(
+        None,
+        options.FACTOR,
+        "stop when the loss exceeds so many times its running median; none for never",
+    )
+    validate_every: int | None = option(
+        None, options.STEPS.or_none(), "steps between validations, each with a checkpoint; none for no validation"
+    )
+    checkpoint_every: int = option(100, options.STEPS, "steps between checkpoints")
+    log_every: int = option(10, options.STEPS, "steps between lines of metrics")
+    mesh: Mesh = options.group(Mesh)
+    wandb: str | None = option(
+        None,
+        options.text(255).or_none(),
+        "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One network that is trained from nothing."""
+
+    optimizer: str = option("muon", options.OPTIMIZER_NAME, "adamw or muon")
+    learning_rate: float = option(2e-3, options.LEARNING_RATE, "between warm-up and decay")
+    batch_size: int = option(96, options.BATCH_SIZE, "rows a step")
+    num_steps: int = option(2_600, options.STEPS, "steps in all")
+    warmup_steps: int = option(300, options.WARMUP_STEPS, "from zero to the learning rate")
+    decay_steps: int = option(1_000, options.WARMUP_STEPS, "from the learning rate to zero, at the end")
+    ema_decay: float = option(0.999, options.DECAY, "decay of the weights' moving average, which is exported")
+    log_every: int = option(50, options.STEPS, "steps between lines of metrics")
+    checkpoint_every: int = option(400, options.STEPS, "steps between checkpoints")

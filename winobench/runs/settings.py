@@ -1,0 +1,261 @@
+"""Options of evaluations, each declared once: usual value, range, help, when it applies, and whether it is recorded.
+
+Configs, ``--help``, the checks of the command line and of calls, the recorded identity and the JSON Schema of
+``config.json`` are made from these fields. A new option is one field here, and its use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NotRequired
+
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.options import option
+from winobench.metrics import normalization, sample_mean, sequential, timestep_weights
+
+MODES = ("fixed", "race")
+"""How samples are spent: all pairs on all of them, or each pair only until its question is decided."""
+
+# Cases that an option may be for, and why others do not have it.
+SAMPLES, DIFFUSION, (FIXED, RACE) = "samples", "diffusion", MODES
+_WITHOUT = {
+    SAMPLES: "a scorer without samples of noise",
+    DIFFUSION: "a scorer that is not a diffusion model",
+    FIXED: "a race, which decides by plain means",
+    RACE: "a fixed number of samples",
+}
+
+
+def _read_weights(given: Any) -> Any:
+    return timestep_weights.described(timestep_weights.parse(given))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How noise and timesteps are sampled, and how their errors are averaged.
+
+    Attributes:
+      num_samples: noise and timestep samples a pair, in a race at most; None for as many as timesteps are listed, or
+        else for `winobench.scorers.samples.DEFAULT_NUM_SAMPLES`.
+      num_bias_samples: the same for tasks of social bias (paper, footnote 6).
+      seed: of the samples, and of permutations and resamples.
+      timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
+        for all tasks; ``uniform`` when None. A race also knows ``importance``, its default: timesteps where candidates
+        differ, learned from a pilot (`winobench.evaluation.importance`).
+      timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
+        learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
+      reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
+        which makes ties (docs/ties.md). Recorded errors are not rounded.
+      mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
+        `winobench.evaluation.race` says. Tasks of bias and ratings have nothing to decide, and take all of theirs.
+      alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
+        is right.
+      rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate. No single
+        sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
+        more samples (docs/race.md).
+    """
+
+    num_samples: int | None = option(
+        None, options.NUM_SAMPLES, "pairs of noise and timestep that each image-text pair is judged on"
+    )
+    num_bias_samples: int = option(20, options.NUM_SAMPLES, "the same for tasks of social bias")
+    seed: int = option(0, options.SEED, "random seed for noise and timesteps", outside=True)
+    timesteps: str | Sequence[int] | Sequence[float] | None = option(
+        None,
+        options.TIMESTEPS.or_none(),
+        "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a sample; a race also"
+        " importance, those where candidates differ; none for uniform, and for importance in a race",
+        read=options.read_timesteps,
+    )
+    timestep_weights: str | os.PathLike | Mapping[str, Any] = option(
+        timestep_weights.UNIFORM,
+        options.PATH,
+        "how much timesteps count: uniform, sigma_sqrt, cosmap, logit_normal, or a file that"
+        " launch.report --fit_timesteps wrote",
+        read=_read_weights,
+        only_for=(SAMPLES, FIXED),
+        unless_default=True,
+    )
+    reduce_dtype: str = option(
+        sample_mean.DTYPES[0],
+        sample_mean.choice(),
+        "what each error is rounded to before the mean; float16 does as the published code (docs/ties.md)",
+        outside=True,
+        only_for=(SAMPLES, FIXED),
+        unless_default=True,
+    )
+    mode: str = option(
+        FIXED,
+        options.choice(*MODES),
+        "fixed, or race: samples are drawn until a question is decided, num_samples at most",
+        only_for=(SAMPLES,),
+        unless_default=True,
+        code="unknown-name",
+    )
+    alpha: float = option(
+        0.01,
+        options.ALPHA,
+        "race: largest share of questions that may be decided differently than with all samples",
+        only_for=(RACE,),
+        ignored=True,
+    )
+    rare_share: float = option(
+        sequential.SHARE,
+        options.RARE_SHARE,
+        "race: smallest share of the samples that may hold all evidence for a candidate",
+        only_for=(RACE,),
+        ignored=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The data of the tasks.
+
+    Attributes:
+      data_dir: where the tasks find prepared data. See `winobench.data.prepared.default_data_dir`.
+      limit: scenes or items a task, as the task counts them; None means all.
+    """
+
+    data_dir: str | None = option(
+        None,
+        options.PATH.or_none(),
+        "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
+        recorded=False,
+    )
+    limit: int | None = option(
+        None, options.LIMIT, "scenes or items a task, or images of each group for bias; none for all"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring(Data):
+    """How images are scored against texts.
+
+    Attributes:
+      normalize: ``auto``, or a name in `winobench.metrics.normalization.NORMALIZATIONS`.
+    """
+
+    normalize: str = option(
+        normalization.AUTO,
+        normalization.choice(),
+        "auto, unconditional (less the error under the empty text), gray_image, or none",
+        only_for=(SAMPLES,),
+        usual=(normalization.AUTO, "none"),
+        read=lambda given: normalization.choice().check("normalize", given),  # of those that there are now
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking(Data):
+    """How questions are put to a language model.
+
+    Attributes:
+      protocol: a name in each task's ``protocols``; None for the first of each task that the responder can answer, of
+        those about images where there are images.
+    """
+
+    protocol: str | None = option(
+        None,
+        options.text(4_096).or_none(),
+        "names with commas (--list_tasks), all the model can answer, or none for the task's first such one",
+        recorded=False,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """How a run is recorded and shown, which changes no number.
+
+    Attributes:
+      overwrite: delete the records of another run in the folder instead of refusing it.
+      reuse: look for errors and answers in the folders next to the run's.
+      progress: show how much is done, how fast, and the time left.
+      name: begins the default folder's name.
+      model: what reports call the scorer or responder.
+      config: recorded in the results as it is, instead of the arguments.
+    """
+
+    overwrite: bool = False
+    reuse: bool = True
+    progress: bool = True
+    name: str = "evaluation"
+    model: str | None = None
+    config: Mapping[str, Any] | None = None
+
+
+def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:
+    """Dataclasses of options with some of their fields replaced.
+
+    Args:
+      given: name of a field of one of them -> value.
+      *parts: the dataclasses.
+
+    Raises:
+      InputError: none of them has such a field.
+    """
+    owner = {field.name: number for number, part in enumerate(parts) for field in dataclasses.fields(part)}
+    for name in given:
+        if name not in owner:
+            near = difflib.get_close_matches(name, owner, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(owner)}."
+            raise InputError(f"{options.shown(name)} is not an option of this call: {hint}", code="unknown-field")
+    return [
+        dataclasses.replace(part, **{name: value for name, value in given.items() if owner[name] == number})
+        for number, part in enumerate(parts)
+    ]
+
+
+def checked(settings: Any) -> Any:
+    """A dataclass of options with every recorded value as it is used. Raises InputError for one that is not allowed."""
+    fields = {name: field for name, field in options.declared(settings).items() if field.metadata.get("recorded", True)}
+    values = {name: options.checked(field, name, getattr(settings, name)) for name, field in fields.items()}
+    return dataclasses.replace(settings, **values)
+
+
+def check_cases(
+    fields: Mapping[str, dataclasses.Field], values: Mapping[str, Any], cases: Collection[str], prefix: str = ""
+) -> None:
+    """Refuses options that these cases do not have.
+
+    Args:
+      fields: name -> option, from `winobench.base.options.declared`.
+      values: name -> value.
+      cases: of `SAMPLES`, `FIXED` and `RACE`.
+      prefix: of the names in the message.
+
+    Raises:
+      InputError: names the first one whose value is unusual.
+    """
+    for name, case in options.out_of_place(fields, values, cases):
+        raise InputError(
+            f"{prefix}{name}={options.shown(values[name])} is not for {_WITHOUT[case]}: leave it at"
+            f" {fields[name].default}",
+            code="option-of-others",
+        )
+
+
+def described(settings: Any, cases: Collection[str] = (SAMPLES, FIXED)) -> dict[str, Any]:
+    """The options that can change a number, as a run's identity has them: usual ones may be left out."""
+    found = {}
+    for name, field in options.declared(settings).items():
+        about, value = field.metadata, getattr(settings, name)
+        is_usual = about.get("unless_default") and value == field.default
+        has_no_part = about.get("ignored") and not set(about["only_for"]) <= set(cases)
+        if about.get("recorded", True) and not is_usual and not has_no_part:
+            found[name] = value
+    return found
+
+
+def recorded_types(settings: type) -> dict[str, Any]:
+    """Name -> type in ``config.json`` of what `described` gives, for `winobench.runs.schema`."""
+    ranges = {
+        name: field.metadata["range"]
+        for name, field in options.declared(settings).items()
+        if field.metadata.get("recorded", True)
+    }
+    return {name: NotRequired[one.kind | None if one.optional else one.kind] for name, one in ranges.items()}
