@@ -10,7 +10,7 @@ from launch import configuration
 from launch import eval as launcher
 from tests.expectations import names
 from tests.scorers import tiny_models
-from winobench.base import registry
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.report import table
@@ -27,11 +27,11 @@ def launch(monkeypatch, tmp_path):
     """Calls the launcher's main in this process with an evaluation that only notes what it was called with."""
     calls = []
 
-    def evaluated(scorer, tasks, workdir, **keywords):
-        calls.append({"scorer": scorer, "workdir": workdir, **keywords})
+    def evaluated(scorer, tasks, workdir, sampling, settings, recording):
+        calls.append({"scorer": scorer, "workdir": workdir, **vars(sampling), **vars(settings), **vars(recording)})
         if "broken" in scorer:
             raise InputError("its weights are broken")
-        return {"workdir": str(workdir or f"runs/{keywords['name']}"), "failed": {}}
+        return {"workdir": str(workdir or f"runs/{recording.name}"), "failed": {}}
 
     monkeypatch.setattr(evaluate, "evaluate", evaluated)
     monkeypatch.setattr(table, "print_results", lambda results: None)
@@ -105,7 +105,7 @@ def test_a_model_that_fails_does_not_keep_the_others(launch, tiny_pipeline, tmp_
 
 def test_listed_timesteps_set_the_number_of_samples(launch):
     (call,) = launch("--config.sampling.timesteps=100,500,700")
-    assert (call["timesteps"], call["num_samples"]) == ([100, 500, 700], 3)
+    assert (options.read_timesteps(call["timesteps"]), call["num_samples"]) == ([100, 500, 700], 3)
     assert call["config"]["sampling"]["num_samples"] == 3
     launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=3")
     with pytest.raises(InputError, match=names("3", "num_samples", "5")):
