@@ -74,12 +74,12 @@ def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: i
     Raises:
       InputError: there is no such model, it is of another family, or the two do not draw the same.
     """
-    ours = families.load_pipeline(model if model in registry.MODELS else registry.model_source(model))
+    ours = families.load_pipeline(registry.resolve(model).checkpoint)
     if ours.CLASS_NAME != "StableDiffusionPipeline":
         raise InputError(
             f"{model} is a {ours.CLASS_NAME}, but Stable Diffusion 1 or 2 is needed", code="unknown-family"
         )
-    theirs = diffusers.StableDiffusionPipeline.from_pretrained(registry.model_source(model), safety_checker=None)
+    theirs = diffusers.StableDiffusionPipeline.from_pretrained(registry.resolve(model).source, safety_checker=None)
     theirs.scheduler = diffusers.DDIMScheduler.from_config(theirs.scheduler.config, clip_sample=False)
     theirs = theirs.to(device, torch.float32)
     theirs.set_progress_bar_config(disable=True)

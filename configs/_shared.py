@@ -96,7 +96,7 @@ class Responder(Weights):
     model: str = option(
         "flan-t5-base",
         options.text(),
-        "a name of --list_models, a folder, a hub id, openai:MODEL, anthropic:MODEL, recorded:FILE; or several",
+        "a name of --list_models, a folder, a hub id, API:MODEL (openai:MODEL), recorded:FILE; or several",
     )
     int8: bool = option(False, options.flag(), "keep the weights of dense layers in 8 bits")
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")

@@ -48,7 +48,7 @@ class Settings(settings.Scoring, _shared.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a name of --list_models, a folder, a hub id, openai:MODEL or anthropic:MODEL; several with commas",
+        "a name of --list_models, a folder, a hub id, or API:MODEL (openai:MODEL); several with commas",
     )
     pipeline_options: str | None = option(
         None,

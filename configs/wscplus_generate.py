@@ -38,7 +38,7 @@ class Settings(_shared.Responder):
     model: str | None = option(
         None,
         options.text().or_none(),
-        "openai:MODEL, anthropic:MODEL, a name of launch.eval --list_models, a folder, or a hub id; or several",
+        "API:MODEL (openai:MODEL), a name of launch.eval --list_models, a folder, or a hub id; or several",
     )
     templates: tuple = option(
         ("toe",),

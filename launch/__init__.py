@@ -20,8 +20,6 @@ _INSTALLED_AS = {
     "absl": "absl-py",
     "PIL": "pillow",
     "google": "protobuf",
-    "openai": "'winobench[api]'",
-    "anthropic": "'winobench[api]'",
     "sky": "'winobench[cloud]'",
     "orbax": "orbax-checkpoint",
     "tensorflow_datasets": "tensorflow-datasets",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import configuration, text
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
@@ -86,18 +87,18 @@ def main(words: list[str]) -> None:
 
 def _load(model: str, dtype: str) -> Responder:
     """A model that writes about images. Refuses others."""
-    from winobench.responders import image_judges, loading, recorded
+    from winobench.responders import loading
 
-    if text.is_hosted(model):
-        return loading.load_responder(model)
-    kind = None if recorded.is_recorded(model) else image_judges.scorer_kind(model)
-    if kind == image_judges.WRITES:
-        return image_judges.load(model, dtype)
-    raise InputError(
-        f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
-        " openai:gpt-4o",
-        code="wrong-kind-of-model",
-    )
+    ref = registry.resolve(model)
+    if ref.kind is None:
+        ref = loading.resolve(ref, about_pictures=True)
+    if ref.is_checkpoint and "picture_text" not in loading.ANSWERS.get(ref.kind, ()):
+        raise InputError(
+            f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"
+            " openai:gpt-4o",
+            code="wrong-kind-of-model",
+        )
+    return loading.load_responder(ref, dtype, about_pictures=True)
 
 
 if __name__ == "__main__":

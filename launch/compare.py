@@ -14,7 +14,7 @@ import rich.table
 import rich.text
 from absl import flags
 
-from launch import configuration, text
+from launch import configuration
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
@@ -83,8 +83,8 @@ def _judged(compared: Comparison, name: str) -> dict[str, Any]:
     from winobench.generation import judges
     from winobench.scorers import loading
 
-    label = text.model_label(name) if text.is_hosted(name) else registry.model_label(name)
-    return judges.judge(compared, loading.load_scorer(name), label)
+    ref = loading.resolve(name)
+    return judges.judge(compared, loading.load_scorer(ref), registry.model_label(ref.title))
 
 
 def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:

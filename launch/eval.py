@@ -14,7 +14,7 @@ import winobench
 from launch import configuration, text
 from winobench.base import options, registry
 from winobench.base.errors import InputError
-from winobench.base.files import user_path
+from winobench.base.registry import ModelRef
 from winobench.runs import settings
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ def main(config: ml_collections.ConfigDict) -> None:
     if _LIST_TASKS.value or _LIST_MODELS.value:
         print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
         return
-    if "protocol" not in config:
+    models: list[ModelRef] = []
+    if config.kind != "ask":
         configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
         settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
-        for model in _models(config):
-            check_model(config, model, deeply=False)
+        models = [check_model(config, name, deeply=False) for name in _models(config)]
     from winobench.base import caches  # late, so that --help, --list_tasks and wrong names are answered at once
 
     caches.keep_compiled()
-    if "protocol" in config:  # a benchmark of texts
+    if config.kind == "ask":
         if _PROCESSES.value:
             raise InputError(
                 "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
@@ -93,10 +93,10 @@ def main(config: ml_collections.ConfigDict) -> None:
             reuse=_REUSE.value,
         )
         return
-    _evaluate_models(config)
+    _evaluate_models(config, models)
 
 
-def _evaluate_models(config: ml_collections.ConfigDict) -> None:
+def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRef]) -> None:
     """Evaluates every model of a config of images and texts; one that fails takes no other with it."""
     from winobench import parallel
     from winobench.evaluation import evaluate, race
@@ -105,10 +105,10 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
     parallel.one_device_per_core()
 
     # What can be refused is refused before the first model is loaded, for all of them.
-    models = _models(config)
     for model in models:
         check_model(config, model)
-    labels = dict(zip(models, registry.model_labels(models, _model_label), strict=True))
+    titles = {model.name: registry.model_label(model.title) for model in models}
+    labels = registry.model_labels(list(titles), titles.__getitem__)
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
     if config.sampling.mode == "race":
         race.check(tasks)
@@ -120,16 +120,16 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     is_first = not _PROCESSES.value or parallel.is_main_process()
     runs, some_failed = [], False
-    for model in models:
+    for model, label in zip(models, labels, strict=True):
         if is_first and len(models) > 1:
-            print(f"model {model}", flush=True)
+            print(f"model {model.name}", flush=True)
         try:
-            results = _evaluate_model(config, model, labels[model], tasks, _workdir(labels[model], len(models)))
+            results = _evaluate_model(config, model, label, tasks, _workdir(label, len(models)))
         except InputError as error:
             # Several processes may disagree about what has failed. Each of them must then end.
             if _PROCESSES.value or len(models) == 1:
                 raise
-            print(f"error: model {model}: {' '.join(str(error).split())}", file=sys.stderr)
+            print(f"error: model {model.name}: {' '.join(str(error).split())}", file=sys.stderr)
             some_failed = True
             continue
         if is_first:
@@ -145,7 +145,7 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
 
 
 def _evaluate_model(
-    config: ml_collections.ConfigDict, model: str, label: str, tasks: Sequence[Any], workdir: str | None
+    config: ml_collections.ConfigDict, model: ModelRef, label: str, tasks: Sequence[Any], workdir: str | None
 ) -> dict[str, Any]:
     from winobench.evaluation import evaluate
 
@@ -161,16 +161,12 @@ def _evaluate_model(
             reuse=_REUSE.value,
             model=_display_name(model, config, label),
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
-            config=configuration.plain(config) | {"model": model},
+            config=configuration.plain(config) | {"model": model.name},
         ),
     )
     if hasattr(scorer, "spent"):
-        print(f"{model}: {scorer.spent()}")
+        print(f"{model.name}: {scorer.spent()}")
     return results
-
-
-def _model_label(model: str) -> str:
-    return text.model_label(model) if text.is_hosted(model) else registry.model_label(model)
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
@@ -185,12 +181,11 @@ def _workdir(label: str, num_models: int) -> str | None:
     return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, label)
 
 
-def _display_name(model: str, config: ml_collections.ConfigDict, label: str | None = None) -> str:
+def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str) -> str:
     """What reports call a model: its name or hub id, or the label of a folder; and its LoRA, if any."""
-    if text.is_hosted(model):
-        return text.display_name(model)
-    is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
-    name = (label or registry.model_label(model)) if is_folder else model
+    if model.kind == registry.HOSTED:
+        return text.display_name(model.name)
+    name = label if model.is_folder else model.name
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
     return " + ".join([name, *(f"{label}{scale}" for label in _lora(config))])
 
@@ -204,12 +199,8 @@ def _label(spec: str) -> str:
     return registry.model_label(spec.removesuffix(".py"))
 
 
-def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | SampledScorer:
-    """Loads a model with the config's options.
-
-    Raises:
-      InputError: the source is no model, or an option is not one of its choices.
-    """
+def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Scorer | SampledScorer:
+    """Loads a model with the config's options, as `winobench.scorers.loading.load_scorer`."""
     from winobench.scorers import loading
 
     return loading.load_scorer(
@@ -226,20 +217,11 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     )
 
 
-def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool = True) -> None:
-    """Refuses a model that the config's options are not for, without reading its weights.
-
-    Args:
-      config: of the form of ``configs/gdbench.py``.
-      model: one of its models.
-      deeply: also read what a diffusion model is, for which large libraries are loaded.
-
-    Raises:
-      InputError: says why.
-    """
+def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:
+    """Resolves a model and checks the config's options, as `winobench.scorers.loading.check_scorer`."""
     from winobench.scorers import loading
 
-    loading.check_scorer(
+    ref = loading.check_scorer(
         model,
         config.dtype,
         variant=config.variant,
@@ -251,8 +233,9 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
         of_samples=_unusual(config, settings.SAMPLES),
         deeply=deeply,
     )
-    if deeply and text.is_hosted(model):
-        load_scorer(config, model)  # nothing is sent, but a key that is missing is found
+    if deeply and ref.kind == registry.HOSTED:
+        load_scorer(config, ref)  # nothing is sent, but a key that is missing is found
+    return ref
 
 
 def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:

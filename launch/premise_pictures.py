@@ -111,7 +111,7 @@ def check_drawer(config: ml_collections.ConfigDict) -> None:
     if not config.pictures:
         from winobench.scorers import loading
 
-        if loading.scorer_kind(config.drawer) != "diffusion_itm":
+        if loading.resolve(config.drawer).kind != "diffusion_itm":
             raise InputError(
                 f"--config.drawer={config.drawer} judges pictures, but draws none: name a diffusion model",
                 code="wrong-kind-of-model",

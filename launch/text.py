@@ -18,6 +18,7 @@ from winobench.runs import settings
 if TYPE_CHECKING:
     import ml_collections
 
+    from winobench.base.registry import ModelRef
     from winobench.runs.requests import Responder
     from winobench.tasks.questions import TextTask
 
@@ -60,30 +61,31 @@ def main(
     from winobench.runs import endings
 
     # What is cheap to check comes before anything is drawn and the models are loaded.
-    models = list(dict.fromkeys(_words(config.model))) or [config.model]
-    for model in models:
-        loading.check_responder_name(model, about_pictures=about_pictures)
+    models = [
+        loading.check_responder_name(name, about_pictures=about_pictures, revision=config.revision)
+        for name in list(dict.fromkeys(_words(config.model))) or [config.model]
+    ]
     tasks = choose_tasks(config.tasks, config.data_dir)
     has = protocols.Has(about_pictures, bool(config.get("captioner")))
-    sees = {model: _check_model(config, model, tasks, has) for model in models}
+    checked = [_check_model(config, model, tasks, has) for model in models]
     api = _api_options(config)
     pictures = captioner = None
     if about_pictures and _needs_pictures(config, tasks):
         premise_pictures.check_drawer(config)
         pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
-    labels = dict(zip(models, registry.model_labels(models, model_label), strict=True))
+    labels = registry.model_labels([model.name for model in models], model_label)
     runs, incomplete = [], []
-    for model in models:
-        responder = load_responder(config, model, api, about_pictures=sees[model])
+    for (model, about_images), label in zip(checked, labels, strict=True):
+        responder = load_responder(config, model, api, about_pictures=about_images)
         asked = _as_recorded(tasks, model)
         names = protocols.names(config.protocol, asked, responder.kinds, has)
         for protocol in names:
             if len(models) > 1 or len(names) > 1:
-                print(", ".join([f"model {model}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
+                print(", ".join([f"model {model.name}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
             chosen = [protocols.choose(task, protocol, responder.kinds, has) for task in asked]
             if captioner is None and any(one.needs == "captions" for one in chosen):
-                captioner = _load_captioner(config, api)
-            label = labels[model]
+                # The revision is the model's, not the captioner's.
+                captioner = load_responder(config, registry.resolve(config.captioner), api, about_pictures=True)
             parts = [label] * (len(models) > 1) + [str(protocol)] * (len(names) > 1)
             results = questions.evaluate_questions(
                 responder,
@@ -94,8 +96,8 @@ def main(
                     overwrite=overwrite,
                     reuse=reuse,
                     name="-".join([spec, label, *([protocol] if protocol else [])]),
-                    model=display_name(model),
-                    config=configuration.plain(config) | {"model": model, "protocol": protocol},
+                    model=display_name(model.name),
+                    config=configuration.plain(config) | {"model": model.name, "protocol": protocol},
                 ),
                 pictures,
                 captioner,
@@ -144,21 +146,10 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
 
-def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[TextTask], has: Any) -> bool:
-    """Refuses a model, or a captioner, that the config's protocols are not for. Reads small files alone.
-
-    Args:
-      config: the config.
-      model: one of its models.
-      tasks: that are asked.
-      has: images and captions, as of `winobench.evaluation.protocols.Has`.
-
-    Returns:
-      Whether it is to answer about images, as opposed to texts alone.
-
-    Raises:
-      InputError: says why.
-    """
+def _check_model(
+    config: ml_collections.ConfigDict, model: ModelRef, tasks: Sequence[TextTask], has: Any
+) -> tuple[ModelRef, bool]:
+    """Checks a model and the captioner for the protocols, by small files: the model, and whether it sees images."""
     from winobench.evaluation import protocols
     from winobench.responders import loading
     from winobench.runs.requests import KINDS, PictureText
@@ -167,11 +158,12 @@ def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[
     names = protocols.names(config.protocol, tasks, everything, has)
     asked = [protocols.choose(task, name, everything, has) for task in tasks for name in names]
     if not has.pictures:
-        return False
+        return model, False
     is_open = config.protocol in (None, protocols.ALL)
     sees = is_open or any(protocol.needs == "pictures" for protocol in asked)
-    answers = loading.answered_kinds(model, about_pictures=sees, revision=config.revision)
-    if answers is None and ":" in model:  # not on this machine: its key and address are looked at, too
+    model = loading.resolve(model, about_pictures=sees)
+    answers = loading.answered_kinds(model, about_pictures=sees)
+    if model.kind in (registry.HOSTED, registry.RECORDED):  # the key, the address or the file are checked, too
         answers = load_responder(config, model, about_pictures=sees).kinds
     if answers is not None:
         names = protocols.names(config.protocol, tasks, answers, has)
@@ -184,7 +176,7 @@ def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[
                     " blip2-flan-t5-xl",
                     code="wrong-kind-of-model",
                 )
-    return sees
+    return model, sees
 
 
 def _needs_pictures(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> bool:
@@ -196,19 +188,13 @@ def _needs_pictures(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]
 
 
 def load_responder(
-    config: ml_collections.ConfigDict, model: str, api: dict[str, Any] | None = None, *, about_pictures: bool = False
+    config: ml_collections.ConfigDict,
+    model: str | ModelRef,
+    api: dict[str, Any] | None = None,
+    *,
+    about_pictures: bool = False,
 ) -> Responder:
-    """Loads a model with the config's options.
-
-    Args:
-      config: of the form of ``configs/wscplus.py``, or of ``configs/winoviz.py`` for images.
-      model: its name.
-      api: options of hosted models; None for those of the config.
-      about_pictures: see `winobench.responders.loading.load_responder`.
-
-    Raises:
-      InputError: the source is no model that answers questions, or an option is not one of its choices.
-    """
+    """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
 
     return loading.load_responder(
@@ -234,22 +220,6 @@ def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
 
 
-def _load_captioner(config: ml_collections.ConfigDict, api: dict[str, Any]) -> Responder:
-    from winobench.responders import loading
-
-    return loading.load_responder(
-        config.captioner,
-        config.dtype,
-        allow_pickle=config.allow_pickle,
-        batch_size=config.batch_size,
-        int8=config.int8,
-        model_parallel=config.model_parallel,
-        seed=config.seed,
-        hosted=api,
-        about_pictures=True,
-    )
-
-
 def model_label(model: str) -> str:
     """A short form of a model's name that can be part of a file's name; of a hosted one without its server."""
     return registry.model_label(display_name(model))
@@ -261,10 +231,10 @@ def display_name(model: str) -> str:
     A folder ``model``, which is where ``launch.train --config=nli`` exports to, is called as the run that it is in.
     """
     prefix, _, rest = model.partition(":")
-    if prefix == "recorded":
+    if prefix == registry.RECORDED:
         return pathlib.Path(rest).stem
-    if is_hosted(model):
-        return rest.partition("@http")[0]
+    if registry.api_of(model):
+        return registry.resolve(model).title
     folder = pathlib.Path(user_path(model))
     if not folder.is_dir():
         return model
@@ -272,19 +242,13 @@ def display_name(model: str) -> str:
     return registry.model_label((folder.parent if folder.name == _EXPORTED else folder).name)
 
 
-def is_hosted(model: str) -> bool:
-    """Whether a model's name is one of an API."""
-    prefix, _, rest = model.partition(":")
-    return prefix in ("openai", "anthropic") and bool(rest)
-
-
-def hosted_options(config: ml_collections.ConfigDict, model: str) -> dict[str, Any] | None:
+def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> dict[str, Any] | None:
     """The config's options of a hosted model; None for another one.
 
     Raises:
       InputError: as of extra fields that are no JSON, and prices that are none.
     """
-    return _api_options(config) if is_hosted(model) else None
+    return _api_options(config) if registry.resolve(model).kind == registry.HOSTED else None
 
 
 def spent_line(results: dict[str, Any]) -> str:
@@ -331,22 +295,18 @@ def model_listing() -> str:
     lines = [
         f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()
     ]
-    others = {
-        "openai:MODEL": "OpenAI's API; openai:MODEL@http://HOST:PORT/v1 for any server that speaks its protocol",
-        "anthropic:MODEL": "Anthropic's API",
-        "recorded:FILE.csv": "a file of recorded answers",
-    }
+    others = {f"{name}:MODEL": api.description for name, api in registry.apis().items()}
+    others["recorded:FILE.csv"] = "a file of recorded answers"
     return "\n".join([*lines, *(f"{name:<{width}}  {what}" for name, what in others.items())])
 
 
-def _as_recorded(tasks: Sequence[TextTask], model: str) -> list[TextTask]:
+def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
     """The tasks, of which a published result file brings the questions that were asked."""
-    prefix, _, file = model.partition(":")
-    if prefix != "recorded":
+    if model.kind != registry.RECORDED:
         return list(tasks)
     from winobench.tasks import wscplus
 
-    own = wscplus.of_results(pathlib.Path(user_path(file)))
+    own = wscplus.of_results(pathlib.Path(user_path(model.name.partition(":")[2])))
     return [own if own is not None and task.name == own.name else task for task in tasks]
 
 

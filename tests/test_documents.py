@@ -104,7 +104,7 @@ def check_name(flag, name):
     elif flag != "--config.model":
         assert name in {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS}
     elif "/" not in name and ":" not in name:
-        registry.model_source(name)
+        registry.resolve(name)
 
 
 class _Parsed(Exception):

@@ -24,6 +24,7 @@ from launch import configuration
 from launch.cloud import accelerators, planned
 from launch.cloud.storage import MOUNT, check_store, is_url
 from launch.overrides import LAUNCHERS
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.training import recipes
@@ -276,8 +277,9 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
     extras = []
     if accelerator is not None:
         extras.append("tpu" if isinstance(accelerator, accelerators.Slice) else "cuda")
-    if str(config.get("model")).startswith(("openai:", "anthropic:")):
-        extras.append("api")
+    names = f"{config.get('model')},{config.get('captioner')}".split(",")
+    apis = [registry.api_of(name.strip()) for name in names]
+    extras += dict.fromkeys(registry.apis()[api].extra for api in apis if api)
     return f"[{','.join(extras)}]" if extras else ""
 
 

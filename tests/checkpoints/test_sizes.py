@@ -16,7 +16,7 @@ from winobench.diffusion.stable_diffusion import StableDiffusion
 @pytest.fixture
 def copy(tmp_path):
     folder = tmp_path / "model"
-    shutil.copytree(registry.model_source("clevr-tiny"), folder)
+    shutil.copytree(registry.resolve("clevr-tiny").source, folder)
     return folder
 
 

@@ -57,7 +57,7 @@ def test_another_programs_last_words_are_its_own():
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("openai", "pip install 'winobench[api]'"),
+        ("sky", "pip install 'winobench[cloud]'"),
         ("transformers.models", "pip install transformers"),
         ("matplotlib", "pip install matplotlib"),
         ("PIL.Image", "pip install pillow"),

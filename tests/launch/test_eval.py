@@ -16,7 +16,7 @@ import winobench
 from launch import eval as launcher
 from tests import launching
 from tests.expectations import raises
-from winobench.base import options
+from winobench.base import options, registry
 from winobench.scorers import loading
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -201,7 +201,8 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     launcher.load_scorer(config, "clevr-tiny")
     assert "lora" not in given
     assert "lora_scale" not in given
-    assert launcher._display_name("clevr-tiny", config) == "clevr-tiny"
+    tiny, hub = registry.resolve("clevr-tiny"), registry.resolve("owner/clevr-tiny")
+    assert launcher._display_name(tiny, config, "label") == "clevr-tiny"
 
     file = tmp_path / "hard-text" / "pytorch_lora_weights.safetensors"
     file.parent.mkdir()
@@ -216,9 +217,9 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     for name, expected in names.items():
         config.lora = name
         config.lora_scale = 1.0
-        assert launcher._display_name("owner/clevr-tiny", config) == f"owner/clevr-tiny + {expected}"
+        assert launcher._display_name(hub, config, "label") == f"owner/clevr-tiny + {expected}"
         config.lora_scale = 0.5
-        assert launcher._display_name("clevr-tiny", config) == f"clevr-tiny + {expected} x 0.5"
+        assert launcher._display_name(tiny, config, "label") == f"clevr-tiny + {expected} x 0.5"
         launcher.load_scorer(config, "clevr-tiny")
         assert (given["lora"], given["lora_scale"]) == (name, 0.5)
 

@@ -15,12 +15,12 @@ from tests.generation import fakes
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
 from winobench import report
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.generation import loading as drawers
 from winobench.responders import image_judges, loading
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
-from winobench.scorers import loading as scorers
 
 TASK = "winoviz_mini_single"
 SEES = ("picture_text", "picture_options", "picture_match")
@@ -57,9 +57,9 @@ def cast(monkeypatch, tmp_path):
     }
     kinds = {name: model.kinds for name, model in models.items()}
     monkeypatch.setattr(drawers, "make_drawers", lambda names, **_: [fakes.drawer(pipeline)])
-    monkeypatch.setattr(loading, "load_responder", lambda name, *_, **how: models[name])
-    monkeypatch.setattr(loading, "answered_kinds", lambda name, **_: kinds[name])
-    monkeypatch.setattr(scorers, "scorer_kind", lambda name, *_: "diffusion_itm" if name == "sd15" else "contrastive")
+    monkeypatch.setattr(loading, "load_responder", lambda model, *_, **how: models[registry.resolve(model).name])
+    monkeypatch.setattr(loading, "answered_kinds", lambda model, **_: kinds[registry.resolve(model).name])
+    monkeypatch.setattr(loading, "resolve", lambda model, **_: registry.resolve(model))
     return collections.namedtuple("Cast", "pipeline models")(pipeline, models)
 
 
@@ -223,7 +223,7 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     fields |= {"model": written[model](tmp_path / model), "protocol": protocol, "pictures_per_premise": 2}
     loads = collections.Counter()
     load = image_judges.load
-    monkeypatch.setattr(image_judges, "load", lambda name, *a, **k: loads.update([name]) or load(name, *a, **k))
+    monkeypatch.setattr(image_judges, "load", lambda ref, *a, **k: loads.update([ref.name]) or load(ref, *a, **k))
     folders = run(None, **fields)
     assert len(folders) == len(protocol.split(","))
     for folder in folders:

@@ -231,7 +231,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
         ("winoviz", {"tasks": "clevr"}, "there is no text task 'clevr'"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "qwen3_8b"}, "nor one of qwen3-8b"),
-        ("winoviz", {"model": "opnai:gpt-4"}, "before a colon stands one of anthropic, openai, recorded"),
+        ("winoviz", {"model": "opnai:gpt-4"}, "unknown provider 'opnai'"),
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
         ("winoviz", {"model": "recorded:{tmp}/none.csv"}, "none.csv does not exist"),
         ("winoviz", {"model": "recorded:{file}", "protocol": "zero_shot_options"}, "the model does generation"),
@@ -272,7 +272,7 @@ def test_models_of_one_kind_are_told_from_those_of_the_other():
     assert both == {"llava-1.5-7b", "llava-1.5-13b"}
     for name in both:
         assert registry.MODELS[name].source == registry.LANGUAGE_MODELS[name].source
-        assert loading.scorer_kind(name) == "vqa_score"
+        assert loading.resolve(name).kind == "vqa_score"
     for name in (*registry.LANGUAGE_MODELS, "clip-vit-l14", "openai:m", "recorded:x.csv"):
         responder_loading.check_responder_name(name)
 

@@ -27,16 +27,15 @@ def launch(monkeypatch, tmp_path):
     """Calls the launcher's main in this process with an evaluation that only notes what it was called with."""
     calls = []
 
-    def evaluated(scorer, tasks, workdir, *settings):
-        keywords = {name: value for one in settings for name, value in vars(one).items()}
-        calls.append({"scorer": scorer, "workdir": workdir, **keywords})
+    def evaluated(scorer, tasks, workdir, sampling, settings, recording):
+        calls.append({"scorer": scorer, "workdir": workdir, **vars(sampling), **vars(settings), **vars(recording)})
         if "broken" in scorer:
             raise InputError("its weights are broken")
-        return {"workdir": str(workdir or f"runs/{keywords['name']}"), "failed": {}}
+        return {"workdir": str(workdir or f"runs/{recording.name}"), "failed": {}}
 
     monkeypatch.setattr(evaluate, "evaluate", evaluated)
     monkeypatch.setattr(table, "print_results", lambda results: None)
-    monkeypatch.setattr(loading, "load_scorer", lambda name, *_, **__: name)
+    monkeypatch.setattr(loading, "load_scorer", lambda model, *_, **__: model.name)
 
     def call(*words):
         overrides = [word.removeprefix("--config.").split("=", 1) for word in words if word.startswith("--config.")]
@@ -134,7 +133,7 @@ def test_labels_are_different_on_any_file_system(names, labels):
 def test_a_long_name_is_one_short_sentence():
     for name in ("x" * 5000, "a/" + "x" * 5000, "\ud83d", "a\x00b", None, 5, ["a"]):
         with pytest.raises(InputError) as caught:
-            registry.model_source(name)
+            registry.resolve(name)
         assert len(str(caught.value)) < 1000
         with pytest.raises(InputError) as caught:
             loading.checkpoint_kind(name)
@@ -150,9 +149,9 @@ def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "model").symlink_to(tiny_pipeline)
     assert files.user_path("~/model") == str(tmp_path / "model")
-    assert registry.model_source("~/model") == str(tmp_path / "model")
+    assert registry.resolve("~/model").source == str(tmp_path / "model")
     assert sources.resolve("~/model").find("model_index.json") == str(tmp_path / "model" / "model_index.json")
-    assert loading.scorer_kind("~/model") == "diffusion_itm"
+    assert loading.resolve("~/model").kind == "diffusion_itm"
     assert records.RunFolder("~/run").path == tmp_path / "run"
     assert files.user_path("a~b") == "a~b"
     Image.new("RGB", (4, 4)).save(tmp_path / "black.png")

@@ -15,7 +15,7 @@ from winobench.base import registry
 from winobench.clevr import captions
 from winobench.tasks import clevr_common
 
-FOLDER, FLOW = (pathlib.Path(registry.model_source(name)) for name in ("clevr-tiny", "clevr-flow"))
+FOLDER, FLOW = (pathlib.Path(registry.resolve(name).source) for name in ("clevr-tiny", "clevr-flow"))
 TIMESTEPS = [150, 420, 700, 960]
 
 

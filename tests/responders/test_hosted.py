@@ -25,6 +25,7 @@ from tests.responders.api_server import (
     question,
     questions,
 )
+from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.responders import hosted
 from winobench.responders.hosted import HostedModel
@@ -422,7 +423,7 @@ def test_a_provider_is_a_class_and_nothing_more(server, monkeypatch):
     monkeypatch.setenv("OTHER_API_KEY", KEY)
     model = make("other:m", seed=1)
     assert texts(model, questions(1)) == {0: "1; because of question 0"}
-    assert (model.api, model.fingerprint()["api"], hosted.is_hosted("other:m")) == ("other", "other", True)
+    assert (model.api, model.fingerprint()["api"], registry.api_of("other:m")) == ("other",) * 3
     assert "other:MODEL" in hosted.model_names()
     assert server.calls[0][2]["max_tokens"] == 16
 
@@ -560,9 +561,9 @@ def test_names_may_hold_marks(server):
         models = [make(f"openai:{name}"), make(f"openai:{plain}@http://h/v1")]
         assert {(model.api, model.model) for model in models} == {("openai", plain)}
         assert models[1].base_url == "http://h/v1"
-    assert hosted.is_hosted("anthropic:claude-x")
-    assert not hosted.is_hosted("recorded:x.csv")
-    assert not hosted.is_hosted("openai")
+    assert registry.api_of("anthropic:claude-x") == "anthropic"
+    assert not registry.api_of("recorded:x.csv")
+    assert not registry.api_of("openai")
 
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])

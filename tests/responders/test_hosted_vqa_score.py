@@ -10,6 +10,7 @@ from tests.evaluation import fakes
 from tests.expectations import raises
 from tests.responders import api_server
 from tests.responders.api_server import likely_body, openai_error
+from winobench.base import registry
 from winobench.data import question_texts
 from winobench.evaluation.evaluate import evaluate
 from winobench.responders import hosted
@@ -120,7 +121,7 @@ def test_a_hosted_model_is_a_scorer_by_its_name(server):
     scorer = loading.load_scorer(f"openai:m@{server.address}/v1", hosted={"votes": 3, "logprobs": None})
     assert isinstance(scorer, HostedVQAScore)
     assert scorer.fingerprint()["votes"] == 3
-    assert {f"{api}:" for api in hosted.APIS} == set(loading.SCORERS["hosted_vqa_score"].prefixes)
+    assert {loading.resolve(f"{api}:m").kind for api in hosted.APIS} == {registry.HOSTED}
     with raises("option-of-others", "diffusion"):
         loading.check_scorer("anthropic:claude-x", diffusion={"lora": "x"})
     with raises("option-of-others", "revision"):

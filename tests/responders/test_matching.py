@@ -10,7 +10,7 @@ from tests.evaluation.picture_fakes import Brightness, Noisy, draw
 from tests.expectations import raises
 from tests.scorers import tiny_models
 from winobench.base import registry
-from winobench.responders import image_judges, loading
+from winobench.responders import loading
 from winobench.responders.matching import Matcher
 from winobench.runs.requests import Picture, PictureMatch, Similarity
 
@@ -90,9 +90,9 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     assert loading.answered_kinds(str(tiny_t5), about_pictures=True) == {"generation", "options"}
     assert loading.answered_kinds("openai:gpt-4o", about_pictures=True) is None
     for name, model in registry.MODELS.items():
-        assert image_judges.kinds(name) == (writes if model.scorer == "vqa_score" else match)
+        assert loading.answered_kinds(name, about_pictures=True) == (writes if model.scorer == "vqa_score" else match)
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
-        assert image_judges.kinds(name) == frozenset()
+        assert not loading._sees(registry.resolve(name))
     with raises("wrong-kind-of-model", "'clevr-tiny'"):
         loading.check_responder_name("clevr-tiny")
     loading.check_responder_name("clevr-tiny", about_pictures=True)

@@ -6,7 +6,8 @@ import pytest
 from absl import logging
 
 from tests.expectations import raises
-from winobench.responders.recorded import RecordedModel, is_recorded
+from winobench.base import registry
+from winobench.responders.recorded import RecordedModel
 from winobench.runs.requests import Generation, Options, Responder, Turn
 
 
@@ -33,7 +34,7 @@ def test_prompts_are_looked_up(tmp_path):
     name = write(tmp_path / "x.csv", ["prompt", "response"], ["Which one?", "The first."], ["Who?", "Nobody."])
     model = RecordedModel(name)
     assert isinstance(model, Responder)
-    assert is_recorded(name)
+    assert registry.resolve(name).kind == registry.RECORDED
     assert texts(model, generation("Who?"), generation("Which one?")) == ["Nobody.", "The first."]
     # Neither white space nor quotation marks nor wrongly decoded characters matter.
     name = write(tmp_path / "y.csv", ["prompt", "response"], ["Is it Paulâ€™s “cat”?\r\nA:", "Itâ€™s his."], ["b", ""])

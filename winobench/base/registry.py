@@ -24,6 +24,9 @@ _ASSETS = pathlib.Path(__file__).resolve().parents[1] / "assets"
 CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
 """The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
 
+HOSTED, RECORDED, PLUGGED_IN, LANGUAGE_MODEL = "hosted", "recorded", "plugged_in", "language_model"
+"""Kinds of models that are no checkpoint for a scorer of images."""
+
 _LONGEST_REASON = 300
 
 # Owner and name. The hub checks the details, and takes 96 characters in all.
@@ -37,7 +40,7 @@ class Model:
     Attributes:
       source: folder or hub id, in the layout of the model's own library.
       description: one line for listings.
-      scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`; ``language_model`` for those that
+      scorer: what scores with it, a name in `winobench.scorers.loading.SCORERS`; ``LANGUAGE_MODEL`` for those that
         answer questions instead.
       options: of the scorer, such as the head of a model that has two.
     """
@@ -118,7 +121,7 @@ MODELS: dict[str, Model] = {
 """Short name -> checkpoint that judges images and texts."""
 
 LANGUAGE_MODELS: dict[str, Model] = {
-    name: Model(source, description, "language_model")
+    name: Model(source, description, LANGUAGE_MODEL)
     for name, source, description in (
         ("flan-t5-small", "google/flan-t5-small", "FLAN-T5, 77M parameters"),
         ("flan-t5-base", "google/flan-t5-base", "FLAN-T5, 250M parameters"),
@@ -222,32 +225,102 @@ def check_embedded(folder: str) -> None:
             )
 
 
-def model_source(name: str) -> str:
-    """The folder or hub id that a model's name stands for. A plugged-in scorer's name stands for itself.
+def apis() -> Mapping[str, Any]:
+    """Provider, as names begin with it -> its API. The only list is `winobench.responders.hosted.APIS`.
+
+    That package lies above this one. It is imported here by its name, and only when somebody asks for its list.
+    """
+    return importlib.import_module("winobench.responders.hosted.providers").APIS
+
+
+def api_of(name: Any) -> str | None:
+    """The provider that a model's name begins with. None for other names."""
+    prefix, colon, _ = name.partition(":") if isinstance(name, str) else ("", "", "")
+    return prefix if colon and prefix in apis() else None
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelRef:
+    """A model's name, resolved once.
+
+    Attributes:
+      name: what the user calls it.
+      kind: what the model is: a name in `winobench.scorers.loading.SCORERS`, one of
+        `winobench.responders.loading.ANSWERS`, ``LANGUAGE_MODEL``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``. None for
+        a folder or hub id whose files were not read yet.
+      source: folder or hub id. The name itself for other models.
+      revision: branch, tag or commit of a hub id.
+      provider: of a hosted model, a key of `apis`. None for others.
+      released: the entry of ``MODELS`` or ``LANGUAGE_MODELS``. None for other names.
+    """
+
+    name: str
+    kind: str | None
+    source: str
+    revision: str | None = None
+    provider: str | None = None
+    released: Model | None = None
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether the model has files."""
+        return self.kind not in (HOSTED, RECORDED, PLUGGED_IN)
+
+    @property
+    def title(self) -> str:
+        """The name that people know: of a hosted model without the API and its server."""
+        return self.name.partition(":")[2].partition("@http")[0] if self.kind == HOSTED else self.name
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the user named a folder on this machine."""
+        return self.is_checkpoint and self.released is None and os.path.isdir(self.source)
+
+    @property
+    def checkpoint(self) -> str:
+        """What ``from_pretrained`` takes: the name of a released model may bring settings along."""
+        return self.name if self.name in MODELS else self.source
+
+
+def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
+    """Resolves a model's name. Reads no file.
 
     Args:
-      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
+      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in model, a folder, a hub id (``owner/name``),
+        ``API:MODEL``, or ``recorded:FILE``. A `ModelRef` is returned as it is.
+      revision: branch, tag or commit of a hub id.
 
     Raises:
       InputError: none of these. The message lists the names, the nearest first.
     """
+    if isinstance(name, ModelRef):
+        return name
     if not isinstance(name, str):
         raise InputError(
             f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.", code="wrong-type"
         )
-    for models in (MODELS, LANGUAGE_MODELS):
-        if name in models:
-            return models[name].source
+    if api := api_of(name):
+        return ModelRef(name, HOSTED, name, revision, provider=api)
+    if name.startswith(f"{RECORDED}:"):
+        return ModelRef(name, RECORDED, name, revision)
+    if released := MODELS.get(name) or LANGUAGE_MODELS.get(name):
+        return ModelRef(name, released.scorer, released.source, revision, released=released)
     if name in plugged_in():
-        return name
+        return ModelRef(name, PLUGGED_IN, name, revision)
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     path = user_path(name)
     if name and os.path.isdir(path):
-        return path
+        return ModelRef(name, None, path, revision)
     if name and os.path.exists(path):
         raise InputError(not_a_file(name), code="is-a-file")
     if HUB_ID.fullmatch(name):
-        return name
+        return ModelRef(name, None, name, revision)
+    if provider := re.match(r"(\w{1,100}):", name):
+        known = ", ".join([*(f"{api}:MODEL" for api in apis()), f"{RECORDED}:FILE.csv"])
+        raise InputError(
+            f"model {options.shown(name)} has the unknown provider {provider[1]!r}: write one of {known}",
+            code="unknown-api",
+        )
     known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
     raise InputError(
         f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",

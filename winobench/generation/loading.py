@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
-from winobench.base.files import user_path
 from winobench.generation.generate import Drawer, Settings
 from winobench.scorers import loading as scorers
 
@@ -54,8 +52,10 @@ def make_drawers(
     if lora_scale != 1 and not any(loras):
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
     drawn_by = pairs(models, loras)
-    for model in dict.fromkeys(models):
-        _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
+    refs = {
+        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
+        for model in dict.fromkeys(models)
+    }
     from winobench.checkpoints import read_lora  # late: names that are wrong are answered at once
 
     named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
@@ -68,18 +68,16 @@ def make_drawers(
     for model, lora in drawn_by:
         load = functools.partial(
             load_pipeline,
-            model,
+            refs[model],
             dtype,
             adapters=adapters.get(lora),
             lora_scale=lora_scale,
             variant=variant,
-            revision=revision,
             allow_pickle=allow_pickle,
             on_host=encoders == "staged",
             **dict(pipeline_options or {}),
         )
-        is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
-        label, name, of_lora = labels[model], labels[model] if is_folder else model, None
+        label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
         if lora is not None:
             of_lora = {"name": lora_labels[lora], "sha256": adapters[lora].sha256, "scale": lora_scale}
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
@@ -90,26 +88,14 @@ def make_drawers(
 
 
 def load_pipeline(
-    model: str, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
+    ref: registry.ModelRef, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights.
-
-    Args:
-      model: name, folder or hub id.
-      dtype: of the denoiser.
-      adapters: the LoRA's.
-      lora_scale: what their effect is multiplied by.
-      **keywords: see `Pipeline.from_pretrained`.
-
-    Raises:
-      InputError: see `Pipeline.from_pretrained`. Or the LoRA is of another model.
-    """
+    """A pipeline with its LoRA added to the weights; keywords and errors as `Pipeline.from_pretrained`."""
     from winobench.checkpoints import load_lora
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it draws and when it judges.
-    source = model if model in registry.MODELS else registry.model_source(model)
-    pipeline = families.load_pipeline(source, dtype, encoder_dtype="float32", **keywords)
+    pipeline = families.load_pipeline(ref.checkpoint, dtype, encoder_dtype="float32", revision=ref.revision, **keywords)
     if adapters is not None:
         load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
     return pipeline
@@ -148,21 +134,21 @@ def _check(
     variant: str | None,
     revision: str | None,
     pipeline_options: Mapping[str, Any],
-) -> None:
-    """Refuses a model that does not draw, or not with these options, without reading its weights."""
-    kind = scorers.scorer_kind(model, revision)
-    if kind != "diffusion_itm":
+) -> registry.ModelRef:
+    """Refuses a model that does not generate images, or not with these options, without reading its weights."""
+    ref = scorers.resolve(model, revision)
+    if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges pictures, but draws none: name a diffusion model")
     scorers.check_scorer(
-        model,
+        ref,
         dtype,
         variant=variant,
-        revision=revision,
         diffusion={"image_size": settings.image_size, "pipeline_options": pipeline_options},
     )
     from winobench.diffusion import families, samplers
 
-    description = families.read_description(registry.model_source(model), revision=revision)
+    description = families.read_description(ref.source, revision=revision)
     samplers.find_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)
+    return ref

@@ -46,20 +46,20 @@ def make_plan(
       InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
     job = Job(config, target, devices, price, largest, assumed or Assumptions(), few, say)
-    if "prompts" in config:
+    if config.kind == "draw":
         return generating.make_plan(job)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
-    if "protocol" in config:
+    if config.kind == "ask":
         return asking.make_plan(job)
-    if config.get("recipe") == "hardneg":
+    if config.kind == "train" and config.recipe == "hardneg":
         return training.make_plan(job)
-    if "sampling" not in config:
+    if config.kind != "score":
         raise InputError(
             "plans are for configs that evaluate a model, fine-tune it or generate images, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"
         )
-    if loading.scorer_kind(model, config.revision) == "vqa_score":
+    if loading.resolve(model, config.revision).kind == "vqa_score":
         return vision_language.make_plan(job)
     return scoring.make_plan(job)

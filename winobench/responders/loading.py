@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from winobench.base import options, registry
+from winobench.base import registry
 from winobench.base.errors import InputError
+from winobench.base.registry import HOSTED, LANGUAGE_MODEL, PLUGGED_IN, RECORDED, ModelRef
+from winobench.runs.requests import Responder
+from winobench.scorers import loading as scorers
 
-if TYPE_CHECKING:
-    from winobench.runs.requests import Responder
+_OF_TEXTS = {
+    "decoder": frozenset({"generation", "options"}),
+    "t5": frozenset({"generation", "options"}),
+    "bert": frozenset({"entailment"}),
+    "clip": frozenset({"similarity"}),
+}
+ANSWERS: dict[str, frozenset[str]] = {
+    **{kind: frozenset({"picture_match"}) for kind in scorers.SCORERS if kind != HOSTED},
+    "vqa_score": frozenset({"picture_match", "picture_text", "picture_options"}),
+    **_OF_TEXTS,
+}
+"""Kind of checkpoint -> kinds of requests that it answers. Scorers answer about images, others about texts."""
 
 
 def load_responder(
-    name: str,
+    model: str | ModelRef,
     dtype: str = "float32",
     *,
     revision: str | None = None,
@@ -31,10 +44,10 @@ def load_responder(
     """Loads a model that answers questions.
 
     Args:
-      name: a name in `winobench.base.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
+      model: a name in `winobench.base.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
         transformers' layout (LLaMA, Qwen3, LLaVA, T5, BERT after NLI training, CLIP), the name of a CLIP in
-        `registry.MODELS`, ``openai:MODEL`` or ``anthropic:MODEL`` (see `winobench.responders.hosted`), or
-        ``recorded:FILE.csv`` (see `winobench.responders.recorded`).
+        `registry.MODELS`, the name of a hosted model such as ``openai:MODEL`` (see `winobench.responders.hosted`), or
+        ``recorded:FILE.csv`` (see `winobench.responders.recorded`). Or what `resolve` made of it.
       dtype: ``float32`` or ``bfloat16``.
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
@@ -52,24 +65,24 @@ def load_responder(
     Raises:
       InputError: there is no such model, it answers no questions, or an option is not for its kind.
     """
-    check_responder_name(name, about_pictures=about_pictures)
-    from winobench.responders import hosted as hosted_models
-    from winobench.responders import recorded
+    ref = resolve(model, about_pictures=about_pictures, revision=revision)
+    if ref.kind == RECORDED:
+        from winobench.responders import recorded
 
-    if recorded.is_recorded(name):
-        return recorded.RecordedModel(name)
-    if hosted_models.is_hosted(name):
+        return recorded.RecordedModel(ref.name)
+    if ref.kind == HOSTED:
+        from winobench.responders import hosted as hosted_models
+
         given = {option: value for option, value in (hosted or {}).items() if value is not None}
-        return hosted_models.HostedModel(name, **given)
-    if name in registry.plugged_in():
-        return _plugged_in_responder(name, about_pictures, seed=seed, sampling=sampling)
-    if about_pictures:
+        return hosted_models.HostedModel(ref.name, **given)
+    if ref.kind == PLUGGED_IN:
+        return _plugged_in_responder(ref.name, about_pictures, seed=seed, sampling=sampling)
+    if ref.kind in scorers.SCORERS:
         from winobench.responders import image_judges
 
-        judge = image_judges.load(
-            name,
+        return image_judges.load(
+            ref,
             dtype,
-            revision=revision,
             allow_pickle=allow_pickle,
             batch_size=batch_size,
             int8=int8,
@@ -77,23 +90,17 @@ def load_responder(
             seed=seed,
             sampling=sampling,
         )
-        if judge is not None:
-            return judge
-    from winobench import parallel
-    from winobench.checkpoints import language_models
-
-    source = registry.model_source(name)
-    kind = language_models.language_model_kind(source, revision)
-    if kind in ("decoder", "t5"):
+    if ref.kind in ("decoder", "t5"):
+        from winobench import parallel
         from winobench.responders.language_model import LanguageModel
 
         return LanguageModel.from_pretrained(
-            source,
+            ref.source,
             dtype,
             mesh=None if model_parallel == 1 else parallel.make_mesh(model_parallel=model_parallel),
             int8=int8,
             batch_size=batch_size,
-            revision=revision,
+            revision=ref.revision,
             allow_pickle=allow_pickle,
             chat_template=chat_template,
             seed=seed,
@@ -102,81 +109,71 @@ def load_responder(
     for option, is_given in refused.items():
         if is_given:
             raise InputError(
-                f"{option} is an option of models that write, but {name!r} is none: leave it out",
+                f"{option} is an option of models that write, but {ref.name!r} is none: leave it out",
                 code="option-of-others",
             )
     from winobench.responders import text_encoders
 
-    encoder = text_encoders.NliEncoder if kind == "bert" else text_encoders.ClipText
-    return encoder.from_pretrained(source, dtype, batch_size=batch_size, revision=revision, allow_pickle=allow_pickle)
-
-
-def answered_kinds(name: str, *, about_pictures: bool = False, revision: str | None = None) -> frozenset[str] | None:
-    """What a model will answer, from small files alone; None where that is known once it is loaded.
-
-    Args:
-      name, about_pictures, revision: see `load_responder`.
-
-    Raises:
-      InputError: there is no such model, or its kind is not known.
-    """
-    check_responder_name(name, about_pictures=about_pictures)
-    from winobench.responders import hosted, recorded
-
-    if hosted.is_hosted(name) or recorded.is_recorded(name) or name in registry.plugged_in():
-        return None
-    if about_pictures:
-        from winobench.responders import image_judges
-
-        if seen := image_judges.kinds(name, revision):
-            return seen
-    from winobench.checkpoints import language_models
-
-    kind = language_models.language_model_kind(registry.model_source(name), revision)
-    return {"bert": frozenset({"entailment"}), "clip": frozenset({"similarity"})}.get(
-        kind, frozenset({"generation", "options"})
+    encoder = text_encoders.NliEncoder if ref.kind == "bert" else text_encoders.ClipText
+    return encoder.from_pretrained(
+        ref.source, dtype, batch_size=batch_size, revision=ref.revision, allow_pickle=allow_pickle
     )
 
 
-def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
-    """Refuses a name that cannot be of a model that answers questions. Loads nothing.
+def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
+    """Resolves a model that answers questions, by small files. Arguments and errors are those of `load_responder`.
 
-    Args:
-      name: see `load_responder`.
-      about_pictures: as there.
-
-    Raises:
-      InputError: says why, and what can be named.
+    The kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
     """
-    if not isinstance(name, str):
-        raise InputError(f"a model that answers questions has a name, not {options.shown(name)}", code="wrong-type")
-    from winobench.responders.hosted import APIS, settings
+    ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)
+    if not ref.is_checkpoint or ref.kind in _OF_TEXTS:
+        return ref
+    if about_pictures and _sees(ref):
+        return scorers.resolve(ref)
+    from winobench.checkpoints import language_models
 
-    prefixes = (*APIS, "recorded")  # of models that are not on this machine
-    if name.partition(":")[0] in APIS and ":" in name:
-        settings.split(name)
-        return
-    if name.startswith("recorded:"):
-        return
-    model = registry.MODELS.get(name) if name not in registry.LANGUAGE_MODELS else None
-    if model is not None and model.scorer != "contrastive" and not about_pictures:
+    return dataclasses.replace(ref, kind=language_models.language_model_kind(ref.source, ref.revision))
+
+
+def check_responder_name(
+    model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
+) -> ModelRef:
+    """Refuses a name that cannot be of a model that answers questions. Otherwise as `resolve`, but reads no file."""
+    ref = registry.resolve(model, revision)
+    if ref.kind == HOSTED:
+        from winobench.responders.hosted import settings
+
+        settings.split(ref.name)
+    scores_only = ref.name in registry.MODELS and ref.name not in registry.LANGUAGE_MODELS
+    if scores_only and ref.released.scorer != "contrastive" and not about_pictures:
+        from winobench.responders.hosted import model_names
+
         raise InputError(
-            f"{name!r} is a model of images, which answers no questions: name a language model, such as one of"
-            f" {', '.join(registry.LANGUAGE_MODELS)}, or openai:MODEL, anthropic:MODEL or recorded:FILE.csv",
+            f"{ref.name!r} is a model of images, which answers no questions: name a language model, such as one of"
+            f" {', '.join(registry.LANGUAGE_MODELS)}, or {model_names()} or recorded:FILE.csv",
             code="wrong-kind-of-model",
         )
-    if ":" in name and not os.path.exists(name):
-        raise InputError(
-            f"model {name!r} is none: before a colon stands one of {', '.join(prefixes)}, as in openai:gpt-4o-mini"
-            " or recorded:FILE.csv",
-            code="unknown-api",
-        )
-    registry.model_source(name)
+    return ref
+
+
+def answered_kinds(
+    model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
+) -> frozenset[str] | None:
+    """The kinds of requests that a model answers. None where only the loaded model knows. Otherwise as `resolve`."""
+    return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
+
+
+def _sees(ref: ModelRef) -> bool:
+    """Whether a checkpoint takes images."""
+    if ref.kind is not None:
+        return ref.kind != LANGUAGE_MODEL
+    from winobench.checkpoints import sources, vision_language
+
+    config = sources.resolve(ref.source, revision=ref.revision).find("config.json")
+    return config is None or not vision_language.is_text_only(sources.read_json(config).get("model_type"))
 
 
 def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
-    from winobench.runs.requests import Responder
-
     model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:
         from winobench.responders import image_judges

@@ -32,9 +32,10 @@ from absl import logging
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+from winobench.base.registry import RECORDED
 from winobench.runs.requests import Raw, Request, Response
 
-PREFIX = "recorded:"
+PREFIX = f"{RECORDED}:"
 PROMPT_COLUMNS = ("prompt", "ToE_query", "query")
 RESPONSE_COLUMNS = ("response", "predicted_reason")
 
@@ -46,11 +47,6 @@ _LONGEST_TAIL = 100
 _SIMILAR = 0.8
 _MOST_COMPARISONS = 1000
 _MARKS = str.maketrans({"‘": "'", "’": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "…": "..."})
-
-
-def is_recorded(name: str) -> bool:
-    """Whether a model's name means a file of responses."""
-    return name.startswith(PREFIX)
 
 
 class RecordedModel:

@@ -105,7 +105,7 @@ class HostedVQAScore:
         """Sets up a hosted model.
 
         Args:
-          source: ``openai:MODEL`` or ``anthropic:MODEL`` (`winobench.responders.hosted`).
+          source: the name of a hosted model, such as ``openai:MODEL`` (`winobench.responders.hosted`).
           dtype: ignored.
           api: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
           **others: options of `HostedVQAScore`; ``variant``, ``revision``, ``allow_pickle`` and ``batch_size`` are for

@@ -10,10 +10,10 @@ import subprocess
 from typing import Any
 
 import winobench
-from winobench.base import json_files
+from winobench.base import json_files, registry
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
-LIBRARIES = [
+_LIBRARIES = (
     "jax",
     "jaxlib",
     "flax",
@@ -24,17 +24,17 @@ LIBRARIES = [
     "safetensors",
     "tokenizers",
     "transformers",
-]
-"""Libraries that are recorded. Packages with libraries of their own add them."""
+)
 _GIT_SECONDS = 10
 
 
 def software() -> dict[str, Any]:
     """Versions of winobench (``version``, ``commit``, ``dirty``), of Python and of the libraries that it runs on."""
+    libraries = [*_LIBRARIES, *(api.package for api in registry.apis().values())]
     return {
         "winobench": {"version": winobench.__version__, **package_commit()},
         "python": platform.python_version(),
-        "libraries": {name: version for name in LIBRARIES if (version := _version(name)) is not None},
+        "libraries": {name: version for name in libraries if (version := _version(name)) is not None},
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
+from winobench.base.registry import HOSTED, LANGUAGE_MODEL, PLUGGED_IN, RECORDED, ModelRef
 
 if TYPE_CHECKING:
     from winobench.scorers.base import SampledScorer, Scorer
@@ -24,14 +25,12 @@ class Kind:
       model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
         Empty where there are none.
       file: a file that no other kind has; None where there is none.
-      prefixes: what its models' names begin with, where they are no checkpoints.
     """
 
     path: str
     name: str
     model_types: tuple[str, ...] | str = ()
     file: str | None = None
-    prefixes: tuple[str, ...] = ()
 
     def types(self) -> tuple[str, ...]:
         """``model_types``, looked up."""
@@ -62,14 +61,12 @@ SCORERS: dict[str, Kind] = {
         "vision-language model",
         "winobench.checkpoints.vision_language:NETWORKS",
     ),
-    "hosted_vqa_score": Kind(
-        "winobench.responders.vqa_score:HostedVQAScore", "hosted model", prefixes=("openai:", "anthropic:")
-    ),
+    HOSTED: Kind("winobench.responders.vqa_score:HostedVQAScore", "hosted model"),
 }
 
 
 def load_scorer(
-    name: str,
+    model: str | ModelRef,
     dtype: str = "float32",
     *,
     variant: str | None = None,
@@ -84,11 +81,11 @@ def load_scorer(
     """Loads a model and makes it a scorer.
 
     Args:
-      name: a name in `registry.MODELS` or of a plugged-in scorer, a folder, a hub id, ``openai:MODEL`` or
-        ``anthropic:MODEL``.
+      model: a name in `registry.MODELS` or of a plugged-in scorer, a folder, a hub id, or the name of a hosted model,
+        such as ``openai:MODEL``. Or what `resolve` made of it.
       dtype: ``float32`` or ``bfloat16``.
       variant: of the weight files, such as ``fp16``.
-      revision: branch, tag or commit of a hub id.
+      revision: branch, tag or commit of a hub id, where ``model`` is a name.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: of the scorer. Chosen for the kind of device when None. Diffusion models also take ``search``.
       model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
@@ -101,16 +98,13 @@ def load_scorer(
       InputError: there is no such model, its kind is not known, or an option is for another kind.
     """
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
-    kind = scorer_kind(name, revision)
-    _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
-    if kind is None:
-        return registry.make_plugged_in(name)
-    is_hosted = bool(SCORERS[kind].prefixes)
-    if is_hosted:
+    ref = resolve(model, revision)
+    _check_options(ref, given, max_pixels, variant=variant, model_parallel=model_parallel)
+    if ref.kind == PLUGGED_IN:
+        return registry.make_plugged_in(ref.name)
+    if ref.kind == HOSTED:
         given["api"], model_parallel = hosted, 1
-    source = name if is_hosted else registry.model_source(name)
-    model = registry.MODELS.get(name)
-    options = {**(model.options if model is not None else {}), **given}
+    options = {**(ref.released.options if ref.released is not None else {}), **given}
     if max_pixels is not None:
         options["max_pixels"] = max_pixels
     if model_parallel != 1:
@@ -119,46 +113,36 @@ def load_scorer(
         from winobench import parallel
 
         options["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
-    module, _, cls = SCORERS[kind].path.partition(":")
+    module, _, cls = SCORERS[ref.kind].path.partition(":")
     return getattr(importlib.import_module(module), cls).from_pretrained(
-        # Under its own name a model of the registry may bring settings along.
-        name if model is not None else source,
+        ref.checkpoint,
         dtype,
         variant=variant,
-        revision=revision,
+        revision=ref.revision,
         allow_pickle=allow_pickle,
         batch_size=batch_size,
         **options,
     )
 
 
-def scorer_kind(name: str, revision: str | None = None) -> str | None:
-    """Which of ``SCORERS`` judges with a model; None for a plugged-in scorer, which states so once it is made.
-
-    Args:
-      name: see `load_scorer`.
-      revision: of a hub id.
+def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
+    """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``.
 
     Raises:
-      InputError: there is no such model, or its kind is not known.
+      InputError: there is no such model, its kind is not known, or it sees no images.
     """
-    for kind, described in SCORERS.items():
-        if isinstance(name, str) and described.prefixes and name.startswith(described.prefixes):
-            return kind
-    source = registry.model_source(name)
-    # Some names are of both: what sees may also be asked without images.
-    if name in registry.MODELS:
-        return registry.MODELS[name].scorer
-    if name in registry.LANGUAGE_MODELS:
+    ref = registry.resolve(model, revision)
+    if ref.kind in (LANGUAGE_MODEL, RECORDED):
         raise InputError(
-            f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus",
+            f"{ref.name!r} is a language model, which sees no images: judge it with --config=winoviz or"
+            " --config=wscplus",
             code="wrong-kind-of-model",
         )
-    return None if name in registry.plugged_in() else checkpoint_kind(source, revision)
+    return ref if ref.kind else dataclasses.replace(ref, kind=checkpoint_kind(ref.source, ref.revision))
 
 
 def check_scorer(
-    name: str,
+    model: str | ModelRef,
     dtype: str = "float32",
     *,
     variant: str | None = None,
@@ -169,64 +153,69 @@ def check_scorer(
     timesteps: str | Sequence[int] | None = None,
     of_samples: Mapping[str, Any] | None = None,
     deeply: bool = True,
-) -> None:
-    """Refuses a model for which its options are none, reading small files alone: before any of several models runs.
+) -> ModelRef:
+    """Checks a model's options, reading small files alone: before any of several models runs.
 
     Args:
-      name, dtype, variant, revision, model_parallel, max_pixels, diffusion: see `load_scorer`.
+      model, dtype, variant, revision, model_parallel, max_pixels, diffusion: see `load_scorer`.
       timesteps: the rule, or timesteps that the model's schedule must have.
       of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
         are given. Of plugged-in scorers only the evaluation itself can tell.
       deeply: also read what a diffusion model is. Otherwise its kind alone, which takes no library.
+
+    Returns:
+      The model, resolved.
 
     Raises:
       InputError: there is no such model, or an option is not for its kind, or not for this one.
     """
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
-    kind = scorer_kind(name, revision)
-    _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
-    if kind is None:
-        return
-    if kind != "diffusion_itm":
-        _refuse(name, dict(of_samples or {}))
-        return
-    if not deeply:
-        return
+    ref = resolve(model, revision)
+    _check_options(ref, given, max_pixels, variant=variant, model_parallel=model_parallel)
+    if ref.kind not in ("diffusion_itm", PLUGGED_IN):
+        _refuse(ref.name, dict(of_samples or {}))
+    elif ref.kind == "diffusion_itm" and deeply:
+        _check_pipeline(ref, given, timesteps)
+    return ref
+
+
+def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Sequence[int] | None) -> None:
+    """Refuses options that a diffusion model does not have."""
     import jax
 
     from winobench.diffusion import families, folders
 
-    description = families.read_description(
-        registry.model_source(name), revision=revision, settings=given.get("pipeline_options")
-    )
+    description = families.read_description(ref.source, revision=ref.revision, settings=given.get("pipeline_options"))
     total = description.schedule.num_train_timesteps
     chosen = given.get("timestep_range")
     if chosen is not None and chosen != options.ALL:
-        options.span(total).check(f"timestep_range of {name!r}", chosen)
+        options.span(total).check(f"timestep_range of {ref.name!r}", chosen)
     if timesteps is not None and not isinstance(timesteps, str):
         one = options.NOISE_LEVEL if description.schedule.is_continuous else options.whole(0, total - 1)
-        options.items(one).check(f"timesteps for {name!r}", list(timesteps))
+        options.items(one).check(f"timesteps for {ref.name!r}", list(timesteps))
     if (size := given.get("image_size")) is not None:
         denoiser = description.configs[description.family.DENOISER]
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
-            raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}", code="not-a-multiple")
+            raise InputError(
+                f"image_size is {size}, but {ref.name!r} needs a multiple of {factor}", code="not-a-multiple"
+            )
         folders.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
-def _check_options(name: str, kind: str | None, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
+def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
     """Refuses options that a kind of scorer does not have."""
-    if max_pixels is not None and kind != "vqa_score":
+    if max_pixels is not None and ref.kind != "vqa_score":
         raise InputError(
-            f"max_pixels is an option of language models that see, but {name!r} is none: leave it out",
+            f"max_pixels is an option of vision-language models, but {ref.name!r} is none: leave it out",
             code="option-of-others",
         )
-    if kind is None:
-        others["model_parallel"] = others["model_parallel"] != 1
-        _refuse(name, given | {option: value for option, value in others.items() if value})
-    elif kind != "diffusion_itm":
-        _refuse(name, given)
+    if ref.kind == PLUGGED_IN:
+        others |= {"revision": ref.revision, "model_parallel": others["model_parallel"] != 1}
+        _refuse(ref.name, given | {option: value for option, value in others.items() if value})
+    elif ref.kind != "diffusion_itm":
+        _refuse(ref.name, given)
 
 
 def checkpoint_kind(source: str, revision: str | None = None) -> str:
@@ -255,7 +244,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
 
         vision_language.refuse_text_only(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
-    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)
+    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if kind.files())
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )

@@ -199,7 +199,7 @@ def reconstructor(model: str) -> Reconstruct:
     """
     from winobench.models.autoencoder_kl import AutoencoderKL
 
-    vae = AutoencoderKL.from_pretrained(registry.model_source(model), subfolder="vae")
+    vae = AutoencoderKL.from_pretrained(registry.resolve(model).source, subfolder="vae")
     spread = 1.0 / vae.config.scaling_factor
 
     @jax.jit

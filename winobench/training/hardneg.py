@@ -94,7 +94,7 @@ class Training(tuning.Tuning):
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
         # What is cheap to check comes before the model is loaded and images are encoded.
-        registry.model_source(config.model)
+        registry.resolve(config.model)
         hardneg_step.lora_config(config)
         loss_config = hardneg_step.loss_config(config)
         _check_numbers(config)

@@ -28,9 +28,6 @@ options), ``prices``.
 
 from winobench.responders.hosted.model import HostedModel
 from winobench.responders.hosted.prices import PRICES, PRICES_DATE, cost
-from winobench.responders.hosted.providers import APIS, is_hosted, model_names
-from winobench.runs import provenance
+from winobench.responders.hosted.providers import APIS, model_names
 
-provenance.LIBRARIES.extend(dict.fromkeys(api.package for api in APIS.values()))
-
-__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "is_hosted", "model_names"]
+__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "model_names"]

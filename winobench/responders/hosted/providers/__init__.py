@@ -13,9 +13,3 @@ def model_names(last: str = " or ") -> str:
     """The forms of hosted models' names, such as ``anthropic:MODEL or openai:MODEL``."""
     *others, final = (f"{name}:MODEL" for name in APIS)
     return last.join([*filter(None, [", ".join(others)]), final])
-
-
-def is_hosted(name: str) -> bool:
-    """Whether a model's name begins with a provider and a colon."""
-    provider, colon, _ = name.partition(":")
-    return bool(colon) and provider in APIS

@@ -1,0 +1,79 @@
+"""A hosted API is one class that registers itself: whatever asks for hosted models knows it."""
+
+import sys
+
+import openai
+import pytest
+
+from launch import configuration, text
+from launch.cloud import jobs
+from tests.expectations import raises
+from winobench.base import registry
+from winobench.responders import hosted
+from winobench.responders import loading as responders
+from winobench.responders.hosted.providers.openai import OpenAI
+from winobench.responders.vqa_score import HostedVQAScore
+from winobench.runs import provenance
+from winobench.scorers import loading as scorers
+
+
+@pytest.fixture(autouse=True)
+def mistral(monkeypatch):
+    monkeypatch.setitem(hosted.APIS, "mistral", None)  # the class enters itself, and leaves after the test
+
+    class Mistral(OpenAI, provider="mistral"):
+        description = "Mistral's API"
+        default_url = "https://api.mistral.example/v1"
+        key_variable, url_variable = "MISTRAL_API_KEY", "MISTRAL_BASE_URL"
+        package, extra = "mistral_client", "mistral"
+
+    monkeypatch.setitem(sys.modules, "mistral_client", openai)
+    monkeypatch.setenv("MISTRAL_API_KEY", "a-key-of-some-length")
+
+
+def test_its_models_are_known_by_their_names():
+    ref = registry.resolve("mistral:large@https://host/v1")
+    assert (ref.kind, ref.provider, ref.title, ref.source) == ("hosted", "mistral", "large", ref.name)
+    assert text.display_name(ref.name) == "large"
+    assert "mistral:MODEL" in text.model_listing()
+    with raises("unknown-api", "'mistrl'", "mistral:MODEL"):
+        registry.resolve("mistrl:large")
+
+
+def test_all_options_of_hosted_models_reach_it():
+    fields = {"model": "mistral:large", "api.attempts": "3", "api.votes": "7", "api.price": "1,2"}
+    config = configuration.load("gdbench", fields.items())
+    options = text.hosted_options(config, "mistral:large")
+    assert (options["attempts"], options["votes"], options["prices"]) == (3, 7, {"large": (1.0, 2.0)})
+    assert options.keys() == text.hosted_options(config, "openai:large").keys()
+    assert text.hosted_options(config, "clevr-tiny") is None
+
+
+def test_it_scores_and_answers():
+    scorer = scorers.load_scorer("mistral:large", hosted={"votes": 7, "logprobs": None})
+    assert isinstance(scorer, HostedVQAScore)
+    assert (scorer.fingerprint()["api"], scorer.fingerprint()["votes"]) == ("mistral", 7)
+    responder = responders.load_responder("mistral:large", hosted={"votes": 7})
+    assert responder.fingerprint()["base_url"] == "https://api.mistral.example/v1"
+    assert responders.answered_kinds("mistral:large") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "extras"),
+    [
+        (["gdbench", "--config.model=mistral:large"], "cuda,mistral"),
+        (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
+        (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
+        (["gdbench", "--config.model=openai/clip-vit-large-patch14"], "cuda"),
+        (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
+    ],
+)
+def test_jobs_install_the_clients_of_all_models(words, extras):
+    spec, *overrides = words
+    fields = [tuple(word.removeprefix("--config.").split("=")) for word in overrides]
+    assert f".[{extras}]" in jobs.make(jobs.Request("skypilot", spec, fields, store="gs://bucket")).text
+
+
+def test_runs_record_its_clients_version(monkeypatch):
+    monkeypatch.setattr(provenance, "_version", lambda name: {"jax": "1", "mistral_client": "2"}.get(name))
+    assert provenance.software()["libraries"] == {"jax": "1", "mistral_client": "2"}
