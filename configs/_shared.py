@@ -33,7 +33,7 @@ class Pipeline(Checkpoint):
     lora: str | None = option(
         None,
         options.PATH.or_none(),
-        "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
+        "LoRA for the model: a file, a folder, or a hub id. None for the model as it is",
         only_for=(settings.DIFFUSION,),
     )
     lora_scale: float = option(
@@ -42,7 +42,7 @@ class Pipeline(Checkpoint):
     image_size: int | None = option(
         None,
         options.IMAGE_SIZE.or_none(),
-        "pixels that images are resized to; none for the model's own size",
+        "pixels that images are resized to. None for the model's own size",
         only_for=(settings.DIFFUSION,),
     )
 
@@ -54,7 +54,7 @@ class Api:
     base_url: str | None = option(
         None,
         options.text(4_096).or_none(),
-        "URL of the server; none for the one in the model's name, or the provider's own",
+        "URL of the server. None for the one in the model's name, or the provider's own",
     )
     concurrency: int = option(8, options.whole(1, 1_024), "calls under way at a time")
     timeout: float = option(
@@ -75,17 +75,17 @@ class Api:
     logprobs: bool | None = option(
         None,
         options.flag().or_none(),
-        "options about images: by log-probabilities (true) or by votes (false); none goes by the name",
+        "options about images: by log-probabilities (true) or by votes (false). None goes by the name",
     )
     votes: int | None = option(
         None,
         options.whole(1, 1_000).or_none(),
-        "options about images: answers that vote where there are no log-probabilities; none for 5",
+        "options about images: answers that vote where there are no log-probabilities. None for 5",
     )
     price: tuple | None = option(
         None,
         options.items(options.number(0, 1e6), 2, 2).or_none(),
-        "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
+        "dollars per million tokens read and written, such as 0.15,0.60. None for the known prices",
     )
 
 
@@ -96,13 +96,13 @@ class Responder(Weights):
     model: str = option(
         "flan-t5-base",
         options.text(),
-        "a name of --list_models, a folder, a hub id, API:MODEL (openai:MODEL), recorded:FILE; or several",
+        "a name of --list_models, a folder, a hub id, API:MODEL (openai:MODEL), recorded:FILE. Or several",
     )
     int8: bool = option(False, options.flag(), "keep the weights of dense layers in 8 bits")
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
     chat_template: str = option("auto", options.choice("auto", "tokenizer", "plain"), "auto, tokenizer, or plain")
     batch_size: int | None = option(
-        None, options.BATCH_SIZE.or_none(), "requests at once on each device; none chooses by their length"
+        None, options.BATCH_SIZE.or_none(), "requests at once on each device. None chooses by their length"
     )
     seed: int = option(
         0, options.SEED, "random seed for sampled texts, and for the noise of a diffusion model that judges"
@@ -119,11 +119,11 @@ class Sampler:
     sampler: str | None = option(
         None,
         options.text(255).or_none(),
-        "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none follows the"
+        "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models. None follows the"
         " model's folder, or takes ddim where its scheduler is not among these",
     )
     image_size: int | None = option(
-        None, options.IMAGE_SIZE.or_none(), "height and width in pixels; none for the model's own"
+        None, options.IMAGE_SIZE.or_none(), "height and width in pixels. None for the model's own"
     )
     batch_size: int = option(8, options.BATCH_SIZE, "images at once on each device")
     encoders: str = option(
@@ -152,17 +152,17 @@ class Training:
     accumulate: int = option(
         1,
         options.BATCH_SIZE,
-        "micro-batches that a step is made of, one after the other; a loss of means has them over each",
+        "micro-batches that a step is made of, one after the other. A loss of means has them over each",
     )
-    num_steps: int | None = option(None, options.STEPS.or_none(), "steps in all; none for as many as the epochs are")
+    num_steps: int | None = option(None, options.STEPS.or_none(), "steps in all. None for as many as the epochs are")
     epochs: float = option(3.0, options.number(above=0, high=1e6), "times that every row is seen")
     explosion_factor: float | None = option(
         None,
         options.FACTOR,
-        "stop when the loss (hardneg: of positives) exceeds so many times its running median; none for never",
+        "stop when the loss (hardneg: of positives) exceeds so many times its running median. None for never",
     )
     validate_every: int | None = option(
-        None, options.STEPS.or_none(), "steps between validations, each with a checkpoint; none for no validation"
+        None, options.STEPS.or_none(), "steps between validations, each with a checkpoint. None for no validation"
     )
     checkpoint_every: int = option(100, options.STEPS, "steps between checkpoints")
     log_every: int = option(10, options.STEPS, "steps between lines of metrics")
@@ -170,7 +170,7 @@ class Training:
     wandb: str | None = option(
         None,
         options.text(255).or_none(),
-        "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
+        "project of Weights & Biases. None leaves it to the environment (WANDB_*)",
     )
 
 

@@ -25,7 +25,7 @@ class Data:
     num_scenes: int = option(40_000, options.whole(1, 10_000_000), "scenes that are learned from")
     image_size: int = option(64, options.whole(8, 4_096), "height and width in pixels")
     task_like_fraction: float = option(
-        0.75, options.number(0, 1), "share of scenes like the tasks'; in others objects may share attributes"
+        0.75, options.number(0, 1), "share of scenes like the tasks'. In others objects may share attributes"
     )
     num_shards: int = option(8, options.whole(1, 10_000), "files that they are kept in")
     captions_per_scene: int = option(32, options.whole(1, 10_000), "captions of a scene")
@@ -57,7 +57,7 @@ class Denoising(_shared.Stage):
     """The training of any denoiser."""
 
     num_heads: int = option(4, _WIDTH, "attention heads")
-    timestep_range: tuple = option((100, 1000), options.span(1_000), "first,end of the timesteps that are drawn")
+    timestep_range: tuple = option((100, 1000), options.span(1_000), "first,end of the timesteps that are sampled")
     timestep_power: float = option(
         2.0, options.number(above=0, high=1_000), "density rises with the noise by it: the text decides most there"
     )

@@ -19,9 +19,9 @@ LAUNCHER = "edit"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Data, _shared.Pipeline):
-    """Of edits of images towards texts; numbers of the paper's Appendix C."""
+    """Of edits of images towards texts. Numbers of the paper's Appendix C."""
 
-    limit: int | None = option(8, options.LIMIT, "scenes or items a task; none for all")
+    limit: int | None = option(8, options.LIMIT, "scenes or items a task. None for all")
     tasks: str = option("clevr_image", options.text(), "names with commas (launch.eval --list_tasks)")
     method: str = option(
         "optimize",
@@ -38,7 +38,7 @@ class Settings(settings.Data, _shared.Pipeline):
     strengths: tuple = option(
         (0.4, 0.5, 0.6, 0.7),
         options.items(options.NOISE_LEVEL, 1, 20),
-        "denoise: how much noise is added, above 0 and up to 1; several are runs of their own",
+        "denoise: how much noise is added, above 0 and up to 1. Several are runs of their own",
     )
     guidance_scale: float = option(7.5, options.GUIDANCE, "denoise: 1 or less for none")
     seed: int = option(0, options.SEED, "random seed for the noise")

@@ -36,7 +36,7 @@ class Sampling(settings.Sampling):
     timestep_range: tuple | str | None = option(
         None,
         options.TIMESTEP_RANGE,
-        "first,end of the timesteps that are drawn; all; none for what the model's folder says",
+        "first,end of the timesteps that are sampled, or all. None for the range in the model's folder",
         only_for=_DIFFUSION,
     )
 
@@ -48,7 +48,7 @@ class Settings(settings.Scoring, _shared.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a name of --list_models, a folder, a hub id, or API:MODEL (openai:MODEL); several with commas",
+        "a name of --list_models, a folder, a hub id, or API:MODEL (openai:MODEL). Several with commas",
     )
     pipeline_options: str | None = option(
         None,
@@ -59,7 +59,7 @@ class Settings(settings.Scoring, _shared.Pipeline):
     encoders: str = option(
         "resident",
         options.choice("resident", "staged"),
-        "resident, or staged: texts are encoded first; text encoders and denoiser are never on the devices together",
+        "resident, or staged: texts are encoded first. Text encoders and denoiser are never on the devices together",
         only_for=_DIFFUSION,
     )
     tasks: str = option(
@@ -74,19 +74,19 @@ class Settings(settings.Scoring, _shared.Pipeline):
     target: str = option(
         "own",
         options.choice("own", "epsilon"),
-        "own compares in what the network predicts, noise or velocity; epsilon in noise",
+        "own compares in the network's own target, noise or velocity. epsilon compares noise",
         only_for=_DIFFUSION,
     )
     max_pixels: int | None = option(
         None,
         options.MAX_PIXELS.or_none(),
-        "pixels beyond which images are made smaller, of models that take any shape (qwen3-vl-2b); none for"
+        "pixels beyond which images are made smaller, of models that take any shape (qwen3-vl-2b). None for"
         " 1003520, or what the model's files allow",
     )
     batch_size: int | str | None = option(
         None,
         (options.BATCH_SIZE | options.choice("search")).or_none(),
-        "passes at once on each device; none for a usual number, search to measure which is fastest",
+        "passes at once on each device. None for a usual number, search to measure which is fastest",
     )
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
     sampling: Sampling = options.group(Sampling)

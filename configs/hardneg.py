@@ -33,7 +33,7 @@ class Lora:
     )
     rank: int = option(8, options.whole(1, 65_536), "width of the adapters")
     alpha: float | None = option(
-        None, options.number(above=0, high=1e6).or_none(), "their product is multiplied by alpha / rank; none for 1"
+        None, options.number(above=0, high=1e6).or_none(), "their product is multiplied by alpha / rank. None for 1"
     )
     dropout: float = option(0.0, options.DECAY, "share of an adapter's inputs that training sets to zero")
     text_encoder: bool = option(True, options.flag(), "adapt the text encoder as well")
@@ -51,7 +51,7 @@ class Loss:
     threshold: float | None = option(
         1.1,
         options.number(above=0, high=1e6).or_none(),
-        "lambda: a negative's error counts up to so many times its positive's; none for no limit",
+        "lambda: a negative's error counts up to so many times its positive's. None for no limit",
     )
     threshold_over: str = option(
         "example",
@@ -66,13 +66,13 @@ class Loss:
     mixing: str = option(
         "batch",
         options.choice("batch", "example"),
-        "mixed draws once a batch (the published code), or for each example",
+        "mixed generates once a batch (the published code), or for each example",
     )
     # On these the embedded model is judged.
     timestep_range: tuple | None = option(
         (300, 800),
         options.span(options.MAX_TIMESTEPS).or_none(),
-        "first,end of the timesteps that are drawn; none for all of them (the published code)",
+        "first,end of the timesteps that are sampled. None for all of them (the published code)",
     )
 
 
@@ -91,10 +91,10 @@ class Data:
     data_dir: str | None = option(
         None,
         options.PATH.or_none(),
-        "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
+        "where launch.prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
     )
     cache_dir: str | None = option(
-        None, options.PATH.or_none(), "where encoded images are kept; none for the folder latents next to the run's"
+        None, options.PATH.or_none(), "where encoded images are kept. None for the folder latents next to the run's"
     )
 
 
@@ -112,17 +112,17 @@ class Validation:
     tasks: str | None = option(
         None,
         options.text().or_none(),
-        "names with commas; none for both sides of the training set's own hard negatives",
+        "names with commas. None for both sides of the training set's own hard negatives",
     )
-    limit: int | None = option(20, options.LIMIT, "scenes or items a task; none for all")
+    limit: int | None = option(20, options.LIMIT, "scenes or items a task. None for all")
     num_samples: int = option(
         8, options.NUM_SAMPLES, "pairs of noise and timestep that each image-text pair is judged on"
     )
     timestep_range: tuple | str | None = option(
-        None, options.TIMESTEP_RANGE, "first,end of these timesteps; all; or none for what the model's folder says"
+        None, options.TIMESTEP_RANGE, "first,end of these timesteps, or all. None for the range in the model's folder"
     )
     batch_size: int | None = option(
-        None, options.BATCH_SIZE.or_none(), "passes at once on each device; none lets the scorer choose"
+        None, options.BATCH_SIZE.or_none(), "passes at once on each device. None lets the scorer choose"
     )
 
 
@@ -134,7 +134,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
     dtype: str = option(
         "float32",
         options.DTYPE,
-        "dtype of the frozen UNet and its computation: float32 or bfloat16; trained parameters are float32",
+        "dtype of the frozen UNet and its computation: float32 or bfloat16. Trained parameters are float32",
     )
     remat: bool = option(
         False,
@@ -142,7 +142,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
         "compute activations again for the gradient rather than keep them: less memory, a third more time",
     )
     image_size: int | None = option(
-        None, options.IMAGE_SIZE.or_none(), "pixels that images are resized to; none for the model's own size"
+        None, options.IMAGE_SIZE.or_none(), "pixels that images are resized to. None for the model's own size"
     )
     lora: Lora = options.group(Lora)
     loss: Loss = options.group(Loss)
@@ -151,7 +151,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
     ema_decay: float | None = option(
         None,
         options.EMA_DECAY,
-        "decay of the adapters' moving average, which is then validated and exported; none for no average",
+        "decay of the adapters' moving average, which is then validated and exported. None for no average",
     )
     validation: Validation = options.group(Validation)
     seed: int = option(0, options.SEED, "random seed for scenes, adapters, order, noise and timesteps")

@@ -26,10 +26,10 @@ class Data:
     folder: str | None = option(
         None,
         options.PATH.or_none(),
-        "where the files of SNLI and ANLI are (winobench/data/nli.py names them); none for the hub",
+        "where the files of SNLI and ANLI are (winobench/data/nli.py names them). None for the hub",
     )
     sets: str = option("snli,anli", options.words("snli", "anli"), "snli, anli or both, with a comma")
-    max_tokens: int = option(256, options.whole(4, 65_536), "longest pair; longer ones are truncated")
+    max_tokens: int = option(256, options.whole(4, 65_536), "longest pair. Longer ones are truncated")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Validation:
     """The validation."""
 
     limit: int | None = option(
-        None, options.LIMIT, "pairs of each part of the validation set, evenly chosen; none for all"
+        None, options.LIMIT, "pairs of each part of the validation set, evenly chosen. None for all"
     )
     batch_size: int = option(32, options.BATCH_SIZE, "pairs at once on each device")
 
@@ -57,7 +57,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
     )
-    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16; parameters are always float32")
+    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16. Parameters are always float32")
     data: Data = options.group(Data)
     optimizer: Optimizer = options.group(Optimizer)
     validation: Validation = options.group(Validation)

@@ -1,4 +1,4 @@
-"""Draws images of a set of prompts by one or several models.
+"""Generates images of a set of prompts by one or several models.
 
 python -m launch.draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
 python -m launch.draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
@@ -29,18 +29,18 @@ class Settings(_shared.Sampler, _shared.Pipeline):
         " geneval:FILE, partiprompts:FILE, drawbench:FILE, or t2i_compbench:FILE_OR_FOLDER",
     )
     categories: str | None = option(
-        None, options.text().or_none(), "only prompts of these categories, with commas; none for all"
+        None, options.text().or_none(), "only prompts of these categories, with commas. None for all"
     )
-    limit: int | None = option(None, options.LIMIT, "prompts, from the beginning of the set; none for all")
+    limit: int | None = option(None, options.LIMIT, "prompts, from the beginning of the set. None for all")
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a diffusion model of launch.eval --list_models, a folder, or a hub id; several with commas",
+        "a diffusion model of launch.eval --list_models, a folder, or a hub id. Several with commas",
     )
     lora: str | None = option(
         None,
         options.text().or_none(),
-        "LoRA for the model: a file, a folder, or a hub id; with commas one for each model, or several for one,"
+        "LoRA for the model: a file, a folder, or a hub id. With commas one for each model, or several for one,"
         " of which none is the model as it is",
     )
     pipeline_options: str | None = option(
@@ -51,7 +51,7 @@ class Settings(_shared.Sampler, _shared.Pipeline):
     seeds: tuple = option(
         (0,),
         options.items(options.SEED, 1, 1_000),
-        "of the noise, with commas: an image of each prompt for each; the noise of an image depends on seed and"
+        "of the noise, with commas: an image of each prompt for each. The noise of an image depends on seed and"
         " number alone",
     )
 

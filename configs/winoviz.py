@@ -11,10 +11,10 @@ python -m launch.eval --config=winoviz:table2 --config.model=flan-t5-xxl --confi
 python -m launch.eval --config=winoviz:table3 --config.model=FOLDER
 python -m launch.eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
 
-With images: five are drawn of each premise, and whoever sees them is asked about each. The majority decides.
+With images: five are generated of each premise, and whoever sees them is queried about each. The majority decides.
 
 python -m launch.eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
-python -m launch.eval --config=winoviz:pictures                    # SD 1.5 draws, CLIP says which hypothesis fits
+python -m launch.eval --config=winoviz:pictures                    # SD 1.5 generates, CLIP says which hypothesis fits
 python -m launch.eval --config=winoviz:pictures --config.model=sd21-base       # a diffusion model judges
 python -m launch.eval --config=winoviz:pictures --config.model=flan-t5-xxl     # reads BLIP-2's captions
 python -m launch.eval --config=winoviz:pictures --config.model=instructblip-flan-t5-xl --config.protocol=all
@@ -36,10 +36,12 @@ LAUNCHER = "eval"
 
 @dataclasses.dataclass(frozen=True)
 class Drawing(_shared.Sampler):
-    """How the premises are drawn."""
+    """How the premises are generated."""
 
-    dtype: str = option("float32", options.DTYPE, "compute dtype of the denoiser that draws: float32 or bfloat16")
-    variant: str | None = option(None, options.text(255).or_none(), "which of the drawer's weight files, such as fp16")
+    dtype: str = option("float32", options.DTYPE, "compute dtype of the denoiser that samples: float32 or bfloat16")
+    variant: str | None = option(
+        None, options.text(255).or_none(), "variant of the generator's weight files, such as fp16"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Sampling:
         32, options.NUM_SAMPLES, "samples of noise and timestep for each image, where a diffusion model judges"
     )
     timesteps: str | None = option(
-        None, options.TIMESTEPS.or_none(), "of these samples, see --config=gdbench; none for uniform"
+        None, options.TIMESTEPS.or_none(), "of these samples, see --config=gdbench. None for uniform"
     )
 
 
@@ -66,21 +68,21 @@ class Settings(settings.Asking, _shared.Responder):
     data_dir: str | None = option(
         None,
         options.PATH.or_none(),
-        "the folder with winoviz/items.jsonl; none for $WINOBENCH_DATA or ~/winobench_data",
+        "the folder with winoviz/items.jsonl. None for $WINOBENCH_DATA or ~/winobench_data",
     )
     limit: int | None = option(
-        None, options.LIMIT, "items a task, of which each has two questions, or six if decoupled; none for all"
+        None, options.LIMIT, "items a task, of which each has two questions, or six if decoupled. None for all"
     )
     pictures: str | None = option(
         None,
         options.PATH.or_none(),
-        "a run of launch.draw --config=pictures that has drawn the premises, or a .csv or .jsonl file of"
-        " your own images (premise, file); none has the drawer draw them first",
+        "a run of launch.draw that has generated the premises, or a .csv or .jsonl file of"
+        " your own images (premise, file). None has the generator generate them first",
     )
     drawer: str | None = option(
         None,
         options.text().or_none(),
-        "the diffusion model that draws the premises; of a run by several models, the one that is meant",
+        "the diffusion model that generates the premises. Of a run by several models, the one that is meant",
     )
     pictures_per_premise: int = option(
         5, options.whole(1, 1_000), "images of each premise, of which the majority decides"

@@ -26,12 +26,12 @@ class Settings(settings.Asking, _shared.Responder):
 
     tasks: str = option("wscplus", options.text(), "wscplus (validation set), wscplus_test, or both with a comma")
     data_dir: str | None = option(
-        None, options.PATH.or_none(), "the folder with wscplus/WSC+.csv; none for $WINOBENCH_DATA or ~/winobench_data"
+        None, options.PATH.or_none(), "the folder with wscplus/WSC+.csv. None for $WINOBENCH_DATA or ~/winobench_data"
     )
     limit: int | None = option(
         None,
         options.LIMIT,
-        "questions of the validation set, or pairs and single questions of the test set; none for all",
+        "questions of the validation set, or pairs and single questions of the test set. None for all",
     )
 
 

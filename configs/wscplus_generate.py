@@ -27,7 +27,7 @@ class Checks:
     known: str | None = option(
         None,
         options.text().or_none(),
-        "CSV files in the layout of WSC+ whose sentences are not new, such as WSC+.csv; none for none",
+        "CSV files in the layout of WSC+ whose sentences are not new, such as WSC+.csv. None for none",
     )
 
 
@@ -38,7 +38,7 @@ class Settings(_shared.Responder):
     model: str | None = option(
         None,
         options.text().or_none(),
-        "API:MODEL (openai:MODEL), a name of launch.eval --list_models, a folder, or a hub id; or several",
+        "API:MODEL (openai:MODEL), a name of launch.eval --list_models, a folder, or a hub id. Or several",
     )
     templates: tuple = option(
         ("toe",),
@@ -53,11 +53,11 @@ class Settings(_shared.Responder):
     offensive: bool = option(
         False,
         options.flag(),
-        "also ask for offensive questions, in all five domains unless queries name some; they may offend",
+        "also ask for offensive questions, in all five domains unless queries name some. They may offend",
     )
     batch: int = option(3, options.whole(1, 1_000), "pairs, or offensive questions, a request")
-    requests: int = option(10, options.whole(1, 1_000_000), "requests of each template and query; may be raised later")
-    temperature: float = option(1.0, options.number(above=0, high=100), "sampling temperature; above 0")
+    requests: int = option(10, options.whole(1, 1_000_000), "requests of each template and query. May be raised later")
+    temperature: float = option(1.0, options.number(above=0, high=100), "sampling temperature. Above 0")
     max_tokens: int = option(2_048, options.whole(1, 10_000_000), "longest answer")
     checks: Checks = options.group(Checks)
 

@@ -86,7 +86,7 @@ def refused_environment(error: BaseException) -> str | None:
 
 
 def _told(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-    """Python's last word on an error that nobody has handled; a launcher's is one line where that is enough."""
+    """Python's last word on an error that nobody has handled. A launcher's is one line where that is enough."""
     from launch import output
 
     if isinstance(error, KeyboardInterrupt):

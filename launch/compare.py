@@ -69,8 +69,8 @@ def _folder(sides: Sequence[Any]) -> pathlib.Path:
 
 def _serve(compared: Comparison, rater: str, words: Sequence[str]) -> None:
     with compared.serve(rater, _PORT.value) as (server, labels):
-        print(f"{server.address} is the page of {rater}; clicks go to {labels.path}")
-        print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
+        print(f"{server.address} is the page of {rater}. Clicks go to {labels.path}")
+        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def _judged(compared: Comparison, name: str) -> dict[str, Any]:
 
 
 def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
-    """Prints who prefers which model: people first, automatic judges below a line of their own."""
+    """Prints who prefers which model: people first, automatic judges below their own line."""
     console = rich.console.Console()
     first, second = compared.first.model, compared.second.model
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
@@ -125,7 +125,7 @@ def _add(table: rich.table.Table, name: str, found: Mapping[str, Any]) -> None:
 
 
 def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
-    notes = [f"{len(compared.pairs):,} pairs; shares of decided ones, 95% intervals; the test counts a prompt once"]
+    notes = [f"{len(compared.pairs):,} pairs. Shares of decided ones, 95% intervals. The test counts a prompt once"]
     agreement = results.get("agreement")
     if agreement is not None:
         kappa = "not defined" if agreement["value"] is None else f"{agreement['value']:.3f}"
@@ -133,7 +133,7 @@ def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
             kappa += f" [{agreement['low']:.3f}, {agreement['high']:.3f}]"
         same = "; ".join(f"{names} {100 * share:.1f}%" for names, share in agreement["same"].items())
         notes.append(
-            f"Fleiss' kappa over {agreement['n']:,} pairs that all have judged: {kappa}; the same label: {same}"
+            f"Fleiss' kappa over {agreement['n']:,} pairs that all have judged: {kappa}. The same label: {same}"
         )
     left = [f"{name} {count:,}" for name, count in results.get("left", {}).items() if count]
     if left:

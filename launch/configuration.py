@@ -39,7 +39,7 @@ _LONGEST_PATH_SHOWN = 300
 _LONGEST_WORD = 600
 _LONGEST_LINE = 1_400
 
-flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
+flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An argument may follow after a colon.")
 
 
 def config_names(launcher: str | None = None) -> list[str]:
@@ -146,7 +146,7 @@ def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
     for field in fields:
         if field not in known:
             raise InputError(
-                f"the config has no field {field!r}, which this launcher needs; configs/ has examples.",
+                f"the config has no field {field!r}, which this launcher needs. configs/ has examples.",
                 code="unknown-field",
             )
 
@@ -174,7 +174,7 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     """Runs a launcher that has flags but no config. Otherwise as ``start``.
 
     Args:
-      main: the launcher's function. Gets the words of the command line that are no flags.
+      main: the launcher's function. Gets the words of the command line that are not flags.
       usage: the text of ``--help``. The launcher's flags are added to it.
       takes_words: whether there may be such words, as in ``launch.report RUN [RUN ...]``.
     """
@@ -183,9 +183,7 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     def parse(argv: Sequence[str]) -> list[str]:
         wants_help, words = _parse_flags(argv)
         if words and not takes_words:
-            raise InputError(
-                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
-            )
+            raise InputError(f"{words[0]!r} is not a flag: flags start with --. See --help.", code="no-such-flag")
         if wants_help:
             _print_flags(usage)
         return words
@@ -206,7 +204,7 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
         wants_help, words = _parse_flags(rest)
         if words:
             raise InputError(
-                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
+                f"{words[0]!r} is not a flag: flags start with --, and --help lists them.", code="no-such-flag"
             )
         if wants_help:
             _print_flags(usage)
@@ -297,12 +295,14 @@ def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) 
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
     if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+        raise InputError(
+            f"{words[0]!r} is not a flag: flags start with --, and --help lists them.", code="no-such-flag"
+        )
     return config
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
-    """Parses the flags into ``flags.FLAGS``; returns whether help is asked for, and the words that are no flags."""
+    """Parses the flags into ``flags.FLAGS``. Returns whether help is requested, and the words that are not flags."""
     wants_help = any(word in ("--help", "-help", "-h", "--helpfull", "--helpshort") for word in argv[1:])
     rest = [word for word in argv if word not in ("--help", "-help", "-h", "--helpfull", "--helpshort")]
     try:
@@ -437,7 +437,7 @@ def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
 
 
 def _described(error: BaseException) -> str:
-    """An error of other code for a sentence: its kind, what it says, and where it rose."""
+    """An error of other code for a sentence: its kind, what it states, and where it rose."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -108,7 +108,7 @@ def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Non
     import rich.text
 
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("drawn as asked, %", overflow="fold")
+    table.add_column("generated as asked, %", overflow="fold")
     for label in found:
         table.add_column(rich.text.Text(label), justify="right", no_wrap=True)
     for category in dict.fromkeys(name for of_model in found.values() for name in of_model):

@@ -54,7 +54,7 @@ runs. With --processes, the same command on several machines shares the work.
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
-_REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs beside this one have recorded.")
+_REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs next to this one have recorded.")
 _PROCESSES = flags.DEFINE_string(
     "processes",
     None,
@@ -68,7 +68,7 @@ _SOME_TASKS_FAILED = 2
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Evaluates the config's models on its tasks and prints a table of each one's results; or lists tasks or models."""
+    """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
     if _LIST_TASKS.value or _LIST_MODELS.value:
         print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
         return
@@ -97,7 +97,7 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 
 def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRef]) -> None:
-    """Evaluates every model of a config of images and texts; one that fails takes no other with it."""
+    """Evaluates every model of a config of images and texts. One that fails takes no other with it."""
     from winobench import parallel
     from winobench.evaluation import evaluate, race
     from winobench.report import table
@@ -182,7 +182,7 @@ def _workdir(label: str, num_models: int) -> str | None:
 
 
 def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str) -> str:
-    """What reports call a model: its name or hub id, or the label of a folder; and its LoRA, if any."""
+    """What reports call a model: its name or hub id, or the label of a folder. And its LoRA, if any."""
     if model.kind == registry.HOSTED:
         return text.display_name(model.name)
     name = label if model.is_folder else model.name
@@ -261,7 +261,7 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
       spec: what it is called, for its own number of samples.
 
     Raises:
-      InputError: a number of samples is asked for that is neither this nor the config's own.
+      InputError: a number of samples is requested that is neither this nor the config's own.
     """
     timesteps = options.read_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
@@ -317,7 +317,7 @@ def _how_to_get_data(data_dir: str | None) -> str:
         return ""
     there = "" if data_dir is None else f" --data_dir={shlex.quote(data_dir)}"
     width = max(map(len, missing))
-    lines = ["not evaluated, as their data are not here; each command gets them, or says what to get where:"]
+    lines = ["not evaluated, as their data are not here. Each command gets them, or says what to get where:"]
     for name, task in missing.items():
         way = f"python -m launch.prepare --task={name}{there}" if task.source is not None else task.ready(data_dir)
         lines.append(f"  {name:<{width}}  {way}")

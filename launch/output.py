@@ -81,7 +81,7 @@ class _Stream:
 
 
 def _fill_standard_descriptors() -> None:
-    """Opens nothing in place of closed standard streams: the next file would take their numbers and what is printed."""
+    """Opens nothing instead of closed standard streams: the next file would take their numbers and what is printed."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -19,7 +19,7 @@ OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 """``--config.field=text``, or ``--config.field`` with the text as the next word."""
 
 KIND = "kind"
-"""The field that says which program a config is for: score, ask, draw, edit, train, items. It is not an option."""
+"""The field that states which program a config is for: score, ask, draw, edit, train, items. It is not an option."""
 
 LAUNCHERS = {
     "score": "eval",
@@ -60,10 +60,10 @@ def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None
 
 
 def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
-    """Gives a field the value that a text stands for.
+    """Gives a field the value that a text means.
 
     Raises:
-      InputError: there is no such field, or the text does not fit it.
+      InputError: the field does not exist, or the text does not fit it.
     """
     *parents, last = field.split(".")
     holder = config
@@ -87,7 +87,7 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
 
 
 def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, optional: bool) -> Any:
-    """A field's new value from its text; the field's type decides how it is read."""
+    """A field's new value from its text. The field's type decides how it is read."""
     # An empty word is a shell's variable that is not set. It says nothing, but for a text.
     if optional and (text.lower() == "none" or (not text and kind is str)):
         return None
@@ -151,7 +151,7 @@ def _items(text: str, current: Sequence[Any] | None) -> list[Any]:
 
 
 def _plain(word: str) -> Any:
-    """A number, if the word is one; itself otherwise."""
+    """A number, if the word is one. Itself otherwise."""
     for reader in (_whole, _number):
         with contextlib.suppress(ValueError):
             return reader(word)

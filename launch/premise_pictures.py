@@ -1,4 +1,4 @@
-"""Pictures of what a text benchmark asks about: found in a run that is named, or drawn first."""
+"""Images of what a text benchmark asks about: found in a run that is named, or generated first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from winobench.tasks.questions import TextTask
 
 SUFFIX = "-pictures"
-"""What the name of the folder of what is drawn ends with; the rest is that of the run's."""
+"""What the name of the folder of what is generated ends with. The rest is that of the run's."""
 
 
 def are_asked_about(config: ml_collections.ConfigDict) -> bool:
-    """Whether a config names pictures, or a model that draws them."""
+    """Whether a config names images, or a model that generates them."""
     return bool(config.get("pictures") or config.get("drawer"))
 
 
@@ -33,14 +33,14 @@ def find(
     workdir: str | None,
     overwrite: bool = False,
 ) -> Mapping[str, Sequence[Picture]]:
-    """The images of all texts that the tasks ask about, drawn first where no run of images is named.
+    """The images of all texts that the tasks ask about, generated first where no run of images is named.
 
     Args:
       config: of the form of ``configs/winoviz.py``.
-      tasks: that are asked. Of each, `TextTask.pictured` is drawn.
-      spec: begins the name of the folder of what is drawn.
-      workdir: the folder that the user names. What is drawn lies next to it, and for None in ``runs``, where runs that
-        want the same images share them.
+      tasks: that are asked. Of each, `TextTask.pictured` is generated.
+      spec: begins the name of the folder of what is generated.
+      workdir: the folder that the user names. What is generated lies next to it, and for None in ``runs``, where runs
+        that want the same images share them.
       overwrite: see `winobench.generation.generate.draw_pictures`.
 
     Raises:
@@ -59,11 +59,11 @@ def find(
 
 
 def _texts(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> list[str]:
-    """What pictures are wanted of, each once, in the order of the questions."""
+    """What images are wanted of, each once, in the order of the questions."""
     blind = [task.name for task in tasks if task.pictured is None]
     if blind:
         raise InputError(
-            f"task {blind[0]!r} has no protocol about pictures: leave it out of --config.tasks", code="no-pictures"
+            f"task {blind[0]!r} has no protocol about images: leave it out of --config.tasks", code="no-pictures"
         )
     questions = [(task, one) for task in tasks for one in task.load(config.data_dir, config.limit)]
     return list(dict.fromkeys(question.texts[task.pictured] for task, question in questions))
@@ -103,16 +103,16 @@ def _draw(
 
 
 def check_drawer(config: ml_collections.ConfigDict) -> None:
-    """Refuses a drawer that does not draw. Reads small files alone.
+    """Refuses a generator that does not generate. Reads small files alone.
 
     Raises:
-      InputError: there is no such model, or it draws nothing.
+      InputError: the model does not exist, or it generates nothing.
     """
     if not config.pictures:
         from winobench.scorers import loading
 
         if loading.resolve(config.drawer).kind != "diffusion_itm":
             raise InputError(
-                f"--config.drawer={config.drawer} judges pictures, but draws none: name a diffusion model",
+                f"--config.generator={config.drawer} judges images, but generates none: name a diffusion model",
                 code="wrong-kind-of-model",
             )

@@ -45,7 +45,7 @@ _BAD_INPUT = 2
 
 
 def main(_: Sequence[str]) -> None:
-    """Lists the tasks, or prepares those that are named; exits with status 2 where one fails."""
+    """Lists the tasks, or prepares those that are named. Exits with status 2 where one fails."""
     given = flags.FLAGS
     if given.list:
         print(listing(given.data_dir))
@@ -88,7 +88,7 @@ def prepare_tasks(
       The names of the tasks that failed.
 
     Raises:
-      InputError: no task or an unknown one is named, or the source is no folder.
+      InputError: no task or an unknown one is named, or the source is not a folder.
     """
     from winobench.data import prepared
 
@@ -96,7 +96,7 @@ def prepare_tasks(
     folder = None if source is None else pathlib.Path(user_path(source))
     if folder is not None and not folder.is_dir():
         raise InputError(
-            f"--source={source} is no folder: name the one that holds the published files.", code="no-such-folder"
+            f"--source={source} is not a folder: name the one that holds the published files.", code="no-such-folder"
         )
     scorer = None if lists is None else _list_maker(lists, tasks)
     failed = []
@@ -174,7 +174,7 @@ def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
     scorer = loading.load_scorer(model)
     if not hasattr(scorer, "encode_images"):
         raise InputError(
-            f"--lists={model} is no contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.",
+            f"--lists={model} is not a contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.",
             code="wrong-kind-of-model",
         )
     return scorer
@@ -194,7 +194,7 @@ def prepare_task(
 ) -> str:
     """Prepares a task or training set. Returns lines about it and the examples that it lacks.
 
-    Arguments as of `prepare_tasks`, and as of `download`.
+    Arguments as in `prepare_tasks`, and as in `download`.
 
     Raises:
       InputError: the files are missing, incomplete or wrong. Says what to get where.
@@ -260,7 +260,7 @@ def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) 
             fetched.add((published.fetch, root))
     except InputError as error:
         raise InputError(
-            f"{error}; or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
+            f"{error}. Or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
         ) from error
     return root
 
@@ -296,9 +296,9 @@ def _print_problems(problems: Sequence[str]) -> None:
 if __name__ == "__main__":
     # Not above: launchers have flags of the same name, and absl has one set of flags for all modules.
     flags.DEFINE_string("task", None, "Names of tasks or training sets with commas, or all tasks.")
-    flags.DEFINE_string("source", None, "The folder of the published files; for all tasks that are named.")
+    flags.DEFINE_string("source", None, "The folder of the published files. For all tasks that are named.")
     flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
-    flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
+    flags.DEFINE_integer("workers", None, "Number of processes. One a core by default.", lower_bound=1)
     flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
     flags.DEFINE_bool("overwrite", False, "Prepare again what is ready.")
     flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives again.")

@@ -38,10 +38,10 @@ _RATERS = flags.DEFINE_list(
     "raters", [], "CSV files of people's answers to WSC+ questions (columns item, rater, label), with commas."
 )
 _FIT_TIMESTEPS = flags.DEFINE_boolean(
-    "fit_timesteps", False, "Learn weights of timesteps from half of each run's examples; judge them on the other half."
+    "fit_timesteps", False, "Learn weights of timesteps from half of each run's examples. Judge them on the other half."
 )
 _DRAWN = flags.DEFINE_list(
-    "drawn", [], "Runs of pictures by the models that are judged, with what a verifier says of them, with commas."
+    "drawn", [], "Runs of images by the models that are judged, with what a verifier says of them, with commas."
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 
@@ -66,7 +66,7 @@ def main(words: list[str]) -> None:
     )
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
-    print(f"beside it: {', '.join(files)}")
+    print(f"next to it: {', '.join(files)}")
 
 
 def eval_command(run: Run) -> str | None:

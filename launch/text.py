@@ -1,4 +1,4 @@
-"""Judges language models on text benchmarks; what launch.eval does where the config has a protocol."""
+"""Judges language models on text benchmarks. What launch.eval does where the config has a protocol."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     """The tasks that are meant.
 
     Args:
-      text: names with commas. One that ends in a star, such as ``winoviz_*``, stands for every task whose name begins
+      text: names with commas. One that ends in a star, such as ``winoviz_*``, means every task whose name begins
         so and whose data are there.
       data_dir: handed to the tasks.
 
@@ -172,7 +172,7 @@ def _check_model(
             written = loading.answered_kinds(config.captioner, about_pictures=True)
             if written is not None and PictureText.kind not in written:
                 raise InputError(
-                    f"--config.captioner={config.captioner} writes no texts about pictures: name one that does, such as"
+                    f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
                     " blip2-flan-t5-xl",
                     code="wrong-kind-of-model",
                 )
@@ -180,7 +180,7 @@ def _check_model(
 
 
 def _needs_pictures(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> bool:
-    """Whether a protocol is about pictures: those that are not named are, where there are any."""
+    """Whether a protocol is about images: those that are not named are, where there are any."""
     from winobench.evaluation import protocols
 
     names = protocols.names(config.protocol, tasks, frozenset()) if config.protocol != protocols.ALL else [None]
@@ -221,7 +221,7 @@ def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def model_label(model: str) -> str:
-    """A short form of a model's name that can be part of a file's name; of a hosted one without its server."""
+    """A short form of a model's name that can be part of a file's name. Of a hosted one without its server."""
     return registry.model_label(display_name(model))
 
 
@@ -311,7 +311,7 @@ def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
 
 
 def _how_to_get_data(text: str, data_dir: str | None) -> str:
-    """A line for each task that a star stands for and that has no data."""
+    """A line for each task that a star means and that has no data."""
     from winobench.tasks import TEXT_TASKS
 
     starred = [name for word in _words(text) if word.endswith("*") for name in _meant(word)]
@@ -327,7 +327,7 @@ def _how_to_get_data(text: str, data_dir: str | None) -> str:
 
 
 def _meant(word: str) -> list[str]:
-    """The tasks that a word with a star at its end stands for."""
+    """The tasks that a word with a star at its end means."""
     from winobench.tasks import TEXT_TASKS
 
     return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
@@ -337,7 +337,7 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of hosted models, as their class has them.
 
     Raises:
-      InputError: ``extra_body`` is no JSON object, or the price is not two numbers.
+      InputError: ``extra_body`` is not a JSON object, or the price is not two numbers.
     """
     given = dict(config.api.items())
     text, price = given.pop("extra_body"), given.pop("price")

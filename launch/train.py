@@ -41,7 +41,7 @@ Fine-tuning a BERT on natural language inference, for WinoViz:
   python -m launch.train --config=nli --config.data.folder=DIR    with the files of both in a folder
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; one in runs/ that tells of the config by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder. One in runs/ that tells of the config by default.")
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Stop training after this time, with a checkpoint and an export.", lower_bound=0.0
 )

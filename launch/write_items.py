@@ -99,7 +99,7 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     )
     _known(config)
     if config.offensive:
-        print("offensive questions are asked for: what the models write may offend", file=sys.stderr)
+        print("offensive questions are requested: what the models write may offend", file=sys.stderr)
     print(f"records in {folder}", file=sys.stderr)
     run.generate(
         {text.display_name(model): functools.partial(text.load_responder, config, model) for model in models},
@@ -133,8 +133,8 @@ def _annotate(folder: pathlib.Path, name: str) -> None:
         pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
         pages.serve(items, annotations, _PORT.value) as server,
     ):
-        print(f"{server.address} is the page of annotator {name}; clicks go to {annotations.path}")
-        print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
+        print(f"{server.address} is the page of annotator {name}. Clicks go to {annotations.path}")
+        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -156,7 +156,7 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
         if part:
             lines.append(f"{title}: " + ", ".join(f"{reason} {number:,}" for reason, number in part.items()))
     accepted = ", ".join(f"{number:,} {_unit(kind, number)}" for kind, number in summary["accepted"].items())
-    lines.append(f"left to judge: {accepted or 'nothing'}; why others are not: {folder / 'candidates.jsonl'}")
+    lines.append(f"left to judge: {accepted or 'nothing'}. Why others are not: {folder / 'candidates.jsonl'}")
     if "offensive" in summary["accepted"]:
         lines.append("some of them are offensive, and are marked so wherever they are shown")
     if summary["accepted"]:
@@ -180,7 +180,7 @@ def _finished(folder: pathlib.Path) -> str:
     lines.append(f"{results['sentences']:,} sentences are in {folder / run.DATA}")
     if results["kept"].get("offensive"):
         lines.append("some of them are offensive (column type)")
-    lines.append(f"beside it: {', '.join(results['files'][1:])}")
+    lines.append(f"next to it: {', '.join(results['files'][1:])}")
     return "\n".join(lines)
 
 
@@ -200,7 +200,7 @@ def _models(config: ml_collections.ConfigDict) -> list[str]:
     models = [name.strip() for name in (config.model or "").split(",") if name.strip()]
     if not models:
         raise InputError(
-            "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder; or, for the later"
+            "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
             " steps, --workdir=FOLDER.",
             code="nothing-named",
         )
@@ -213,7 +213,7 @@ def _known(config: ml_collections.ConfigDict) -> list[str]:
     for path in paths:
         if not os.path.isfile(user_path(path)):
             raise InputError(
-                f"--config.checks.known={path} is no file: name CSV files in the layout of WSC+.", code="no-such-file"
+                f"--config.checks.known={path} is not a file: name CSV files in WSC+'s layout.", code="no-such-file"
             )
     return [user_path(path) for path in paths]
 

@@ -57,27 +57,27 @@ take the values from your environment.
 _TARGET = flags.DEFINE_string("target", None, "Where to run: skypilot or slurm.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the job file, and submit nothing.")
 _SECRETS = flags.DEFINE_list("secrets", [], "Names of environment variables that the job needs, with commas.")
-flags.DEFINE_enum("launcher", None, jobs.SHARED, "The program, eval, draw or train; the config's own by default.")
+flags.DEFINE_enum("launcher", None, jobs.SHARED, "The program, eval, draw or train. The config's own by default.")
 flags.DEFINE_string("name", None, "The job's name; winobench-<config>-<hash> by default.")
 flags.DEFINE_integer("nodes", 1, "Machines, with one process each. A TPU slice has its own number.")
 flags.DEFINE_string(
-    "accelerator", None, "Of each machine: L4:1, H100:8, none; or a TPU slice such as v5litepod-16. Slurm: 8, h100:8."
+    "accelerator", None, "Of each machine: L4:1, H100:8, none. Or a TPU slice such as v5litepod-16. Slurm: 8, h100:8."
 )
 flags.DEFINE_integer("cpus", None, "CPU cores of each machine.", lower_bound=1)
-flags.DEFINE_integer("memory", None, "GB of memory of each machine; by the plan, if there is one.", lower_bound=1)
+flags.DEFINE_integer("memory", None, "GB of memory of each machine. By the plan, if there is one.", lower_bound=1)
 flags.DEFINE_string(
     "plan", None, "What launch.plan --output wrote for this config: passes at once, memory and time limit come from it."
 )
 flags.DEFINE_bool("spot", False, "Cheaper machines that may be taken away.")
 flags.DEFINE_string("store", None, "What all machines mount: gs://BUCKET, s3://BUCKET, or a SkyPilot volume.")
-flags.DEFINE_string("workdir", None, "The run's folder as the machines see it; one in the store's runs/ by default.")
-flags.DEFINE_string("data_dir", None, "Prepared data as the machines see them; the store's data/ by default.")
+flags.DEFINE_string("workdir", None, "The run's folder as the machines see it. One in the store's runs/ by default.")
+flags.DEFINE_string("data_dir", None, "Prepared data as the machines see them. The store's data/ by default.")
 flags.DEFINE_string("image", None, "Container image of the machines.")
 flags.DEFINE_string(
     "package", None, "What pip installs on the machines, such as git+https://...; this checkout by default."
 )
 flags.DEFINE_string(
-    "python", None, "A Python on the machines that has winobench; under Slurm this one, else one that is set up there."
+    "python", None, "A Python on the machines that has winobench. Under Slurm this one, else one that is set up there."
 )
 flags.DEFINE_integer("max_restarts", 10, "How often the job is started again.", lower_bound=0)
 flags.DEFINE_string("infra", None, "SkyPilot: where to look for machines, such as gcp, aws/us-east-1 or kubernetes.")
@@ -104,7 +104,7 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
     job = jobs.make(jobs.Request(config=given.config or "gdbench", overrides=tuple(overrides), **options))
     if _DRY_RUN.value:
         print(job.text, end="")
-        _print_notes([*job.notes, f"nothing is submitted; with this in FILE: {job.submit}"])
+        _print_notes([*job.notes, f"nothing is submitted. With this in FILE: {job.submit}"])
         return
     missing = [name for name in _SECRETS.value if name not in os.environ]
     if missing:
@@ -112,7 +112,7 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
     tool = job.command[0]
     if shutil.which(tool) is None:
         raise InputError(
-            f"{tool} is not here: {_TOOLS[tool]}; or print the job with --dry_run and submit it elsewhere."
+            f"{tool} is not here: {_TOOLS[tool]}. Or print the job with --dry_run and submit it elsewhere."
         )
     print(job.text, end="")
     _print_notes([*job.notes, f"running: {job.submit}"])
@@ -121,7 +121,7 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
 
 
 def submit(job: jobs.Job) -> int:
-    """Calls the target's tool with the job; returns its exit status."""
+    """Calls the target's tool with the job. Returns its exit status."""
     if "FILE" not in job.command:
         return subprocess.run(job.command, input=job.text, text=True).returncode
     with tempfile.TemporaryDirectory(prefix="winobench-job-") as folder:

@@ -28,7 +28,7 @@ class Slice:
 
     @property
     def num_hosts(self) -> int:
-        """Machines of the slice; up to eight chips of the small kinds share one."""
+        """Machines of the slice. Up to eight chips of the small kinds share one."""
         return 1 if self.chips <= _GENERATIONS[self.kind].one_host else self.chips // 4
 
     @property
@@ -60,7 +60,7 @@ def parse(text: str) -> Gpus | Slice | None:
     """Reads ``H100:8``, ``H100``, ``8``, ``v5litepod-16``, or ``none`` for machines without any.
 
     Raises:
-      InputError: it is none of these, or there is no slice of that size.
+      InputError: it is not one of these, or there is no slice of that size.
     """
     if text.lower() == NONE:
         return None
@@ -71,7 +71,7 @@ def parse(text: str) -> Gpus | Slice | None:
     count = 1 if gpu_match is None else int(gpu_match[2] or gpu_match[3] or 1)
     if gpu_match is None or not count:
         raise InputError(
-            f"--accelerator={text} is no accelerator: write H100:8 (eight of them in each machine), v5litepod-16 (a"
+            f"--accelerator={text} is not an accelerator: write H100:8 (eight of them in each machine), v5litepod-16 (a"
             f" TPU slice), or {NONE}."
         )
     return Gpus(gpu_match[1] or "", count)
@@ -81,7 +81,7 @@ def _slice(kind: str, number: int, text: str) -> Slice:
     kind = {"v5e": "v5litepod"}.get(kind, kind)
     generation = _GENERATIONS.get(kind)
     if generation is None:
-        raise InputError(f"--accelerator={text} is no TPU that is known: it is one of {', '.join(_GENERATIONS)}.")
+        raise InputError(f"--accelerator={text} is not a TPU that is known: it is one of {', '.join(_GENERATIONS)}.")
     numbers = [size * generation.cores_per_chip for size in generation.sizes]
     if number not in numbers:
         sizes = ", ".join(f"{kind}-{size}" for size in numbers)

@@ -62,7 +62,7 @@ _PYTHON_VERSION = "3.12"
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the command line asks for; the fields are the flags of the same names."""
+    """What the command line asks for. The fields are the flags of the same names."""
 
     target: str
     config: str
@@ -96,7 +96,7 @@ class Job:
     Attributes:
       text: the file.
       suffix: of the file's name.
-      command: submits it. ``FILE`` stands for the file's path, and a command without it reads the file.
+      command: submits it. ``FILE`` means the file's path, and a command without it reads the file.
       notes: sentences on what else must be there.
     """
 
@@ -135,7 +135,7 @@ def make(request: Request) -> Job:
     installs = request.python is None and request.target == "skypilot"
     checkout = str(_ROOT) if (_ROOT / "setup.py").is_file() else None
     if installs and request.package is None and checkout is None:
-        raise InputError("this winobench is no checkout that could be copied: say what to install with --package.")
+        raise InputError("this winobench is not a checkout that could be copied: say what to install with --package.")
     takes_checkout = installs and request.package is None
     environment = _environment(request, checkout)
     processes = _processes(request, slice_) if several else None
@@ -165,7 +165,7 @@ def make(request: Request) -> Job:
 
 
 def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
-    """The request with what the plan says wherever it says nothing itself."""
+    """The request with what the plan says wherever it states nothing itself."""
     changes: dict[str, object] = {}
     # Where nobody says how many, or the launcher's own number, as of images, does not fit.
     named, found = config.get("batch_size"), plan.batch_size
@@ -228,10 +228,10 @@ def _check_words(request: Request) -> None:
         if isinstance(text, str) and not text.isprintable():
             raise InputError(f"--{flag}={text!r} holds a character that cannot be printed: leave it out.")
     if request.nodes < 1:
-        raise InputError(f"--nodes={request.nodes} is no number of machines: it is 1 or more.")
+        raise InputError(f"--nodes={request.nodes} is not a number of machines: it is 1 or more.")
     if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
         raise InputError(
-            f"--name={request.name} is no job's name: take up to {_MAX_NAME} small letters, digits and inner dashes."
+            f"--name={request.name} is not a job's name: take up to {_MAX_NAME} small letters, digits and inner dashes."
         )
     for secret in request.secrets:
         if not _SECRET.fullmatch(secret):  # which may be the secret itself, so it is not repeated
@@ -339,7 +339,7 @@ def _processes(request: Request, slice_: accelerators.Slice | None) -> str:
 
 
 def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
-    """Commands that install winobench on each machine; empty if it is there."""
+    """Commands that install winobench on each machine. Empty if it is there."""
     if takes_checkout:
         wanted = f"-e {shlex.quote('.' + extras)}"
     elif request.package is not None:

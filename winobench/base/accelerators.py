@@ -22,7 +22,7 @@ class Accelerator:
       memory_rate: bytes per second.
       link_rate: bytes per second that a device sends to others next to it, while it receives as much: over
         NVLink, over the links between TPUs, or, for the L4, which has none, over PCIe.
-      matrix_rates: operations per second of products, by the dtype of their factors. Float32 stands for products that
+      matrix_rates: operations per second of products, by the dtype of their factors. Float32 means products that
         keep all of its bits.
       clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
       compute_capability: (major, minor) of an NVIDIA GPU.

@@ -15,7 +15,7 @@ _WORTH_KEEPING = 0.3
 
 
 def folder() -> str:
-    """``$WINOBENCH_CACHE``, or ``winobench`` in ``$XDG_CACHE_HOME``, or ``~/.cache/winobench``; it need not exist."""
+    """``$WINOBENCH_CACHE``, or ``winobench`` in ``$XDG_CACHE_HOME``, or ``~/.cache/winobench``. It need not exist."""
     own = os.environ.get("WINOBENCH_CACHE")
     if own:
         return os.path.abspath(files.user_path(own))

@@ -26,7 +26,7 @@ def user_path(path: str | os.PathLike) -> str:
     Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
 
     Raises:
-      InputError: it is no path.
+      InputError: it is not a path.
     """
     try:
         text = os.fspath(path)
@@ -288,7 +288,7 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 
 
 def digest(value: Any) -> str:
-    """SHA-256, in hexadecimal, of a value that JSON can hold; the order of keys does not matter."""
+    """SHA-256, in hexadecimal, of a value that JSON can hold. The order of keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Files of the Hugging Face hub, told within seconds where the hub cannot be reached.
 
 huggingface_hub tries for a minute or more before it states so, which helps where an answer is late or lost, and only
-costs time where there is no network. So the hub is asked once, for nothing, with a limit on the whole of that. Where
+costs time without network. So the hub is asked once, for nothing, with a limit on the whole of that. Where
 any answer comes, files are fetched with all of the library's patience.
 """
 
@@ -134,7 +134,7 @@ def _answers(address: str, seconds: float) -> bool:
         try:
             utils.get_session().head(address, timeout=seconds, follow_redirects=False)
             answers.put(True)
-        except Exception:  # whatever the transport has to say, there was no answer
+        except Exception:  # for every transport has to say, there was no answer
             answers.put(False)
 
     # In a thread: no timeout of a client covers the look-up of a name.

@@ -31,7 +31,7 @@ DEEPEST = 100
 """Nested lists and objects: configs have 10, JSON that machines have written rarely 20. A stack takes about 1,000."""
 
 LONGEST_NUMBER = 100
-"""Digits of a whole number: 10**30 stands for "unlimited" in published files; a float holds no more than 308."""
+"""Digits of a whole number: 10**30 means "unlimited" in published files. A float holds no more than 308."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 

@@ -1,6 +1,6 @@
 """How much memory there is, asked before something large is allocated.
 
-A system that is asked for more than it has answers with a traceback, kills the process, or makes it crawl. So whoever
+A system that is requested more than it has answers with a traceback, kills the process, or makes it crawl. So whoever
 can tell beforehand, by arithmetic on shapes, that something cannot fit says so with `check`. The figures are what is
 needed at least: what passes here may still turn out too large.
 """
@@ -39,7 +39,7 @@ def of_host() -> int:
 
 
 def of_device(device: jax.Device) -> int:
-    """Bytes of memory of a device; of a CPU's those of the host, of one that is only described what its kind has."""
+    """Bytes of memory of a device. Of a CPU's those of the host, of one that is only described what its kind has."""
     try:
         limit = (device.memory_stats() or {}).get("bytes_limit")
     except Exception:  # backends that keep no such numbers say so in ways of their own
@@ -51,7 +51,7 @@ def of_device(device: jax.Device) -> int:
 
 
 def of_arrays(tree: Any) -> int:
-    """Bytes of all arrays of a pytree, or of anything with sizes and dtypes; of sharded ones, of all parts together."""
+    """Bytes of all arrays of a pytree, or of anything with sizes and dtypes. Of sharded ones, of all parts together."""
     import jax
 
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -145,7 +145,7 @@ def shown(value: Any) -> str:
     """A value for a message, cut where it is long."""
     try:
         text = repr(value)
-    except Exception:  # a number with too many digits to be written, or an object with a fault of its own
+    except Exception:  # a number with too many digits to be written, or an object with its own fault
         return f"a {type(value).__name__} that cannot be written out"
     text = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
@@ -229,7 +229,7 @@ def words(*choices: str) -> Range:
 
 
 def text(longest: int = _LONGEST_TEXT) -> Range:
-    """A text that can be printed and written as UTF-8; empty where a function of its own says what that means."""
+    """A text that can be printed and written as UTF-8. Empty where its own function says what that means."""
 
     def convert(value: Any) -> str:
         _need(isinstance(value, str) and len(value) <= longest)
@@ -241,7 +241,7 @@ def text(longest: int = _LONGEST_TEXT) -> Range:
 
 
 def settings() -> Range:
-    """Names and values, ``zero_empty_text=true,guidance=0.5``; given back as a dict of numbers, booleans and texts."""
+    """Names and values, ``zero_empty_text=true,guidance=0.5``. Given back as a dict of numbers, booleans and texts."""
 
     def convert(value: Any) -> dict[str, Any]:
         if isinstance(value, Mapping):
@@ -331,7 +331,7 @@ MAX_STEPS = 1_000_000_000
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 """As `winobench.scorers.samples` has them."""
 ALL = "all"
-"""In place of a range of timesteps: all of the schedule's, whatever the model's folder says."""
+"""In place of a range of timesteps: all of the schedule's, for every model's folder states."""
 
 SEED = whole(0, 2**32 - 1)
 COUNT = whole(1, 1_000_000_000)
@@ -376,7 +376,7 @@ class Optimizer:
     b1: float = option(0.9, DECAY, "Adam's decay of the first moment")
     b2: float = option(0.999, DECAY, "Adam's decay of the second moment")
     eps: float = option(1e-8, number(above=0, high=1), "Adam's term in the denominator")
-    clip_norm: float | None = option(1.0, CLIP_NORM, "largest global norm of a gradient; none for no limit")
+    clip_norm: float | None = option(1.0, CLIP_NORM, "largest global norm of a gradient. None for no limit")
 
 
 def read_timesteps(given: Any) -> Any:

@@ -25,7 +25,7 @@ _TAIL = 8  # bytes behind the footer: its length, and the format's name
 
 
 class DamagedError(Exception):
-    """A file that is not what was written; the message says how it can be told."""
+    """A file that is not what was written. The message says how it can be told."""
 
 
 def write(path: str | os.PathLike, table: pa.Table) -> None:
@@ -77,7 +77,7 @@ def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _footer(content: bytes) -> int:
-    """Where the footer begins; below 0 where a damaged file says so."""
+    """Where the footer begins. Below 0 where a damaged file states so."""
     (length,) = struct.unpack("<i", content[-_TAIL : -_TAIL + 4])
     return len(content) - _TAIL - length
 

@@ -11,7 +11,7 @@ import rich.progress
 import rich.text
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Where the output is no terminal: a line after this much time."""
+"""Where the output is not a terminal: a line after this much time."""
 
 
 class Progress:
@@ -87,7 +87,7 @@ class Progress:
             self.say(f"{self._label}: {self._number(self._done)} {self._rest(now)}{self._note and f', {self._note}'}")
 
     def note(self, text: str) -> None:
-        """What stands behind the numbers from now on, such as the loss."""
+        """What follows the numbers from now on, such as the loss."""
         self._note = text
 
     def say(self, line: str) -> None:
@@ -119,7 +119,7 @@ class Progress:
 def counting(
     total: int, done: int = 0, *, label: str = "scoring", unit: str = "passes", enabled: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A `Progress` of one count; yields a function that is told how many more are done."""
+    """A `Progress` of one count. Yields a function that is told how many more are done."""
     with Progress(label, unit, enabled=enabled) as shown:
         shown.start(total, done)
         yield shown.advance

@@ -22,10 +22,10 @@ from winobench.base.files import user_path
 _ASSETS = pathlib.Path(__file__).resolve().parents[1] / "assets"
 
 CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
-"""The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
+"""The folder of the network that lists the objects of a CLEVR-style image. It judges no texts, so it is not a model."""
 
 HOSTED, RECORDED, PLUGGED_IN, LANGUAGE_MODEL = "hosted", "recorded", "plugged_in", "language_model"
-"""Kinds of models that are no checkpoint for a scorer of images."""
+"""Kinds of models that are not checkpoint for a scorer of images."""
 
 _LONGEST_REASON = 300
 
@@ -128,11 +128,11 @@ LANGUAGE_MODELS: dict[str, Model] = {
         ("flan-t5-large", "google/flan-t5-large", "FLAN-T5, 780M parameters"),
         ("flan-t5-xl", "google/flan-t5-xl", "FLAN-T5, 3B parameters"),
         ("flan-t5-xxl", "google/flan-t5-xxl", "FLAN-T5, 11B parameters"),
-        ("llama2-7b-chat", "meta-llama/Llama-2-7b-chat-hf", "LLaMA 2, 7B parameters, chat; gated"),
-        ("llama2-13b", "meta-llama/Llama-2-13b-hf", "LLaMA 2, 13B parameters; gated"),
-        ("llama2-13b-chat", "meta-llama/Llama-2-13b-chat-hf", "LLaMA 2, 13B parameters, chat; gated"),
-        ("llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "LLaMA 3.1, 8B parameters, chat; gated"),
-        ("llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "LLaMA 3.2, 1B parameters, chat; gated"),
+        ("llama2-7b-chat", "meta-llama/Llama-2-7b-chat-hf", "LLaMA 2, 7B parameters, chat. Gated"),
+        ("llama2-13b", "meta-llama/Llama-2-13b-hf", "LLaMA 2, 13B parameters. Gated"),
+        ("llama2-13b-chat", "meta-llama/Llama-2-13b-chat-hf", "LLaMA 2, 13B parameters, chat. Gated"),
+        ("llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "LLaMA 3.1, 8B parameters, chat. Gated"),
+        ("llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "LLaMA 3.2, 1B parameters, chat. Gated"),
         ("llava-1.5-7b", "llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, the language side, 7B parameters"),
         ("llava-1.5-13b", "llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, the language side, 13B parameters"),
         ("qwen3-0.6b", "Qwen/Qwen3-0.6B", "Qwen3, 0.6B parameters, chat without thinking"),
@@ -152,7 +152,7 @@ a `winobench.runs.requests.Responder`."""
 
 @functools.cache
 def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
-    """Name -> entry point of the scorers that other packages plug in; a name of ``MODELS`` stays what it is."""
+    """Name -> entry point of the scorers that other packages plug in. A name of ``MODELS`` stays what it is."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     own = {*MODELS, *LANGUAGE_MODELS}
     return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in own}

@@ -72,7 +72,7 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
         if length > longest:
             raise InputError(
                 f"the text {text[:40]!r}... is too long: {length:,} characters{' with those before it' * together}, and"
-                f" no model reads more than {longest:,}; shorten it",
+                f" no model reads more than {longest:,}. Shorten it",
                 code="text-too-long",
             )
         if json_files.well_formed(text) != text:
@@ -84,7 +84,7 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
 
 
 def checked_list(name: str, values: Any) -> list[Any]:
-    """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
+    """Returns a list of at least one. Raises InputError, with the argument's name, for anything but a sequence."""
     is_one_image = getattr(values, "ndim", None) == 3
     if isinstance(values, str | bytes | os.PathLike | Mapping) or is_one_image or not hasattr(values, "__iter__"):
         raise InputError(
@@ -97,7 +97,7 @@ def checked_list(name: str, values: Any) -> list[Any]:
 
 
 def checked_texts(texts: Any) -> list[str]:
-    """Returns a list of at least one string; raises InputError if it is none."""
+    """Returns a list of at least one string. Raises InputError if it is none."""
     texts = checked_list("texts", texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):

@@ -212,7 +212,7 @@ def load_clip(
 
 
 def _layouts(source: sources.Source) -> list[_Layout]:
-    """The layouts that a source has, the preferred one first; at least one."""
+    """The layouts that a source has, the preferred one first. At least one."""
     config_path, open_clip_path = source.find(_CONFIG), source.find(_OPEN_CLIP_CONFIG)
     # timm's networks have a config.json too, which is not transformers'.
     other = {} if config_path is None else sources.read_json(config_path)
@@ -233,13 +233,13 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     archives = [name for name in source.names("") if name.endswith(".pt")]
     if archives:
         raise InputError(
-            f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read; take the same weights"
+            f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read. Take the same weights"
             " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14",
             code="unsupported-file-format",
         )
     source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
     raise InputError(
-        f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is no CLIP",
+        f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is not a CLIP",
         code="unknown-kind-of-model",
     )
 
@@ -299,7 +299,7 @@ def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:
     options = sources.read_json(path).get("preprocess_cfg") or {}
     with _blame(path):
         if not isinstance(options, Mapping):
-            raise InputError("preprocess_cfg is no object of options", code="not-an-object")
+            raise InputError("preprocess_cfg is not an object of options", code="not-an-object")
         return ImageProcessor.from_open_clip(options, image_size)
 
 
@@ -315,7 +315,7 @@ def _blame(path: str) -> Iterator[None]:
 def _find_weights(
     source: sources.Source, layouts: list[_Layout], variant: str | None, allow_pickle: bool
 ) -> tuple[_Layout, list[str]]:
-    """The first layout with safetensors files and their paths; with pickles if there are none and they are allowed."""
+    """The first layout with safetensors files and their paths. With pickles if missing and they are allowed."""
     first_error = None
     for pickles in (False, True) if allow_pickle else (False,):
         for layout in layouts:
@@ -364,7 +364,7 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
     vision, text = _checked("vision_cfg", options.get("vision_cfg")), _checked("text_cfg", options.get("text_cfg"))
     chosen = options.get("quick_gelu", quick_gelu)
     if not isinstance(chosen, bool):
-        raise InputError(f"unsupported option quick_gelu={chosen!r}; expected true or false", code="unsupported-option")
+        raise InputError(f"unsupported option quick_gelu={chosen!r}. Expected true or false", code="unsupported-option")
     activation = "quick_gelu" if chosen else "gelu"
     vision_width, text_width = _count(vision, "width", 768), _count(text, "width", 512)
     head_width, image_size = _count(vision, "head_width", 64), _count(vision, "image_size", 224)
@@ -409,12 +409,12 @@ def _checked(part: str, options: Any) -> Mapping[str, Any]:
     for key, value in options.items():
         if key in only and value not in only[key]:
             raise InputError(
-                f"unsupported option {key}={value!r} of {part}; winobench implements {only[key][0]!r} only",
+                f"unsupported option {key}={value!r} of {part}. winobench implements {only[key][0]!r} only",
                 code="unsupported-option",
             )
         if not (key in only or key in _OPEN_CLIP_USED[part] or key in _OPEN_CLIP_IDLE[part]):
             raise InputError(
-                f"unknown option {key}={value!r} of {part}; remove it if it is idle", code="unknown-option"
+                f"unknown option {key}={value!r} of {part}. Remove it if it is idle", code="unknown-option"
             )
     return options
 
@@ -423,7 +423,7 @@ def _count(options: Mapping[str, Any], key: str, default: int | None) -> int:
     value = options.get(key, default)
     if not is_count(value):
         raise InputError(
-            f"unsupported option {key}={value!r}; expected a positive whole number", code="unsupported-option"
+            f"unsupported option {key}={value!r}. Expected a positive whole number", code="unsupported-option"
         )
     return value
 
@@ -432,7 +432,7 @@ def _feed_forward_width(options: Mapping[str, Any], width: int) -> int:
     ratio = options.get("mlp_ratio", 4.0)
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio * width < 1:
         raise InputError(
-            f"unsupported option mlp_ratio={ratio!r}; expected a positive number", code="unsupported-option"
+            f"unsupported option mlp_ratio={ratio!r}. Expected a positive number", code="unsupported-option"
         )
     return int(width * ratio)
 
@@ -487,5 +487,5 @@ def _convert_block(prefix: str, key: str, tensor: FileTensor) -> dict[str, FileT
 def _changed(
     tensor: FileTensor, note: str, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray]
 ) -> FileTensor:
-    """A tensor whose values are changed when they are read; the note is for messages."""
+    """A tensor whose values are changed when they are read. The note is for messages."""
     return FileTensor(tensor.name + note, shape, tensor.file, lambda: change(tensor.read()))

@@ -71,7 +71,7 @@ def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
       The paths of the new files.
 
     Raises:
-      InputError: if there are none, or one cannot be converted.
+      InputError: if missing, or one cannot be converted.
     """
     files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
     if not files:
@@ -103,7 +103,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
     # Says in one sentence what is wrong with the repository, if anything.
     source = sources.HubRepository(repo_id, revision)
     if all(source.find(name) is None for name in ("model_index.json", "open_clip_config.json")):
-        source.require("config.json", "nor a model_index.json, so it is no model in the diffusers layout")
+        source.require("config.json", "nor a model_index.json, so it is not a model in the diffusers layout")
     wanted = {
         "allow_patterns": [part + name for part in _subfolders(source) for name in ("*.json", "*.txt", *_WEIGHTS)],
         "ignore_patterns": list(_OTHER_WEIGHTS),
@@ -159,7 +159,7 @@ def _main(arguments: Sequence[str]) -> None:
             raise InputError(
                 f"{arguments[1]} is on this machine and is converted in place: name nothing else"
                 if path.exists()
-                else f"{arguments[1]} is no file or folder: if it is a hub id, also name the new folder",
+                else f"{arguments[1]} is not a file or folder: if it is a hub id, also name the new folder",
                 code="bad-command",
             )
         if path.is_dir():

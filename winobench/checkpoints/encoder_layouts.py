@@ -82,7 +82,7 @@ BERT_TABLES: dict[str, KeyTable] = {
         ),
     ),
 }
-"""Layout -> its names in those of ``BertForSequenceClassification``."""
+"""Layout -> its names in the ones in ``BertForSequenceClassification``."""
 
 T5_TABLE = KeyTable(
     ignored=(
@@ -195,7 +195,7 @@ def load_bert_for_tuning(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> BertCheckpoint:
-    """Loads a BERT with a new classification head, in float32. Other arguments and errors as of `load_bert`.
+    """Loads a BERT with a new classification head, in float32. Other arguments and errors as in `load_bert`.
 
     What the head and a pooler that the file lacks start from: weights drawn from a normal distribution of standard
     deviation 0.02, as in BERT, and biases of zero.

@@ -116,7 +116,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
       A transformers tokenizer on the library of the same name, which knows a token for padding.
 
     Raises:
-      InputError: files are missing or damaged, or there is no such token.
+      InputError: files are missing or damaged, or the token does not exist.
     """
     # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -156,7 +156,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
       int32 ``[num_texts, length]``. And the number of each text's own tokens, int32 ``[num_texts]``.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:
@@ -198,7 +198,7 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
 
 
 def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
-    """Writes a tokenizer's files; the folder is made if needed."""
+    """Writes a tokenizer's files. The folder is made if needed."""
     tokenizer.save_pretrained(str(folder))
 
 

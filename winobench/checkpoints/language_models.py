@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 DTYPES = ("float32", "bfloat16")
-"""Dtypes that language models compute in; float16 has too small a range for the states of many of them."""
+"""Dtypes that language models compute in. Float16 has too small a range for the states of many of them."""
 
 KINDS: dict[str, str] = {
     **dict.fromkeys((*MODEL_TYPES, "llava"), "decoder"),
@@ -89,7 +89,7 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
       ``decoder``, ``t5``, ``bert`` or ``clip``.
 
     Raises:
-      InputError: if it is no language model, or one of another kind.
+      InputError: if it is not a language model, or one of another kind.
     """
     source = sources.resolve(source, revision=revision)
     path = source.find("config.json")
@@ -97,7 +97,7 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     if model_type is None and source.find("open_clip_config.json") is not None:
         return "clip"
     if path is None:
-        source.require("config.json", "so it is no language model: name a folder or hub id in transformers' layout")
+        source.require("config.json", "so it is not a language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
         found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
         raise InputError(
@@ -132,7 +132,7 @@ def load_decoder(
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
 
     Raises:
-      InputError: if there are no such files, if they are damaged, if the config has an option that is not supported, if
+      InputError: the files does not exist, if they are damaged, if the config has an option that is not supported, if
         config, weights and tokenizer do not fit each other, or if the devices have too little memory.
     """
     dtype = language_model_dtype(dtype)
@@ -152,7 +152,7 @@ def load_decoder(
 
 
 def language_model_dtype(dtype: Any) -> jnp.dtype:
-    """Returns the dtype of a name or type; raises InputError unless it is float32 or bfloat16."""
+    """Returns the dtype of a name or type. Raises InputError unless it is float32 or bfloat16."""
     known = models.as_dtype(dtype)
     if known.name not in DTYPES:
         raise InputError(
@@ -162,8 +162,8 @@ def language_model_dtype(dtype: Any) -> jnp.dtype:
 
 
 def read_decoder_config(source: sources.Source) -> DecoderConfig:
-    """Reads and checks the config of a decoder; raises InputError as `load_decoder` does."""
-    path = source.require("config.json", "so it is no language model")
+    """Reads and checks the config of a decoder. Raises InputError as `load_decoder` does."""
+    path = source.require("config.json", "so it is not a language model")
     content = sources.read_json(path)
     models.refuse_quantised(path, content)
     try:
@@ -220,14 +220,14 @@ def _decoder_key(path: models.Path) -> str | None:
 
 
 def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
-    """Leaves out an output matrix that the config says is the embedding; raises InputError if it is not."""
+    """Leaves out an output matrix that the config states is the embedding. Raises InputError if it is not."""
     copy, embedding = named.get("lm_head.weight"), named.get("model.embed_tokens.weight")
     if copy is None or embedding is None:
         return
     if copy.shape != embedding.shape or not np.array_equal(copy.read(), embedding.read()):
         raise InputError(
             f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json says that they are one"
-            " (tie_word_embeddings); check that both are of the same model",
+            " (tie_word_embeddings). Check that both are of the same model",
             code="mismatched-parts",
         )
     del named["lm_head.weight"]
@@ -366,7 +366,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
       A transformers tokenizer.
 
     Raises:
-      InputError: if there is none, if transformers cannot load it, or if it has tokens that the model has no row for.
+      InputError: if missing, if transformers cannot load it, or if it has tokens that the model has no row for.
         A token for padding, which is never computed with, may be such.
     """
     import transformers

@@ -59,12 +59,12 @@ class LoRAWeights:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that occur, ascending; most files have one."""
+        """The ranks that occur, ascending. Most files have one."""
         return tuple(sorted({adapter.rank for part in self.parts.values() for adapter in part.values()}))
 
     @property
     def sha256(self) -> str:
-        """Identifies layers, values and alphas, whatever the names of tensors and the format of the file."""
+        """Identifies layers, values and alphas, for every names of tensors and the format of the file."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts.items(), key=_denoisers_first):
             for layer, adapter in sorted(part.items()):
@@ -92,7 +92,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
       The adapters, values in float32.
 
     Raises:
-      InputError: there is no such file, it is damaged, it and its config contradict each other, or it holds something
+      InputError: the file does not exist, it is damaged, it and its config contradict each other, or it holds something
         other than LoRA factors of dense layers and convolutions.
     """
     paths = _locate(source, revision, allow_pickle)
@@ -136,7 +136,7 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     if unknown:
         raise InputError(_describe_unknown(path, unknown), code="not-a-lora")
     if not found:
-        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again", code="empty-file")
+        raise InputError(f"{path} holds no tensors, so it is not a LoRA: get it again", code="empty-file")
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
         other = "transformer" if part == lora_keys.DENOISER else part
@@ -251,7 +251,7 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
       The path of the file.
 
     Raises:
-      InputError: if there are no adapters, or one holds a value that is not finite.
+      InputError: the adapters are missing, or one holds a value that is not finite.
     """
     arrays: dict[str, np.ndarray] = {}
     for part, network in networks.items():
@@ -280,7 +280,7 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
     paths = [path]
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
-            raise InputError(f"LoRA: there is no file {path}", code="no-such-file")
+            raise InputError(f"LoRA: the file {path} does not exist", code="no-such-file")
         paths = _in_place(sources.resolve(path, revision=revision))
     for path in paths:
         if not path.endswith((".safetensors", ".bin")):
@@ -415,12 +415,13 @@ def _alpha(
 
 
 def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) -> np.ndarray:
-    """A tensor's values as float32; raises InputError where they are not real numbers, or not finite."""
+    """A tensor's values as float32. Raises InputError where they are not real numbers, or not finite."""
     values = np.asarray(tensor.read())
     # jax.numpy knows bfloat16 as a kind of floating point, which NumPy does not.
     if not (jnp.issubdtype(values.dtype, jnp.floating) or (or_whole and np.issubdtype(values.dtype, np.integer))):
         raise InputError(
-            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA",
+            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is not a plain"
+            " LoRA",
             code="wrong-dtype",
         )
     values = values.astype(np.float32)

@@ -13,7 +13,7 @@ load and continues with the model as it was. A bare name that begins as CLIP's d
 encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``), with or without ``text_model.`` behind it, and
 ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old files. The prefix is always the network's name
 in the pipeline (`Pipeline.NETWORKS`). ``base_model.model.`` (peft's) and ``diffusion_model.`` (ComfyUI's, also with
-``model.`` before it) stand for the denoiser, whatever it is called there. ComfyUI's text encoders are
+``model.`` before it) mean the denoiser, whatever it is called there. ComfyUI's text encoders are
 ``text_encoders.clip_l.transformer.`` and so on.
 
 XLabs' scripts give the streams of FLUX.1's blocks numbers: ``double_blocks.0.processor.qkv_lora1.down.weight`` is of
@@ -31,7 +31,7 @@ import re
 from collections.abc import Sequence
 
 DENOISER = "unet"
-"""The part that names without a prefix are of, and those whose prefix stands for any denoiser."""
+"""The part that names without a prefix are of, and those whose prefix means any denoiser."""
 T5 = "text_encoder_3"
 """The part of kohya's names for T5, which FLUX.1 has as its second encoder."""
 
@@ -70,7 +70,7 @@ _OF_UNET = re.compile(
 )
 _OF_CLIP = re.compile(r"text_model_|text_projection|encoder_layers_")
 _WORD = re.compile(r"[a-z][\w-]*")
-# Names of modules that hold an underscore: all others in kohya's names stand for a dot.
+# Names of modules that hold an underscore: all others in kohya's names mean a dot.
 _WORDS = re.compile(
     r"down_blocks|up_blocks|mid_block|transformer_blocks|input_blocks|middle_block|output_blocks|proj_(?:in|out)"
     r"|to_(?:q|k|v|out)|text_model|self_attn|(?:q|k|v|out)_proj|(?:time|add)_embedding|linear_[12]|time_emb_proj"

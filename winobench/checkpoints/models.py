@@ -56,7 +56,7 @@ class KeyTable:
 
     Attributes:
       renames: (pattern, replacement) pairs for key names of other vintages, applied to the keys of the file.
-      ignored: patterns of known keys that are no parameters of the network: buffers, and the other towers of a file
+      ignored: patterns of known keys that are not parameters of the network: buffers, and the other towers of a file
         that holds a whole model.
     """
 
@@ -196,7 +196,7 @@ def load_model(
       The network, its parameters on the default device unless they stay on the host.
 
     Raises:
-      InputError: if there are no such files, if they are damaged, if the config has an option that is not supported,
+      InputError: the files does not exist, if they are damaged, if the config has an option that is not supported,
         or if config and weights do not fit each other.
     """
     source = sources.resolve(source, revision=revision)
@@ -206,7 +206,7 @@ def load_model(
 
 
 def read_config(cls: type[Model], source: sources.Source, subfolder: str | None = None) -> Any:
-    """Reads and checks the config of a network; raises InputError as :func:`load_model` does."""
+    """Reads and checks the config of a network. Raises InputError as :func:`load_model` does."""
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
@@ -280,7 +280,7 @@ def build_model(
 
 
 def as_dtype(dtype: Any) -> jnp.dtype:
-    """Returns the dtype of a name or type; raises InputError unless it is float32, bfloat16 or float16."""
+    """Returns the dtype of a name or type. Raises InputError unless it is float32, bfloat16 or float16."""
     try:
         known = jnp.dtype(dtype)
     except TypeError:
@@ -473,7 +473,7 @@ def _check_fit(
         files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
         raise InputError(
             f"{sources.shorten(files, 1)} does not fit the {network} that its {config_name} describes:"
-            f" {'; '.join(differences)}; check that both are of the same model",
+            f" {'; '.join(differences)}. Check that both are of the same model",
             code="mismatched-parts",
         )
 

@@ -253,7 +253,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             program = archive.read(programs[0])
             order = sizes.get(f"{root}byteorder")
             if order is not None and order.file_size > _LONGEST_ORDER:
-                raise InputError(f"{path} is damaged: its byteorder is not a word; get it again", code="damaged-file")
+                raise InputError(f"{path} is damaged: its byteorder is not a word. Get it again", code="damaged-file")
             byteorder = b"little" if order is None else archive.read(order)
     except zipfile.BadZipFile as error:
         raise InputError(
@@ -311,7 +311,7 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
     if sound:
         count = math.prod(value.shape)
         last = value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.strides, strict=True))
-        # Values that repeat (stride 0) are no weights, and would let a small file ask for any amount of memory.
+        # Values that repeat (stride 0) are not weights, and would let a small file ask for any amount of memory.
         sound = count == 0 or (count <= storage.size and last < storage.size)
     if not sound:
         raise InputError(

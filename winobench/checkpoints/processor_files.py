@@ -1,4 +1,4 @@
-"""How images are made ready, from the files of models that see."""
+"""How images are made ready, from the files of vision-language models."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ def read_image_processor(
 
     Args:
       source: the model's files.
-      family: `winobench.data.patches.FAMILY`, or as of `ImageProcessor.from_config`.
-      max_pixels: of an image of any shape, as of `PatchProcessor.from_config`.
+      family: `winobench.data.patches.FAMILY`, or as in `ImageProcessor.from_config`.
+      max_pixels: of an image of any shape, as in `PatchProcessor.from_config`.
 
     Raises:
-      InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.
+      InputError: the file does not exist, it is of a processor of another family, or has an option that is not
+      supported.
     """
     path = source.find("processor_config.json")
     options = own_options(path)
     if options is None:
-        path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
+        path = source.require("preprocessor_config.json", "which states how images are resized: get it again")
         options = sources.read_json(path)
     if max_pixels is not None and family != patches.FAMILY:
         raise InputError(

@@ -1,6 +1,6 @@
 """SigLIP and SigLIP 2 from transformers' folders and hub repositories: network, image processor and tokenizer.
 
-Both have a ``config.json`` of the model type ``siglip``. They are told apart by their tokenizers.
+Both have a ``config.json`` of the model type ``siglip``. They are distinguished by their tokenizers.
 
 - SigLIP (``google/siglip-base-patch16-224``) has pieces of SentencePiece's unigram model, in ``tokenizer.json`` or
   ``spiece.model``. Texts are first put into lower case and lose ASCII's punctuation, as in transformers'
@@ -147,7 +147,7 @@ def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size
 
 
 def _read_pieces(source: sources.Source, options: dict[str, Any]) -> Any:
-    """The tokenizer of a SigLIP, whose own class needs a library besides; its pieces are made as T5's."""
+    """The tokenizer of a SigLIP, whose own class needs a library besides. Its pieces are made as T5's."""
     # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
@@ -187,7 +187,7 @@ def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
       length: of all of them, in tokens.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     check_texts(texts)

@@ -55,7 +55,7 @@ class Source(abc.ABC):
           purpose: what it means when the file is not there, for the message, e.g. ``"so it is no pipeline"``.
 
         Raises:
-          InputError: if there is no such file.
+          InputError: the file does not exist.
         """
         path = self.find(name)
         if path is None:
@@ -107,7 +107,7 @@ class HubRepository(Source):
         self._unreachable: str | None = None
 
     def find(self, name: str) -> str | None:
-        """As declared; only the asked file is downloaded."""
+        """As declared. Only the asked file is downloaded."""
         from huggingface_hub import errors
 
         place, page = f"the hub repository {self.repo_id}", f"https://huggingface.co/{self.repo_id}"
@@ -148,7 +148,7 @@ class HubRepository(Source):
         return path
 
     def names(self, subfolder: str) -> list[str]:
-        """As declared; empty when the hub cannot be asked."""
+        """As declared. Empty when the hub cannot be asked."""
         import huggingface_hub
 
         if not hub.is_reachable():
@@ -222,7 +222,7 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
     """Reads a JSON object.
 
     Raises:
-      InputError: if the file is no JSON object.
+      InputError: if the file is not a JSON object.
     """
     return json_files.read_object(path, "get it again")
 

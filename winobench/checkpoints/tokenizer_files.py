@@ -68,7 +68,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
         raise InputError(
             f"{folder}/tokenizer_config.json has the model_max_length {longest!r:.80}, but it must be a whole number"
-            f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again",
+            f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word. Get the file again",
             code="out-of-range",
         )
     fast_tokenizers.check_kind(tokenizer, at["tokenizer.json"])
@@ -96,7 +96,7 @@ def _check_special_tokens(*paths: str | None) -> None:
                 )
             if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
                 raise InputError(
-                    f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} beside it"
+                    f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} next to it"
                     f" has {options.shown(found[name])}: get both again",
                     code="damaged-tokenizer",
                 )
@@ -168,7 +168,7 @@ def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
 
     Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:
@@ -320,7 +320,7 @@ def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:
 def _byte_letters() -> dict[int, str]:
     """A visible character for each byte, in the order of CLIP's vocabulary.
 
-    Printable Latin-1 bytes stand for themselves. The other 68 get the characters from U+0100 on.
+    Printable Latin-1 bytes mean themselves. The other 68 get the characters from U+0100 on.
     """
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {byte: chr(byte) for byte in visible}

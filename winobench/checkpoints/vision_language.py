@@ -82,7 +82,7 @@ class LoadedVisionLanguageModel(Loaded):
 
         Args:
           template: as `check_template` takes it.
-          texts: what its ``{}`` stand for.
+          texts: what its ``{}`` mean.
 
         Returns:
           The tokens before the image, and for each text those behind it.
@@ -103,7 +103,7 @@ class LoadedVisionLanguageModel(Loaded):
 
 
 def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
-    """Which network a folder or hub repository holds; raises InputError where it is not a vision-language model."""
+    """Which network a folder or hub repository holds. Raises InputError where it is not a vision-language model."""
     path = source.require("config.json", "so it is not a vision-language model: name one in transformers' layout")
     model_type = sources.read_json(path).get("model_type")
     if isinstance(model_type, str) and model_type in NETWORKS:
@@ -238,7 +238,7 @@ def build_vision_language(
 
     Returns:
       The config, which now states whether the language model has a head besides the embeddings; (graph, state) of the
-      network; a digest of the tensors.
+      network. A digest of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
     models._check_depth(cls.__name__, config, tensors, "config.json")

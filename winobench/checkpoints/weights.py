@@ -74,7 +74,7 @@ def find_weights(
       Local paths.
 
     Raises:
-      InputError: if there are none, or pickles only and these are not allowed, or if an adapter that transformers would
+      InputError: if missing, or pickles only and these are not allowed, or if an adapter that transformers would
         apply is next to them.
     """
     if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
@@ -98,7 +98,7 @@ def find_weights(
             " which reads it with a restricted unpickler",
             code="weights-are-a-pickle",
         )
-    found = f"; it has {shorten(there)}: {_advice(there)}" if there else ""
+    found = f". It has {shorten(there)}: {_advice(there)}" if there else ""
     hint = source.hint()
     if hint:
         raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
@@ -223,7 +223,8 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(
-            f"{path} is no complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while it"
+            f"{path} is not a complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off"
+            " while it"
             " was copied or downloaded, so get it again",
             code="incomplete-file",
         ) from error
@@ -244,7 +245,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
     readers |= _eight_bit_readers(path, eight_bits, shapes)
     if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
         raise InputError(
-            f"{path} is damaged: its tensors are not those that were written into it (SHA-256); get it again, or, if"
+            f"{path} is damaged: its tensors are not those that were written into it (SHA-256). Get it again, or, if"
             f" a tool has changed them on purpose, save them without {_DIGEST} in the metadata",
             code="damaged-file",
         )
@@ -287,7 +288,7 @@ def _header(path: str, **parsing: Any) -> tuple[Any, int]:
 
 
 def _digest(tensors: Iterable[tuple[str, np.ndarray]]) -> str:
-    """SHA-256 of names, types, shapes and bytes, wherever in a file they lie; takes a second per GB or so."""
+    """SHA-256 of names, types, shapes and bytes, wherever in a file they lie. Takes a second per GB or so."""
     digest = hashlib.sha256()
     for name, array in tensors:
         digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())

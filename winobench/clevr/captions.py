@@ -1,4 +1,4 @@
-"""What is said of CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
+"""What is reported for CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
 
 GDBench (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?") asks seven kinds of questions about
 a scene of two objects. Each gives two items, one about each object, and an item is a true caption and a false one. A
@@ -129,7 +129,7 @@ def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tup
     if first.shape == second.shape or first.color == second.color or first.size == second.size:
         raise ValueError("questions need objects that differ in colour, in shape and in size")
     if distractor_color not in COLORS or distractor_color in (first.color, second.color):
-        raise ValueError(f"{distractor_color!r} is no colour that the scene lacks")
+        raise ValueError(f"{distractor_color!r} is not a colour that the scene lacks")
     (distractor_shape,) = set(SHAPES) - {first.shape, second.shape}
 
     def both(make):
@@ -166,8 +166,8 @@ def training_captions(
 
     Args:
       scenes: scenes of at least one object.
-      generator: source of the draws.
-      per_scene: captions of a scene. They are drawn independently and may repeat.
+      generator: source of the samples.
+      per_scene: captions of a scene. They are generated independently and may repeat.
       weights: relative frequency of each form of `FORMS`. Forms that are not named have none. Where a scene has no
         objects that a form could be said of, a plainer form takes its place.
 

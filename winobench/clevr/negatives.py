@@ -89,7 +89,7 @@ class ClevrNegatives:
 
     @functools.cached_property
     def images(self) -> Sequence[np.ndarray]:
-        """The images, uint8 [image_size, image_size, 3], rendered when they are asked for, best in their order."""
+        """The images, uint8 [image_size, image_size, 3], rendered when they are requested, best in their order."""
         return _Pictures(self)
 
     def verify(self) -> None:

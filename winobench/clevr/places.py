@@ -1,7 +1,7 @@
 """Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
 
-Places are drawn as if every object were a large sphere with the room of a large cube. So they say nothing about what
-will stand on them, and whoever puts objects on them decides freely who is left of whom.
+Places are generated as if every object were a large sphere with the room of a large cube. So they say nothing about
+what will stand on them, and whoever puts objects on them decides freely who is left of whom.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def draw(rng: random.Random, number: int) -> list[Place]:
     """Places for ``number`` objects, in the order in which they were found: no place is special.
 
     Args:
-      rng: source of the draws.
+      rng: source of the samples.
       number: of objects, 1 to 5. More would not find room.
     """
     radius = large_radius(number)

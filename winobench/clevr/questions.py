@@ -1,9 +1,9 @@
 """Harder questions about rendered scenes of three to five objects: numbers, bindings, places, sizes, none, some, all.
 
 A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
-are made first, then the one that shall be true is drawn, and then a scene is built for it. All candidates are built in
-the same way from the same draws, so that a text alone does not tell whether it is true. Another scene for another
-candidate of the same question, from the same draws, is the wrong image for the image side.
+are made first, then the one that shall be true is generated, and then a scene is built for it. All candidates are built
+in the same way from the same generates, so that a text alone does not tell whether it is true. Another scene for
+another candidate of the same question, from the same generates, is the wrong image for the image side.
 
 Where two objects are compared, they are so with a margin (`clevr_places.SIDE_MARGIN`, ``DEPTH_MARGIN``), and sizes are
 compared at similar depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
@@ -241,7 +241,7 @@ VOCABULARY = tuple(
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What is drawn
+# What is generated
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +252,7 @@ def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation"
       group: a name of `GROUPS`.
       index: number of the question, not negative.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The draws of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The generates of different splits never meet.
 
     Raises:
       ValueError: there is no such group or split, or a number is negative.
@@ -314,11 +314,11 @@ def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int
     Args:
       count: number of scenes, at least one. Theirs are ``start``, ..., ``start + count - 1``.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The draws of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The generates of different splits never meet.
       start: number of the first scene.
 
     Raises:
-      ValueError: there is no such split, a number is negative, or there would be no scene.
+      ValueError: the split does not exist, a number is negative, or there would be no scene.
     """
     if count < 1:
         raise ValueError(f"count must be positive, got {count}")
@@ -351,7 +351,7 @@ def _anything(target: int, rng: random.Random) -> list[Solid]:
 
 
 def _generator(purpose: str, index: int, seed: int, split: str) -> random.Random:
-    """Seeds by text are hashed with SHA-512, so that different arguments share no draws."""
+    """Seeds by text are hashed with SHA-512, so that different arguments share no generates."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if index < 0 or seed < 0:
@@ -408,7 +408,7 @@ def _anywhere(kinds: Sequence[Kind], rng: random.Random) -> list[Solid]:
 
 
 def _named(kinds: Sequence[Kind], places: Sequence[Place], rng: random.Random) -> list[Solid]:
-    """These on the first places, and on the others objects that are none of them."""
+    """These on the first places, and on the others objects that are not among them."""
     more = [_kind(rng, without=kinds) for _ in places[len(kinds) :]]
     return [Solid(*kind, rng.choice(SIZES), place) for kind, place in zip([*kinds, *more], places, strict=True)]
 

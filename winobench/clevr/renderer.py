@@ -1,11 +1,11 @@
-"""Draws CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in one compiled function.
+"""Generates CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in one compiled function.
 
 Per pixel, `supersample`**2 rays are cast from one fixed camera. A ray meets spheres, upright cylinders and cubes in
 closed form. What it meets is lit by a key light that casts shadows, a fill light and ambient light. Rubber is matte
 with a faint, wide highlight. Metal has a sharp highlight and mirrors a simple studio. The ground is lit most under
 the camera's target and falls off softly.
 
-The same program of the same shape draws every chunk, whatever the number of scenes asked for, so an image depends on
+The same program of the same shape generates every chunk, for every number of scenes asked for, so an image depends on
 its scene, the resolution and the machine alone. Different kinds of machine (CPU, GPU) agree up to rounding.
 """
 
@@ -53,7 +53,7 @@ _FAR = 1e9
 
 
 def render(scenes: Scenes, size: int = 64, *, supersample: int = 2) -> np.ndarray:
-    """Draws scenes.
+    """Generates scenes.
 
     Args:
       scenes: a batch of scenes.
@@ -76,7 +76,7 @@ def object_masks(scenes: Scenes, size: int = 64) -> np.ndarray:
 
 
 def chunk_size(size: int, supersample: int = 2) -> int:
-    """Number of scenes that one call of the compiled function draws. Multiples of it waste nothing."""
+    """Number of scenes that one call of the compiled function generates. Multiples of it waste nothing."""
     return max(1, _RAYS_PER_CHUNK // (size * supersample) ** 2)
 
 

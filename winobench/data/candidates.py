@@ -17,7 +17,7 @@ import numpy as np
 from winobench.base.errors import InputError
 
 _BLOCK_ROWS = 1024
-_BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, whatever the size of the data
+_BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, for every size of the data
 
 
 class ContrastiveScorer(Protocol):
@@ -120,7 +120,7 @@ def write_top_k_lists(
     """Writes both lists of a captioned set of images in the layout of GDBench's.
 
     ``<folder>/val_top<k>_<name>.json`` is {caption: [k images]} and ``..._text.json`` is {image: [k captions]}, the
-    right one first. A caption of several images stands in the lists of the first one and is offered to none of them as
+    right one first. A caption of several images is in the lists of the first one and is offered to none of them as
     a wrong one.
 
     Args:
@@ -164,7 +164,7 @@ def write_top_k_lists(
 
 
 class _Best:
-    """The most similar candidates so far of each of n queries; of equal ones, those with the lower numbers."""
+    """The most similar candidates so far of each of n queries. Of equal ones, those with the lower numbers."""
 
     def __init__(self, num_queries: int, count: int):
         self.values = np.full((num_queries, count), -np.inf, np.float32)

@@ -53,7 +53,7 @@ class Display(Protocol):
     """What a download tells of its progress, such as `winobench.base.progress.Progress` in bytes."""
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """A file begins or goes on; ``total`` bytes, None where the server does not say."""
+        """A file begins or continues; ``total`` bytes, None where the server does not say."""
 
     def advance(self, count: int) -> None:
         """So many more bytes are there."""
@@ -282,7 +282,7 @@ def _check_kind(part: _Part, answer: Any) -> None:
 
 
 def _agree(part: _Part, answer: Any, offset: int) -> int:
-    """Where the answer begins; the part is cut or dropped to fit, and takes note of what the server says."""
+    """Where the answer begins. The part is cut or dropped to fit, and takes note of what the server states."""
     headers = answer.headers
     length = _whole_number(headers["Content-Length"])
     # A weak tag promises no equal bytes.
@@ -323,7 +323,7 @@ def retry_after(text: str | None) -> float:
 
 
 def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
-    """Fetches a file into the hub's cache; returns its path there, and links it to ``target`` unless it is unpacked."""
+    """Fetches a file into the hub's cache. Returns its path there, and links it to ``target`` unless it is unpacked."""
     from huggingface_hub import errors
 
     place = f"the hub data set {download.hub_id}"
@@ -414,7 +414,7 @@ def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Pat
     # The library takes a damaged header behind the first member for the archive's end, and reads no checksum then.
     opened.fileobj.seek(opened.offset)
     if opened.fileobj.read(tarfile.BLOCKSIZE).strip(b"\0"):
-        raise tarfile.ReadError("what follows its last file is no file")
+        raise tarfile.ReadError("what follows its last file is not a file")
     while opened.fileobj.read(_CHUNK):
         pass
 

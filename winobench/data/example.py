@@ -1,4 +1,4 @@
-"""An example of a task, whatever stands for its images: files, pictures, or their numbers in a table."""
+"""An example of a task, whatever means its images: files, images, or their numbers in a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pathlib
 from typing import Generic, TypeVar
 
 Image = TypeVar("Image")
-"""What stands for an image."""
+"""What means an image."""
 Text = TypeVar("Text")
-"""What stands for a text: itself, or its number."""
+"""What means a text: itself, or its number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Example(Generic[Image, Text]):
       images: candidates or the one query image. Many examples may share an image.
       texts: candidates or the one query text.
       target: index of the right candidate along the axis that has more than one; None when the right answer is the
-        diagonal (Winoground), and where there is none (bias).
+        diagonal (Winoground), and if missing (bias).
       groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
       ratings: what people gave each image, higher = better. Empty where nobody rated them.
     """

@@ -47,7 +47,7 @@ class Source(Protocol):
     """A training set whose images are not yet encoded.
 
     Attributes:
-      images: by number, anything that `winobench.data.images.open_image` takes. Opened when it is asked for, by
+      images: by number, anything that `winobench.data.images.open_image` takes. Opened when it is requested, by
         several threads.
       rows: the records.
       fingerprint: SHA-256 that changes whenever a row or a pixel could.
@@ -58,7 +58,7 @@ class Source(Protocol):
     fingerprint: str
 
     def verify(self) -> None:
-        """Raises InputError where a file is damaged; called once, before the images are encoded."""
+        """Raises InputError where a file is damaged. Called once, before the images are encoded."""
 
 
 class EncodedSource(Protocol):
@@ -96,12 +96,12 @@ class PreparedSource:
 
     @functools.cached_property
     def images(self) -> Sequence[prepared.PreparedImage]:
-        """The images; nothing is read before one is opened."""
+        """The images. Nothing is read before one is opened."""
         return [self._set.image(number) for number in range(self._set.num_images)]
 
     @functools.cached_property
     def rows(self) -> Sequence[Row]:
-        """The records; read at once, about half a kilobyte each."""
+        """The records. Read at once, about half a kilobyte each."""
         return [
             Row(
                 example.images[0].number,
@@ -130,11 +130,11 @@ def batches(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless shuffled batches for `winobench.training.hard_negatives`.
 
-    Which negative caption, negative image and random caption a row comes with is drawn from (seed, epoch, row) alone,
+    Which negative caption, negative image and random caption a row comes with is sampled from (seed, epoch, row) alone,
     and the order of rows from (seed, epoch): batch n depends on (seed, n), so a resumed run sees what it would have
     seen. An epoch's last rows share a batch with the first ones of the next.
 
-    The random caption is that of another row, drawn evenly among those that are not one of the image's own captions:
+    The random caption is that of another row, sampled evenly among those that are not one of the image's own captions:
     neither a row of the same image nor a row that states the same of another one.
 
     Args:
@@ -235,7 +235,7 @@ class _Texts:
         if max((len(texts) for texts in own.values()), default=0) >= num_captions:
             raise InputError(
                 f"the training set's {len(rows)} rows have {num_captions} different captions, all of one image: there"
-                " is no random caption for it, so add captions of other images",
+                " is not a random caption for it, so add captions of other images",
                 code="no-other-caption",
             )
         return cls(rows, list(numbers), np.asarray(captions), negatives, dict(own))

@@ -1,6 +1,6 @@
 """Images from files, PIL or arrays, as the scorers want them: the one place where images enter.
 
-Whatever the source, the result is what a viewer shows on a white page, in 8-bit RGB:
+For every source, the result is what a viewer shows on a white page, in 8-bit RGB:
 
 =================  ====================================================================================================
 mode or property   rule
@@ -46,7 +46,7 @@ from winobench.base.files import known_kind, user_path
 ImageSource = Any
 
 GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
-"""The average image; resized, it is the same in every size."""
+"""The average image. Resized, it is the same in every size."""
 GRAY_IMAGE.setflags(write=False)
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
@@ -142,7 +142,7 @@ def open_image(source: Any) -> Image.Image:
             ) from None
     try:
         array = np.asarray(source)
-    except Exception as error:  # whatever the object's own conversion raises
+    except Exception as error:  # for every object's own conversion raises
         raise InputError(
             f"an image cannot be a {type(source).__name__}: pass a path, a PIL image or an array", code="wrong-type"
         ) from error
@@ -196,7 +196,7 @@ def image_hash(source: Any) -> str:
 
 
 def file_sha256(path: str | os.PathLike) -> str:
-    """SHA-256 of an image file's content, in hexadecimal; raises InputError as `open_image` does."""
+    """SHA-256 of an image file's content, in hexadecimal. Raises InputError as `open_image` does."""
     try:
         with regular_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -324,7 +324,7 @@ def upright(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def keeps_pixels(picture: Image.Image) -> bool:
-    """Whether a decoded picture is RGB as it stands, so that any reader of its bytes sees what `open_image` gives."""
+    """Whether a decoded image is RGB as it stands, so that any reader of its bytes sees what `open_image` gives."""
     return picture.mode == "RGB" and not picture.has_transparency_data and orientation(picture) == 1
 
 
@@ -345,7 +345,7 @@ def _from_pil(picture: Any) -> Image.Image:
 
 
 def _from_sixteen_bits(picture: Image.Image) -> Image.Image:
-    """Gray levels of 16 bits, or of fewer where a TIFF file says so."""
+    """Gray levels of 16 bits, or of fewer where a TIFF file states so."""
     tags = _tags(picture)
     bits = tags.get(_TIFF_BITS, 16)
     bits = int(bits[0] if isinstance(bits, tuple) else bits)
@@ -407,7 +407,7 @@ def _tags(picture: Image.Image) -> Any:
 
 def _check_kind(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = next((name for is_kind, name in _KINDS.items() if is_kind(status.st_mode)), "is no file")
+        kind = next((name for is_kind, name in _KINDS.items() if is_kind(status.st_mode)), "is not a file")
         raise ImageProblem(kind, code="not-a-file")
 
 

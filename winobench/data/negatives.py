@@ -3,7 +3,7 @@
 After NegCLIP (Yuksekgonul et al. 2023, section 4.1), whose authors exchange elements of a caption that are of the same
 kind, and take as an image's negatives its nearest neighbours under CLIP. Unlike there, an exchange that leaves the
 meaning alone ("a dog and a cat", "a big red bus") is not made, spaces and the capital letter at the beginning are kept
-in order, and images that share a caption are no negatives of each other.
+in order, and images that share a caption are not negatives of each other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
     """The caption with two elements of the same kind exchanged, for each kind that it has two different ones of.
 
     Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
-    the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. Which two is drawn.
+    the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. Which two is sampled.
 
     Args:
       caption: as published.
@@ -69,7 +69,7 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
     for number, kind in enumerate(KINDS):
         units = _units(kind, tagged)
         pairs = [pair for pair in itertools.combinations(units, 2) if _may_change_places(kind, *pair, units, tagged)]
-        # One stream each, so that a kind does not depend on how often another was drawn.
+        # One stream each, so that a kind does not depend on how often another was sampled.
         for place in np.random.default_rng([number, int.from_bytes(digest)]).permutation(len(pairs)):
             text = _exchange(caption, *pairs[place], spans, tags)
             if letters(text) not in seen:
@@ -134,7 +134,7 @@ def _phrase_part(tag: str) -> str:
 def _may_change_places(
     kind: str, first: _Unit, second: _Unit, units: Sequence[_Unit], tagged: Sequence[tuple[str, str]]
 ) -> bool:
-    """Whether an exchange gives a sentence that says something else."""
+    """Whether an exchange gives a sentence that states something else."""
     tags = [tag for _, tag in tagged]
     if kind == "verb" and tags[first.first] != tags[second.first]:
         return False

@@ -60,7 +60,7 @@ def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str
       labels: pairs with other labels are left out.
 
     Raises:
-      InputError: a set is unknown, a file is missing or damaged, or there are no such pairs.
+      InputError: a set is unknown, a file is missing or damaged, or the pairs do not exist.
     """
     if not sets or (unknown := [name for name in sets if name not in SETS]):
         raise InputError(
@@ -110,7 +110,7 @@ def _hub_files(sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]
 def _fetched(repository: str, name: str) -> pathlib.Path:
     try:
         return pathlib.Path(hub.download(repository, name, repo_type="dataset"))
-    # Whatever the transport, the hub or the disk of the cache has to say.
+    # For every transport, the hub or the disk of the cache has to say.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
@@ -126,7 +126,7 @@ def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
         pair = _pair(part, row)
         if pair is None:
             raise InputError(
-                f"{path}: row {number} is no pair with a label of {part.split('_')[0].upper()}", code="damaged-table"
+                f"{path}: row {number} is not a pair with a label of {part.split('_')[0].upper()}", code="damaged-table"
             )
         if pair.label:
             yield pair

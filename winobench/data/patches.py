@@ -1,4 +1,4 @@
-"""Images of any shape as patches, for networks that take each image at a size of its own: Qwen2-VL and its heirs.
+"""Images of any shape as patches, for networks that take each image at its own size: Qwen2-VL and its heirs.
 
 An image is resized to a multiple of some patches that is near its own shape and size, within bounds on the number of
 its pixels, and cut into patches. Programs have one shape: every image has room for as many patches as the upper bound
@@ -97,12 +97,12 @@ class PatchProcessor:
         least = max(self.min_pixels, self.square**2)
         if self.max_pixels < least:
             raise InputError(
-                f"max_pixels is {self.max_pixels}, but pictures have {least} at least (min_pixels, or one square of"
+                f"max_pixels is {self.max_pixels}, but images have {least} at least (min_pixels, or one square of"
                 " patches): allow more",
                 code="out-of-range",
             )
         memory.check(
-            f"a picture of {self.max_pixels:,} pixels (max_pixels)",
+            f"an image of {self.max_pixels:,} pixels (max_pixels)",
             self.max_pixels * _BYTES_OF_A_PIXEL,
             "allow fewer",
         )
@@ -143,17 +143,17 @@ class PatchProcessor:
 
     @property
     def square(self) -> int:
-        """Height and width in pixels of a square of patches, of which a picture's sides are multiples."""
+        """Height and width in pixels of a square of patches, of which an image's sides are multiples."""
         return self.patch_size * self.merge_size
 
     @property
     def most_patches(self) -> int:
-        """Patches of the largest picture."""
+        """Patches of the largest image."""
         return self.max_pixels // self.square**2 * self.merge_size**2
 
     @property
     def blank(self) -> Patches:
-        """What a smallest black picture becomes: an example of the results."""
+        """What a smallest black image becomes: an example of the results."""
         shape = (self.most_patches, self.patch_size**2 * 3)
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
@@ -234,5 +234,5 @@ def _size(least: int, most: int) -> Any:
 
 @functools.cache
 def _resizing() -> Any:
-    """An official processor; what it does is passed to its methods."""
+    """An official processor. What it does is passed to its methods."""
     return processors.official_class(FAMILY)()

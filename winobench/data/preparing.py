@@ -412,7 +412,7 @@ def _record(question: sources.Question, numbers: dict[int, int]) -> dict[str, An
 
 
 def _replace(folder: pathlib.Path, finished: pathlib.Path) -> None:
-    """Puts a finished set in the place of an earlier one."""
+    """Puts a finished set instead of an earlier one."""
     old = folder.with_name(f"{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

@@ -162,7 +162,7 @@ class ImageProcessor:
         known = {"size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color"}
         if unknown := sorted(options.keys() - known):
             raise InputError(
-                f"unknown option {unknown[0]}={options[unknown[0]]!r}; remove it if it is idle", code="unknown-option"
+                f"unknown option {unknown[0]}={options[unknown[0]]!r}. Remove it if it is idle", code="unknown-option"
             )
         interpolation, mode = options.get("interpolation", "bicubic"), options.get("resize_mode", "shortest")
         if interpolation not in _INTERPOLATIONS:
@@ -280,7 +280,7 @@ class OnSquare(ImageProcessor):
 
 @functools.lru_cache(maxsize=8)
 def _processor(resize: int | tuple[int, int]) -> Any:
-    """An official processor with a target size; what it does besides is passed to its methods."""
+    """An official processor with a target size. What it does besides is passed to its methods."""
     size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
     return official_class("clip")(size=size)
 
@@ -334,7 +334,7 @@ def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], 
             or key in _NO_EFFECT
             or key.startswith("_")
         ):
-            raise InputError(f"unknown option {key}={value!r}; remove it if it is idle", code="unknown-option")
+            raise InputError(f"unknown option {key}={value!r}. Remove it if it is idle", code="unknown-option")
     return official_class(family)(**{key: options[key] for key in passed_on if key in options})
 
 

@@ -37,7 +37,7 @@ class PublishedShuffles:
         self._numpy, self._python = np.random.RandomState(seed), random.Random(seed)
 
     def __call__(self, caption: str) -> tuple[str, ...]:
-        """Five texts, the caption first; they need not differ."""
+        """Five texts, the caption first. They need not differ."""
         tagged = self._tagger(caption)
         tokens, tags = [token for token, _ in tagged], [tag for _, tag in tagged]
         of_kind = {kind: [place for place, tag in enumerate(tags) if tag in kind] for kind in (NOUNS, ADJECTIVES)}

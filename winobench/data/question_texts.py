@@ -6,7 +6,7 @@ _BETWEEN = "\nAnswer: "
 
 
 def join(question: str, answer: str) -> str:
-    """The question, which may have several lines, and the answer in a line of its own.
+    """The question, which may have several lines, and the answer in its own line.
 
     Raises:
       ValueError: the answer has several lines, or one of the two is empty.
@@ -24,11 +24,11 @@ def split(text: str) -> tuple[str, str]:
     """
     question, answer = parts(text)
     if answer is None:
-        raise ValueError(f"{text!r} is no question with an answer")
+        raise ValueError(f"{text!r} is not a question with an answer")
     return question, answer
 
 
 def parts(text: str) -> tuple[str, str | None]:
-    """The question and the answer of a text that `join` has made; any other text as it is, and None."""
+    """The question and the answer of a text that `join` has made. Any other text as it is, and None."""
     question, between, answer = text.rpartition(_BETWEEN)
     return (question, answer) if between and "\n" not in answer else (text, None)

@@ -114,7 +114,7 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
         try:
             "".join((item.id, *item.texts, *item.groups)).encode()
         except (UnicodeEncodeError, TypeError):
-            wrong, code = "has a text that is no Unicode text", "not-a-text"
+            wrong, code = "has a text that is not a Unicode text", "not-a-text"
     if wrong:
         raise InputError(
             f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again",
@@ -164,7 +164,7 @@ def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
 
 
 def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Of each file its size and time of change; and the images whose files are missing, with the reason."""
+    """Of each file its size and time of change. And the images whose files are missing, with the reason."""
     stamps: dict[str, list[int]] = {}
     reasons: dict[str, str] = {}
     for path in dict.fromkeys(image.path for image in found):
@@ -180,7 +180,7 @@ def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str
         if stat.S_ISREG(status.st_mode):
             stamps[path] = [status.st_size, status.st_mtime_ns]
         else:
-            reasons[path] = "is no file"
+            reasons[path] = "is not a file"
     return stamps, {image.name: reasons[image.path] for image in found if image.path in reasons}
 
 

@@ -1,7 +1,7 @@
 """Images from many web sites: asked for politely, looked at, and kept if they are images.
 
 A site gets one request at a time, with a pause between two. Several sites are asked at once. What is there is not
-asked for again. An address that is dead (no such page, no right to it, something that is no image) is noted in a
+asked for again. An address that is dead (no such page, no right to it, something that is not an image) is noted in a
 file, a line each, and not asked again while its line is there. One that failed in a way that may pass is asked again at
 the next call.
 """
@@ -30,7 +30,7 @@ from winobench.data import images
 from winobench.data.downloads import PASSING, Display, retry_after
 
 DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
-"""Names of the files that list addresses: a picture's name, its address, and the reason, with tabs."""
+"""Names of the files that list addresses: an image's name, its address, and the reason, with tabs."""
 
 USER_AGENT = f"winobench/{winobench.__version__} (downloads a published benchmark once, one request at a time a site)"
 
@@ -66,7 +66,7 @@ DEFAULT_LIMITS = RateLimits()
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """How many pictures of all are there, how many addresses are dead, and how many failed for now."""
+    """How many images of all are there, how many addresses are dead, and how many failed for now."""
 
     there: int
     dead: int
@@ -78,7 +78,7 @@ class _DeadError(Exception):
 
 
 class _PassingError(Exception):
-    """May pass; with the seconds that the site asks to wait, and whether it was reached at all."""
+    """May pass. With the seconds that the site asks to wait, and whether it was reached at all."""
 
     def __init__(self, reason: str, wait: float = 0.0, *, reached: bool = True):
         super().__init__(reason)
@@ -101,7 +101,7 @@ def fetch(
       limits: see `RateLimits`.
 
     Raises:
-      InputError: a name is no plain file's name, the disk refuses a file, or no site can be reached at all.
+      InputError: a name is not a plain file's name, the disk refuses a file, or no site can be reached at all.
     """
     run = _Run(pathlib.Path(folder), addresses, display, limits)
     try:
@@ -120,7 +120,7 @@ class _Run:
         self._has_reached = False
         for name in addresses:
             if name != pathlib.PurePath(name).name or name in ("", ".", "..") or "\0" in name:
-                raise InputError(f"a picture is called {name!r}, which is no file's name", code="bad-name")
+                raise InputError(f"an image is called {name!r}, which is not a file's name", code="bad-name")
         # Nobody in between may turn an address into a file's on this machine.
         self._opener = urllib.request.OpenerDirector()
         for handler in (
@@ -175,7 +175,7 @@ class _Run:
             pool.shutdown(cancel_futures=True)
 
     def _site(self, names: list[str]) -> None:
-        """Asks for all pictures of a site, one after the other."""
+        """Asks for all images of a site, one after the other."""
         left_alone = None
         for number, name in enumerate(names):
             if self._stop.is_set() or (number and not left_alone and self._stop.wait(self._limits.delay)):
@@ -211,7 +211,7 @@ class _Run:
             with images.opened(io.BytesIO(content)) as picture:
                 images.to_rgb(picture)
         except images.ImageProblem as error:
-            raise _DeadError(f"no picture: {error}") from error
+            raise _DeadError(f"no image: {error}") from error
         part = self._images / f"{name}.part"
         with open(part, "wb") as file:
             file.write(content)
@@ -250,7 +250,7 @@ class _Run:
     def _read(self, answer: http.client.HTTPResponse, end: float) -> bytes:
         kind = answer.headers.get_content_type()
         if kind in ("text/html", "application/xhtml+xml"):
-            raise _DeadError(f"no picture but a page ({kind})")
+            raise _DeadError(f"no image but a page ({kind})")
         content = bytearray()
         while chunk := answer.read1(_CHUNK):
             content += chunk
@@ -276,7 +276,7 @@ class _Run:
 
 
 def read_list(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
-    """(name, address, reason) of each line of a list; a line that a killed call has cut is left out."""
+    """(name, address, reason) of each line of a list. A line that a killed call has cut is left out."""
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             cells = line.split("\t")
@@ -285,7 +285,7 @@ def read_list(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _end_line(path: pathlib.Path) -> None:
-    """Ends a line that a killed call has cut, so that the next one is a line of its own."""
+    """Ends a line that a killed call has cut, so that the next one is its own line."""
     if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n")

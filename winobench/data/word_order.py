@@ -33,7 +33,7 @@ _REMOVED = re.compile(r'[.!"()*#:;~]')
 
 
 def shuffle_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Nouns change places among themselves and adjectives among themselves; all else stays."""
+    """Nouns change places among themselves and adjectives among themselves. All else stays."""
     order = np.arange(len(tags))
     for kind in (NOUNS, ADJECTIVES):
         places = np.array([place for place, tag in enumerate(tags) if tag in kind], np.int64)
@@ -42,7 +42,7 @@ def shuffle_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) 
 
 
 def shuffle_all_but_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Nouns and adjectives stay; all other words change places."""
+    """Nouns and adjectives stay. All other words change places."""
     order = np.arange(len(tags))
     places = np.array([place for place, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES], np.int64)
     order[places] = rng.permutation(places)
@@ -50,12 +50,12 @@ def shuffle_all_but_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Gen
 
 
 def shuffle_within_trigrams(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Words change places within each group of three (the last one may be shorter); the groups stay."""
+    """Words change places within each group of three (the last one may be shorter). The groups stay."""
     return np.concatenate([rng.permutation(group) for group in trigrams(len(tags))])
 
 
 def shuffle_trigrams(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Groups of three (the last one may be shorter) change places; within each, the order stays."""
+    """Groups of three (the last one may be shorter) change places. Within each, the order stays."""
     groups = trigrams(len(tags))
     return np.concatenate([groups[index] for index in rng.permutation(len(groups))])
 
@@ -81,7 +81,7 @@ def reordered_captions(
 
     Unlike in ARO, where tokens of the caption as it was written are shuffled, the words of the cleaned caption are: all
     candidates have the same words, with their hyphens, apostrophes and commas. It is cut to its first 30 words *before*
-    it is shuffled. And a perturbation that gives an earlier candidate again (compared without spaces) is drawn again,
+    it is shuffled. And a perturbation that gives an earlier candidate again (compared without spaces) is resampled,
     up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
     candidates would be a tie that states nothing of the model.
 
@@ -101,7 +101,7 @@ def reordered_captions(
     seen = {_without_spaces(candidates[0])}
     digest = hashlib.sha256(f"{seed}\n{caption}".encode()).digest()
     for number, shuffle in enumerate(perturbations if words else ()):
-        # One stream each, so that a perturbation does not depend on how often another was drawn.
+        # One stream each, so that a perturbation does not depend on how often another was sampled.
         rng = np.random.default_rng([number, int.from_bytes(digest)])
         for _ in range(_MAX_DRAWS):
             candidate = " ".join(words[place] for place in shuffle(tags, rng))
@@ -115,8 +115,8 @@ def reordered_captions(
 def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
     """The words of a cleaned caption, each with its part of speech.
 
-    A word of several tokens, such as "long-haired" or "man's", has that of its last token which is no punctuation mark,
-    hyphen or possessive 's, as the head of a compound comes last in English.
+    A word of several tokens, such as "long-haired" or "man's", has that of its last token which is not a punctuation
+    mark, hyphen or possessive 's, as the head of a compound comes last in English.
 
     Raises:
       ValueError: the tagger's tokens are not parts of the text.
@@ -140,13 +140,13 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Where each token begins and ends in the text.
 
     Raises:
-      ValueError: a token is no part of the text behind the one before it.
+      ValueError: a token is not a part of the text behind the one before it.
     """
     spans, end = [], 0
     for token in tokens:
         start = text.find(token, end)
         if start < 0:
-            raise ValueError(f"the tagger's token {token!r} is no part of the text {text!r}")
+            raise ValueError(f"the tagger's token {token!r} is not a part of the text {text!r}")
         end = start + len(token)
         spans.append((start, end))
     return spans
@@ -188,7 +188,7 @@ def spacy_tagger(model: str = "en_core_web_sm", *, with_spaces: bool = False) ->
 
 
 def trigrams(num_tokens: int) -> list[np.ndarray]:
-    """The places of groups of three; the last one may be shorter."""
+    """The places of groups of three. The last one may be shorter."""
     return [np.arange(start, min(start + 3, num_tokens)) for start in range(0, num_tokens, 3)]
 
 

@@ -1,4 +1,4 @@
-"""Draws pictures with a pipeline: which noise, which steps, on which devices."""
+"""Generates images with a pipeline: which noise, which steps, on which devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STEPS = 2**32 - 1
 
 
 class Drawing:
-    """What a `Pipeline` has to draw pictures with."""
+    """What a `Pipeline` has to generate images with."""
 
     @parallel.without_mesh
     def generate(
@@ -52,7 +52,7 @@ class Drawing:
         image_size: int | None = None,
         mesh: Mesh | None = None,
     ) -> np.ndarray:
-        """Draws an image for each text, with the family's guidance.
+        """Generates an image for each text, with the family's guidance.
 
         Of a pipeline that was loaded with ``on_host``, the text encoders leave the devices before the denoiser is put
         there, in each call.
@@ -72,7 +72,7 @@ class Drawing:
             parts of the steps are taken, as diffusers' pipelines from image to image do it.
           latents: float ``[n, h, w, c]``, standard normal noise to begin with instead of the seed's.
           return_latents: return latents instead of images; `Pipeline.decode_latents` makes images of them.
-          batch_size: images that are drawn at once, by all devices together.
+          batch_size: images that are generated at once, by all devices together.
           image_size: height and width in pixels. The image's or else the model's own when None.
           mesh: the devices, from `winobench.parallel.make_mesh`, which must divide ``batch_size``. When None, so many
             of this process's devices as can share it evenly: the images are the same up to rounding.
@@ -194,7 +194,7 @@ def _checked_mesh(mesh: Mesh, batch_size: int) -> Mesh:
     mesh = parallel.as_mesh(mesh)
     if parallel.is_multihost(mesh):
         raise InputError(
-            "the mesh has other processes' devices: let each process draw pictures of its own", code="several-processes"
+            "the mesh has other processes' devices: let each process generate its own images", code="several-processes"
         )
     parts = parallel.data_parallelism(mesh)
     if batch_size % parts:
@@ -211,11 +211,11 @@ def _check_memory(pipeline: Pipeline, size: int, total: int, batch_size: int, me
     rows = batch_size if device.platform == "cpu" else rows
     pipeline.check_memory(size, rows, device)
     pipeline.check_denoising(pipeline.latent_shape(size), rows, device)
-    memory.check(f"{total:,} pictures", 3 * size**2 * total, "draw fewer at once")
+    memory.check(f"{total:,} images", 3 * size**2 * total, "generate fewer at once")
 
 
 def _size_of(image: ArrayLike | None) -> int | None:
-    """Of pictures; None of latents and of what is neither."""
+    """Of images; None of latents and of what is neither."""
     shape = np.shape(image) if image is not None else ()
     return shape[1] if len(shape) == 4 and shape[1] == shape[2] and shape[3] == 3 else None
 
@@ -230,7 +230,7 @@ def _clean(
     if shape == latents:
         return _checked_latents("image: its latents", image, latents)
     raise InputError(
-        f"image has the shape {list(shape)}, but must be pictures {list(pictures)}, one for each text, or their latents"
+        f"image has the shape {list(shape)}, but must be images {list(pictures)}, one for each text, or their latents"
         f" {list(latents)}",
         code="wrong-shape",
     )
@@ -255,7 +255,7 @@ def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
-    """Two keys of each picture, of its seed and its number: for the noise at first, and for that of the steps."""
+    """Two keys of each image, of its seed and its number: for the noise at first, and for that of the steps."""
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds
     numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
@@ -267,7 +267,7 @@ def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> t
 
 
 def _of_each(name: str, values: ArrayLike, allowed: options.Range, total: int) -> list[int]:
-    """One whole number for each picture, checked."""
+    """One whole number for each image, checked."""
     if np.shape(values) != (total,):
         shape = list(np.shape(values))
         raise InputError(

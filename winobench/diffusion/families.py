@@ -32,7 +32,7 @@ _LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 def load_pipeline(
     source: str | os.PathLike, dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
 ) -> Pipeline:
-    """Loads a pipeline of any family; arguments and errors as of `Pipeline.from_pretrained`."""
+    """Loads a pipeline of any family. Arguments and errors as in `Pipeline.from_pretrained`."""
     from winobench.checkpoints import sources
 
     source = sources.resolve(source, revision=revision)
@@ -45,10 +45,10 @@ def read_description(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Reads what a pipeline of any family is, without its weights. Arguments as of `Pipeline.read_description`.
+    """Reads what a pipeline of any family is, without its weights. Arguments as in `Pipeline.read_description`.
 
     Raises:
-      InputError: it is no pipeline, or one of an unknown family.
+      InputError: it is not a pipeline, or one of an unknown family.
     """
     from winobench.checkpoints import sources
 
@@ -72,12 +72,12 @@ def family_of(source: Source) -> type[Pipeline]:
     """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has.
 
     Raises:
-      InputError: it is no pipeline, or one of an unknown family.
+      InputError: it is not a pipeline, or one of an unknown family.
     """
     from winobench.checkpoints import sources
     from winobench.diffusion import folders
 
-    path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
+    path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
     if name := family_name(kind):

@@ -94,7 +94,7 @@ class FlowSchedule(Schedule):
         """Reads the content of a ``scheduler_config.json``.
 
         Raises:
-          InputError: it names another scheduler, or has a key or a value that stands for another path or is unknown.
+          InputError: it names another scheduler, or has a key or a value that means another path or is unknown.
         """
         if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
             raise InputError(
@@ -136,7 +136,7 @@ class FlowSchedule(Schedule):
         return {name: getattr(self, name) for name in _FIELDS}
 
     def for_positions(self, positions: int) -> FlowSchedule:
-        """The schedule of pictures of so many positions, as the network counts them."""
+        """The schedule of images of so many positions, as the network counts them."""
         return dataclasses.replace(self, positions=positions) if self.use_dynamic_shifting else self
 
     def shifted(self, u: np.ndarray) -> np.ndarray:
@@ -192,14 +192,14 @@ class FlowSchedule(Schedule):
         Its code never tells the scheduler the image's size, so that nothing is shifted dynamically.
 
         Args:
-          num_samples: steps that are asked for. Often there are fewer or more.
+          num_samples: steps that are requested. Often there are fewer or more.
           left_out: levels at either end.
 
         Returns:
           float32 [number of levels].
 
         Raises:
-          InputError: more are asked for than there are levels.
+          InputError: more are requested than there are levels.
         """
         total = self.num_train_timesteps
         asked = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)

@@ -27,7 +27,7 @@ from winobench.models.transformer_flux_config import FluxTransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: what diffusers draws where nobody says how large. It is in no file.
+# Of the latents, along one side: what diffusers generates where nobody says how large. It is in no file.
 _LATENT_SIZE = 128
 _STRENGTH = options.number(0, 1e3)
 
@@ -89,17 +89,17 @@ class Flux(Pipeline):
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return FlowSchedule.from_config(content)
 
     @staticmethod
     def latents_a_side(denoiser: Any) -> int:
-        """As of `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
+        """See `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
         return PATCH
 
     @property
     def image_size(self) -> int:
-        """Height and width, in pixels, of the pictures that are drawn where nobody says how large."""
+        """Height and width, in pixels, of the images that are generated where nobody says how large."""
         return _LATENT_SIZE * self.autoencoder.config.downsampling
 
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
@@ -114,7 +114,7 @@ class Flux(Pipeline):
           told of it ``guidance``, float32 ``[num_texts]``.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = stable_diffusion.max_text_tokens(self.tokenizer, self.text_encoder)
         ids = {
@@ -127,7 +127,7 @@ class Flux(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """As of `Pipeline`; of the released models ``states`` ``[n, 512, 4096]`` and ``pooled`` ``[n, 768]``."""
+        """See `Pipeline`. Of the released models ``states`` ``[n, 512, 4096]`` and ``pooled`` ``[n, 768]``."""
         conditions = {
             "states": networks["text_encoder_2"](ids["ids_2"]),
             "pooled": networks["text_encoder"](ids["ids"]).pooled,
@@ -138,21 +138,21 @@ class Flux(Pipeline):
     def denoise(
         denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array], **keywords: Any
     ) -> jax.Array:
-        """As of `Pipeline`; the transformer takes noise levels, without the factor of 1,000."""
+        """See `Pipeline`. The transformer takes noise levels, without the factor of 1,000."""
         if "guidance" in conditions:
             keywords["guidance"] = conditions["guidance"]
         texts = FluxConditions(conditions["states"], conditions["pooled"])
         return denoiser(noisy, times / 1000, texts, **keywords)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """As of `Pipeline`: dev is told the scale, and schnell, which was distilled without any, is not."""
+        """See `Pipeline`: dev is told the scale, and schnell, which was distilled without any, is not."""
         if not self.transformer.config.guidance_embeds:
             return self, 1.0
         return self.replace(guidance_embedding=guidance_scale), 1.0
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
         if transformer.latent_channels != configs["vae"].latent_channels:
             raise InputError(

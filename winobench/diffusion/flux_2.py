@@ -27,14 +27,14 @@ from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: what diffusers draws where nobody says how large. It is in no file.
+# Of the latents, along one side: what diffusers generates where nobody says how large. It is in no file.
 _LATENT_SIZE = 128
 # diffusers' fits of the shift to the number of positions, in runs of 200 and of 10 steps: (slope, at none).
 _AT_200, _AT_10, _MOST_FITTED = (0.00016927, 0.45666666), (8.73809524e-05, 1.89833333), 4300
 
 
 def empirical_shift(positions: int, num_steps: int) -> float:
-    """How far an image's noise levels are shifted where it is drawn: ``compute_empirical_mu`` of diffusers.
+    """How far an image's noise levels are shifted where it is generated: ``compute_empirical_mu`` of diffusers.
 
     On a straight line in the number of steps, through fits of 200 and of 10 of them. Of large images that of 200. At
     200 steps, it is the shift that FLUX.1 and the scheduler's own options have.
@@ -44,10 +44,10 @@ def empirical_shift(positions: int, num_steps: int) -> float:
 
 
 class Flux2Schedule(FlowSchedule):
-    """As `FlowSchedule`, but pictures are drawn with a shift that depends on the number of steps, too."""
+    """As `FlowSchedule`, but images are generated with a shift that depends on the number of steps, too."""
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
-        """As of `FlowSchedule`."""
+        """See `FlowSchedule`."""
         drawn = self
         if self.positions is not None:
             shift = empirical_shift(self.positions, num_steps)
@@ -66,7 +66,7 @@ class Flux2Klein(Pipeline):
       tokenizer: its tokenizer, with its chat template: a text is what a user says, and the answer is about to begin.
       schedule: noise levels, shifted by the image's size.
       timestep_range: see `Pipeline`.
-      is_distilled: it draws in a few steps and without guidance. The base models do not.
+      is_distilled: it generates in a few steps and without guidance. The base models do not.
       text_tokens: of every text, template and padding included.
       text_encoder_out_layers: after how many of the encoder's layers the states are taken, side by side.
     """
@@ -129,17 +129,17 @@ class Flux2Klein(Pipeline):
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> Flux2Schedule:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return Flux2Schedule.from_config(content)
 
     @staticmethod
     def latents_a_side(denoiser: Any) -> int:
-        """As of `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
+        """See `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
         return PATCH
 
     @property
     def image_size(self) -> int:
-        """Height and width, in pixels, of the pictures that are drawn where nobody says how large."""
+        """Height and width, in pixels, of the images that are generated where nobody says how large."""
         return _LATENT_SIZE * self.autoencoder.config.downsampling
 
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
@@ -153,7 +153,7 @@ class Flux2Klein(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`). The tokenizer
+          InputError: the texts are missing, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts)
@@ -172,27 +172,27 @@ class Flux2Klein(Pipeline):
     def denoise(
         denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: jax.Array, **keywords: Any
     ) -> jax.Array:
-        """As of `Pipeline`; the transformer takes noise levels, without the factor of 1,000."""
+        """See `Pipeline`. The transformer takes noise levels, without the factor of 1,000."""
         return denoiser(noisy, times / 1000, conditions, **keywords)
 
     @staticmethod
     def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """As of `Pipeline`; normalised by the autoencoder's statistics."""
+        """See `Pipeline`. Normalised by the autoencoder's statistics."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         return autoencoder.normalize(mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise)
 
     @staticmethod
     def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return autoencoder.decode(autoencoder.denormalize(latents))
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """As of `Pipeline`: the distilled models take no guidance."""
+        """See `Pipeline`: the distilled models take no guidance."""
         return self, 1.0 if self.is_distilled else super().guided(guidance_scale)[1]
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`; what the choice of the encoder's layers decides is checked once it is known."""
+        """See `Pipeline`. What the choice of the encoder's layers decides is checked once it is known."""
         transformer, encoder = configs["transformer"], configs["text_encoder"]
         if transformer.guidance_embeds:
             raise InputError(
@@ -207,7 +207,8 @@ class Flux2Klein(Pipeline):
             )
         if transformer.joint_attention_dim % encoder.hidden_size:
             raise InputError(
-                f"the transformer takes text states of width {transformer.joint_attention_dim}, which is no multiple of"
+                f"the transformer takes text states of width {transformer.joint_attention_dim}, which is not a"
+                " multiple of"
                 f" the text encoder's {encoder.hidden_size}: the two are not of the same model",
                 code="mismatched-parts",
             )

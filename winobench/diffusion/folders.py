@@ -72,7 +72,7 @@ def load(
     on_host: bool,
     settings: Mapping[str, Any],
 ) -> _Family:
-    """Loads a pipeline of a family; arguments and errors as of `Pipeline.from_pretrained`."""
+    """Loads a pipeline of a family. Arguments and errors as in `Pipeline.from_pretrained`."""
     dtype = models.as_dtype(dtype)
     encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
     source = sources.resolve(source, revision=revision)
@@ -114,7 +114,7 @@ def load(
 
 
 def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
-    """Writes a pipeline's folder; arguments and errors as of `Pipeline.save_pretrained`."""
+    """Writes a pipeline's folder. Arguments and errors as in `Pipeline.save_pretrained`."""
     with files.writing(folder):
         index_path = os.path.join(folder, "model_index.json")
         with contextlib.suppress(FileNotFoundError):
@@ -150,9 +150,9 @@ def read_description(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Reads what a pipeline is; arguments and errors as of `Pipeline.read_description`."""
+    """Reads what a pipeline is. Arguments and errors as in `Pipeline.read_description`."""
     source = sources.resolve(source, revision=revision)
-    path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
+    path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
     problem = mismatch(family, index)
@@ -214,7 +214,7 @@ def _absent(family: type[Pipeline], source: Source, settings: Mapping[str, Any])
     """The optional parts that a folder leaves out, or these settings do."""
     if not family.OPTIONAL:
         return []
-    index = sources.read_json(source.require("model_index.json", "so it is no pipeline in the diffusers layout"))
+    index = sources.read_json(source.require("model_index.json", "so it is not a pipeline in the diffusers layout"))
     unused = family.left_out(settings)
     return [part for part in family.OPTIONAL if part in unused or _is_absent(index.get(part))]
 

@@ -59,7 +59,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     PARTS: ClassVar[Mapping[str, tuple[str, str]]]
     """Part -> (library, class), as ``model_index.json`` names the networks and tokenizers."""
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
-    """Parts that a folder may leave out; their fields are then None."""
+    """Parts that a folder may leave out. Their fields are then None."""
     INDEX: ClassVar[Mapping[str, Any]] = {}
     """What else ``model_index.json`` says."""
     INDEX_FIELDS: ClassVar[Mapping[str, options.Range]] = {}
@@ -133,7 +133,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @staticmethod
     def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
+        """Images in [-1, 1] as latents, float32, scaled as in training. The posterior's mean, or a generate. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
         shift = _shift(autoencoder)
@@ -147,7 +147,8 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return autoencoder.decode(latents if shift is None else latents + shift)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none.
+        """A pipeline that generates with this guidance, and the scale of guidance by the empty text, of which 1 is
+        none.
 
         Scales below 1 are none, too, as in diffusers: SDXL-Turbo is published with 0.
         """
@@ -279,7 +280,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def save_pretrained(self, folder: str | os.PathLike, dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.
 
-        Every file is written whole or not at all. ``model_index.json``, without which a folder is no pipeline, goes
+        Every file is written whole or not at all. ``model_index.json``, without which a folder is not a pipeline, goes
         first and comes last, so that an interrupted save is never taken for a model.
 
         Args:
@@ -312,12 +313,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
           settings: of ``SETTINGS``, instead of what the folder states. Parts that they leave out are not looked at.
 
         Raises:
-          InputError: it is no pipeline, or one of another family.
+          InputError: it is not a pipeline, or one of another family.
         """
         return folders.read_description(cls, source, revision=revision, settings=settings)
 
     def schedule_at(self, image_size: int) -> Schedule:
-        """The noise schedule of pictures of this height and width, in pixels."""
+        """The noise schedule of images of this height and width, in pixels."""
         height, width, _ = self.latent_shape(image_size)
         return self.schedule.for_positions(height * width // self.latents_a_side(self.denoiser.config) ** 2)
 
@@ -384,7 +385,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     # Pure functions with their parameters -------------------------------------------------------------------------
 
     def text_function(self, dtype: Any = None) -> tuple[TextEncoding, dict[str, list[jax.Array]]]:
-        """(token ids from `tokenize` -> conditions, parameters); floats are rounded to ``dtype`` unless it is None."""
+        """(token ids from `tokenize` -> conditions, parameters). Floats are rounded to ``dtype`` unless it is None."""
         parts = {name: holding.split(network) for name, network in self.text_encoders.items()}
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
@@ -427,7 +428,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
         Args:
           images: uint8 ``[n, H, W, 3]``, or float in [-1, 1]; H and W multiples of the autoencoder's factor.
-          noise: standard normal ``[n, h, w, c]`` to draw from the posterior. Its mean is returned when None.
+          noise: standard normal ``[n, h, w, c]`` to generate from the posterior. Its mean is returned when None.
           batch_size: images that are encoded at once.
 
         Returns:
@@ -489,7 +490,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     # Sizes --------------------------------------------------------------------------------------------------------
 
     def latent_shape(self, image_size: int) -> tuple[int, int, int]:
-        """(h, w, c) of the latents of a picture of this many pixels, height and width."""
+        """(h, w, c) of the latents of an image of this many pixels, height and width."""
         side = image_size // self.autoencoder.config.downsampling
         return side, side, self.autoencoder.config.latent_channels
 
@@ -497,7 +498,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """The size that images are resized to: the model's own when None.
 
         Raises:
-          InputError: it is no whole number, or no multiple of the autoencoder's factor.
+          InputError: it is not a whole number, or no multiple of the autoencoder's factor.
         """
         size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
         factor = self.autoencoder.config.downsampling * self.latents_a_side(getattr(self.denoiser, "config", None))

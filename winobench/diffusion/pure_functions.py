@@ -28,7 +28,7 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoding:
-    """Token ids as conditions; hashable, and equal to those of pipelines that are built alike."""
+    """Token ids as conditions. Hashable, and equal to those of pipelines that are built alike."""
 
     family: type[Pipeline]
     structures: tuple[tuple[str, functional.Structure], ...]
@@ -54,9 +54,9 @@ class ImageEncoding:
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """The autoencoder's parameters, images, and noise for a draw -> latents.
+        """The autoencoder's parameters, images, and noise for a generate -> latents.
 
-        Without noise they are the posterior's mean: a draw would add noise to every comparison.
+        Without noise they are the posterior's mean: a generate would add noise to every comparison.
         """
         autoencoder = self.structure.module(params)
         if images.dtype == jnp.uint8:
@@ -119,13 +119,13 @@ class Denoising:
 
 
 class Rows(NamedTuple):
-    """What differs from image to image where latents are drawn. Arguments of `winobench.diffusion.samplers.sample`.
+    """What differs from image to image where latents are generated. Arguments of `winobench.diffusion.samplers.sample`.
 
     Attributes:
       noise: float32 ``[n, h, w, c]``.
       states: conditions, arrays ``[n, ...]``.
       clean: like ``noise``, or None.
-      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is drawn from; None where there is none.
+      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is generated from; None if missing.
     """
 
     noise: jax.Array
@@ -135,7 +135,7 @@ class Rows(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all pictures share: the denoiser's parameters, and arguments of `winobench.diffusion.samplers.sample`."""
+    """What all images share: the denoiser's parameters, and arguments of `winobench.diffusion.samplers.sample`."""
 
     params: list[jax.Array]
     plan: samplers.Plan
@@ -145,7 +145,7 @@ class Shared(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LatentDrawing:
-    """Noise as latents; hashable: runs of as many steps with networks that are built alike are one program."""
+    """Noise as latents. Hashable: runs of as many steps with networks that are built alike are one program."""
 
     sampler: samplers.Sampler
     denoiser: Denoising
@@ -195,7 +195,7 @@ def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any,
 
 
 def padded_rows(tree: Tree, start: int, batch_size: int) -> Tree:
-    """``batch_size`` rows of a tree (or None) from row ``start`` on; zeros where there are fewer."""
+    """``batch_size`` rows of a tree (or None) from row ``start`` on. Zeros where there are fewer."""
 
     def rows(leaf: Any) -> jax.Array:
         part = jnp.asarray(leaf[start : start + batch_size])

@@ -181,7 +181,7 @@ class Schedule(abc.ABC):
         """The content of a ``scheduler_config.json`` that it is read from again."""
 
     def for_positions(self, positions: int) -> Self:
-        """The schedule for pictures of so many positions, as the network counts them: most do not depend on it."""
+        """The schedule for images of so many positions, as the network counts them: most do not depend on it."""
         return self
 
     def timesteps_at(self, numbers: ArrayLike) -> Any:
@@ -220,7 +220,7 @@ class Schedule(abc.ABC):
         return signal_rate * latents + noise_rate * noise
 
     def target(self, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """What a perfect network would answer; arguments and result as of `add_noise`."""
+        """What a perfect network would answer. Arguments and result as in `add_noise`."""
         if self.prediction == "epsilon":
             return jnp.asarray(noise, jnp.float32)
         if self.prediction == "flow":
@@ -229,7 +229,7 @@ class Schedule(abc.ABC):
         return signal_rate * noise - noise_rate * latents
 
     def as_noise(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """The noise that a network's answer stands for.
+        """The noise that a network's answer means.
 
         Args:
           prediction: the network's answer, ``[B, ...]``.
@@ -354,7 +354,7 @@ class NoiseSchedule(Schedule):
           The training schedule.
 
         Raises:
-          InputError: for a sampler class, a key or a value that stands for another training schedule (flow matching,
+          InputError: for a sampler class, a key or a value that means another training schedule (flow matching,
             continuous timesteps, ``prediction_type="sample"``), or that is unknown and might.
         """
         if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):

@@ -88,7 +88,7 @@ class StableDiffusion(Pipeline):
           int32 ``[num_texts, max_text_tokens]``.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         return tokenizer_files.clip_ids(self.tokenizer, texts, self.max_text_tokens)
 
@@ -99,13 +99,13 @@ class StableDiffusion(Pipeline):
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         check_latents(configs["unet"], configs["vae"])
         check_states(configs["unet"], configs["text_encoder"].hidden_size)
         check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", configs["text_encoder"])
 
     def own_identity(self) -> dict[str, Any]:
-        """As of `Pipeline`, but as it was before there were other families, so that runs recorded then go on."""
+        """See `Pipeline`, but as it was before there were other families, so that runs recorded then continue."""
         return {"tokenizer": [*identity.tokenizer_identity(self.tokenizer), self.max_text_tokens]}
 
 

@@ -105,12 +105,12 @@ class StableDiffusion3(Pipeline):
 
     @classmethod
     def left_out(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return cls.OPTIONAL if settings.get("zero_t5") else ()
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return FlowSchedule.from_config(content)
 
     @property
@@ -131,7 +131,7 @@ class StableDiffusion3(Pipeline):
           zeros where T5 is left out.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = self.max_text_tokens
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
@@ -163,13 +163,13 @@ class StableDiffusion3(Pipeline):
 
     @staticmethod
     def denoise(denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: TextConditions, **keywords: Any):
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         conditions = conditions._replace(states=_widened(conditions.states, denoiser.config.joint_attention_dim))
         return denoiser(noisy, times, conditions, **keywords)
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
         stable_diffusion.check_latents(transformer, configs["vae"], "transformer")
         width, of_clip = transformer.joint_attention_dim, first.hidden_size + second.hidden_size
@@ -198,7 +198,7 @@ class StableDiffusion3(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
     def own_identity(self) -> dict[str, Any]:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         identity = {**super().own_identity(), "max_text_tokens": [self.max_text_tokens, self.text_tokens]}
         return {**identity, "settings": {"zero_t5": self.zero_t5}}
 

@@ -1,4 +1,4 @@
-"""Stable Diffusion XL: two text encoders, whose pooled text and the picture's sizes condition the UNet as well."""
+"""Stable Diffusion XL: two text encoders, whose pooled text and the image's sizes condition the UNet as well."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class StableDiffusionXL(Pipeline):
           int32 ``[num_texts]``, 0 where a text's conditions are zeros.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         size = self.image_size if image_size is None else image_size
         length = self.max_text_tokens
@@ -140,7 +140,7 @@ class StableDiffusionXL(Pipeline):
     def denoise(
         denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array], **keywords: Any
     ) -> jax.Array:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         added = {"text_embeds": conditions["pooled"], "time_ids": conditions["time_ids"]}
         return denoiser(noisy, times, conditions["states"], **added, **keywords)
 
@@ -161,7 +161,7 @@ class StableDiffusionXL(Pipeline):
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         unet, first, second = configs["unet"], configs["text_encoder"], configs["text_encoder_2"]
         stable_diffusion.check_latents(unet, configs["vae"])
         stable_diffusion.check_states(unet, first.hidden_size + second.hidden_size)

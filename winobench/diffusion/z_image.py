@@ -75,16 +75,16 @@ class ZImage(Pipeline):
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return FlowSchedule.from_config(content)
 
     @staticmethod
     def latents_a_side(denoiser: Any) -> int:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         return PATCH
 
     def check_image_size(self, image_size: int | None = None) -> int:
-        """As of `Pipeline`; the transformer has no more rows and columns than its config says."""
+        """See `Pipeline`. The transformer has no more rows and columns than its config states."""
         size = super().check_image_size(image_size)
         most = min(self.transformer.config.axes_lens[1:]) * PATCH * self.vae.config.downsampling
         if size > most:
@@ -102,7 +102,7 @@ class ZImage(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: if there are no texts, or one cannot be tokenized (`texts.check_texts`). The tokenizer
+          InputError: the texts are missing, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)
@@ -111,7 +111,7 @@ class ZImage(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """As of `Pipeline`; of the released models ``states`` ``[n, 512, 2560]``, and ``lengths`` ``[n]``."""
+        """See `Pipeline`. Of the released models ``states`` ``[n, 512, 2560]``, and ``lengths`` ``[n]``."""
         states = networks["text_encoder"](ids["ids"], ids["lengths"])
         return {"states": states, "lengths": ids["lengths"]}
 
@@ -119,17 +119,17 @@ class ZImage(Pipeline):
     def denoise(
         denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array], **keywords: Any
     ) -> jax.Array:
-        """As of `Pipeline`; the transformer counts time from noise to latents, and answers z - eps."""
+        """See `Pipeline`. The transformer counts time from noise to latents, and answers z - eps."""
         texts = ZImageConditions(conditions["states"], conditions["lengths"])
         return -denoiser(noisy, (1000 - times) / 1000, texts, **keywords)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """As of `Pipeline`; the scale is diffusers' for this family, which counts from 0, for none, instead of 1."""
+        """See `Pipeline`. The scale is diffusers' for this family, which counts from 0, for none, instead of 1."""
         return self, 1.0 + max(guidance_scale, 0.0)
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
-        """As of `Pipeline`."""
+        """See `Pipeline`."""
         transformer, vae, encoder = (configs[name] for name in ("transformer", "vae", "text_encoder"))
         for takes, what, given, part in (
             (transformer.in_channels, "latents of so many channels", vae.latent_channels, "autoencoder"),

@@ -1,4 +1,4 @@
-"""Editing as explanation: how much must a picture change until a text fits? (Krojer et al. 2023, Appendix C)"""
+"""Editing as explanation: how much must an image change until a text fits? (Krojer et al. 2023, Appendix C)"""
 
 from winobench.editing.editor import METHODS, EditDistance
 from winobench.editing.optimization import optimize_latents

@@ -133,7 +133,7 @@ class EditDistance(Holder):
         }
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
-        """Minus the distances, float32 ``[num_images, num_texts]``; higher = better match."""
+        """Minus the distances, float32 ``[num_images, num_texts]``. Higher = better match."""
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = np.array([(image, text) for image in range(len(images)) for text in range(len(texts))])
         scores = np.empty(len(pairs), np.float32)
@@ -152,7 +152,7 @@ class EditDistance(Holder):
           pairs: int ``[n, 2]``, (number of the image, number of the text).
 
         Yields:
-          (int ``[b]``, which of the pairs; float32 ``[b]``, minus the distances).
+          (int ``[b]``, which of the pairs, float32 ``[b]``, minus the distances).
         """
         return self.held()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
@@ -176,7 +176,7 @@ class EditDistance(Holder):
             yield numbers, -edited[1].astype(np.float32)
 
     def _edit(self, before: np.ndarray, texts: list[str], count: int) -> tuple[np.ndarray, ...]:
-        """(pictures after, distances, errors before, errors after) of the first ``count`` rows of a whole batch."""
+        """(images after, distances, errors before, errors after) of the first ``count`` rows of a whole batch."""
         latents = self.pipeline.encode_images(before, batch_size=self._batch_size)
         conditions = self.pipeline.encode_texts(texts, batch_size=self._batch_size)
         moved = self._optimized(latents, conditions) if self._method == "optimize" else self._denoised(latents, texts)

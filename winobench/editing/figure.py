@@ -37,7 +37,7 @@ def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
       The figure's path; None where nothing can be shown.
 
     Raises:
-      InputError: there is no such run, or an image is lost.
+      InputError: the run does not exist, or an image is lost.
     """
     folder, rows = pathlib.Path(folder), []
     edits = read_edits(folder)

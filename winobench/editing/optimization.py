@@ -109,7 +109,7 @@ def mean_errors(
 ) -> jax.Array:
     """Mean denoising errors of rows of latents and conditions over some timesteps ``[k]``, each with its noise. Pure.
 
-    Arguments as of `optimize_latents`.
+    Arguments as in `optimize_latents`.
 
     Returns:
       float32 ``[n]``, squared L2.

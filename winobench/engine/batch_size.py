@@ -119,7 +119,7 @@ def search(
     rates: dict[int, float] = {}
 
     def helps(size: int) -> bool:
-        """Measures a size; whether it fits and is better than all before."""
+        """Measures a size. Whether it fits and is better than all before."""
         best = max(rates.values(), default=0.0)
         rate = _rate(run, size, clock)
         if rate is not None:
@@ -173,7 +173,7 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
       key: what the speed depends on next to the kind and the number of the devices and JAX. Of values that JSON holds.
 
     Raises:
-      InputError: some of the devices belong to other processes, or as of `search`.
+      InputError: some of the devices belong to other processes, or as in `search`.
     """
     if parallel.is_multihost(mesh):
         raise InputError(
@@ -234,7 +234,7 @@ def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | N
 
 
 def _read(path: str) -> dict[str, Any]:
-    """The file's content; nothing where there is no such file, or a damaged one, which the next search replaces."""
+    """The file's content. Nothing if missing file, or a damaged one, which the next search replaces."""
     try:
         content = json_files.load(path)
     except (OSError, ValueError):

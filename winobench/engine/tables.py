@@ -35,7 +35,7 @@ LOADING, WAITING_FOR_ITEMS, WAITING_FOR_RESULTS = (
     "winobench: wait for items",
     "winobench: wait for results",
 )
-"""What the host's work is called in a profiler's trace; without a profiler, a name costs less than a microsecond."""
+"""What the host's work is called in a profiler's trace. Without a profiler, a name costs less than a microsecond."""
 
 
 def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +169,7 @@ class Encoder:
 
     @parallel.without_mesh
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
-        """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
+        """Encodes at most a batch of items into rows of a table, whose buffers are given up. Returns the new table."""
         mesh = self._how.mesh
         values = parallel.held_by_all(self.encode(items), mesh, self._spec)
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
@@ -365,7 +365,7 @@ def score_rows(
         items, -1 for places that stay empty. One after the other when None.
 
     Yields:
-      (numbers of items, int [b]; their results [b]) of batch after batch, each item once.
+      (numbers of items, int [b], their results [b]) of batch after batch, each item once.
 
     Raises:
       InputError: what does not fit into a device's memory cannot be halved.
@@ -402,7 +402,7 @@ def _batches(
     order: Callable[[np.ndarray], np.ndarray] | None,
     cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As `score_rows`, of the items with these numbers, in batches of one size; errors of devices are passed on."""
+    """As `score_rows`, of the items with these numbers, in batches of one size. Errors of devices are passed on."""
     # Steps that are under way, oldest first: the device always has the next one available while Python prepares more or
     # waits for a result.
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()

@@ -37,7 +37,7 @@ class TextStore:
     """Encodes texts and keeps what comes of them on disk.
 
     Args:
-      function: ``(params, token ids) -> conditions``, as of `Pipeline.text_function`.
+      function: ``(params, token ids) -> conditions``, as in `Pipeline.text_function`.
       params: its parameters, in the host's memory.
       identity: all that the conditions of given token ids depend on, as JSON values.
       folder: where they are kept. Made if needed.

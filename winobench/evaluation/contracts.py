@@ -138,7 +138,7 @@ def check_example(task: Task, example: Any) -> None:
         )
     if not 0 <= example.target < num_candidates:
         raise InputError(
-            f"{where} has the target {example.target}, which is none of its candidates.",
+            f"{where} has the target {example.target}, which is not one of its candidates.",
             code="target-not-among-candidates",
         )
     if num_candidates < 2:
@@ -280,7 +280,7 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
       who: the scorer, for messages.
 
     Yields:
-      (int64 [b], which of the triples; float32 [b], their errors).
+      (int64 [b], which of the triples, float32 [b], their errors).
 
     Raises:
       InputError: a batch is not that, names a triple that there is not, or one twice. A triple is left out.
@@ -310,7 +310,7 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
             )
         if len(part) and not (part.min() >= 0 and part.max() < count):
             raise InputError(
-                f"{who} yielded the error of a triple that is none of the {count:,} it was given",
+                f"{who} yielded the error of a triple that is not one of the {count:,} it was given",
                 code="score-of-another-triple",
             )
         if done[part].any() or len(np.unique(part)) != len(part):

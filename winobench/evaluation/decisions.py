@@ -32,7 +32,7 @@ class Ranking:
         Args:
           rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
           signs: int [terms], of these errors in the score.
-          tops: the sets of best candidates that are asked for: the best one, the best five.
+          tops: the sets of best candidates that are requested: the best one, the best five.
           weights: float [samples], of each sample. Equal ones when None.
           order: int [samples], in which samples are met. As they are numbered when None.
         """
@@ -52,13 +52,13 @@ class Ranking:
         return not self._running().any()
 
     def _running(self) -> np.ndarray:
-        """[candidates] bool: those that another look needs; all of them before the first."""
+        """[candidates] bool: those that another look needs. All of them before the first."""
         if not self.num_samples.any():
             return np.ones(len(self._rows), bool)
         return np.any([top.is_open for top in self._tops], axis=0)
 
     def needed(self) -> np.ndarray:
-        """Rows of the errors that the next look needs; none once all is decided."""
+        """Rows of the errors that the next look needs. None once all is decided."""
         return self._rows[self._running()].ravel()
 
     def interim_look(
@@ -148,7 +148,7 @@ class _TopK:
             self.is_open[:] = False
 
     def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Who enters and who leaves by the means of the whole budget; neither where they are equal."""
+        """Who enters and who leaves by the means of the whole budget. Neither where they are equal."""
         candidates = np.flatnonzero(self.is_open)
         flat_indices = self._k - int(self.is_in.sum())
         order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
@@ -227,7 +227,7 @@ class PairwiseQuestion:
     ):
         """
         Args:
-          rows: int [n, n, terms], as of `Ranking`.
+          rows: int [n, n, terms], as in `Ranking`.
           signs: int [terms].
           weights, order: see `Ranking`.
         """
@@ -237,17 +237,17 @@ class PairwiseQuestion:
 
     @property
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """As of `Ranking`."""
+        """See `Ranking`."""
         return self._rows, self._signs
 
     def needed(self) -> np.ndarray:
-        """As of `Ranking`."""
+        """See `Ranking`."""
         return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
 
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """As of `Ranking`."""
+        """See `Ranking`."""
         scores = self._scores(errors, n)
         size = len(scores)
         one, other = np.nonzero(~np.eye(size, dtype=bool))

@@ -186,7 +186,7 @@ def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
-    """Has races learn from a pilot which timesteps tell most, where their rule is to do so; describes them again."""
+    """Has races learn from a pilot which timesteps tell most, where their rule is to do so. Describes them again."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
         return
     for group in work.groups:
@@ -272,7 +272,7 @@ def _summarise(
     about: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
-    """Makes numbers of the errors and writes them; tasks that have none are added to ``failed``."""
+    """Makes numbers of the errors and writes them. Tasks that have none are added to ``failed``."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, **about}
     judged = [(group, group.outcome()) for group in groups]
     found = {task.name: (group, outcome) for group, outcome in judged for task in group.tasks}

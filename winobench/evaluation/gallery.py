@@ -15,7 +15,7 @@ from winobench.evaluation.plan import Plan
 from winobench.tasks.base import Task
 
 SIZE = 192
-"""Longest side of an image in pixels; smaller ones stay as they are."""
+"""Longest side of an image in pixels. Smaller ones stay as they are."""
 
 EXAMPLES_A_KIND = 8
 """Examples of each kind: surely wrong, surely right, and any."""

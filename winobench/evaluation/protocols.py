@@ -39,7 +39,7 @@ def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], ha
       has: what there is besides texts.
 
     Returns:
-      Their names; None stands for each task's first one that the model can answer.
+      Their names; None means each task's first one that the model can answer.
     """
     if text is None:
         return [None]
@@ -73,10 +73,10 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = N
             code="unknown-name",
         )
     meant = [one for one in task.protocols.values() if bool(one.needs) == has.pictures]
-    about = " about pictures" if has.pictures else ""
+    about = " about images" if has.pictures else ""
     able = [protocol for protocol in meant if protocol.kind in kinds]
     if not able and (name is None or task.protocols[name].kind not in kinds):
-        needed = ", ".join(dict.fromkeys(protocol.kind for protocol in meant)) or "pictures of nothing"
+        needed = ", ".join(dict.fromkeys(protocol.kind for protocol in meant)) or "images of nothing"
         raise InputError(
             f"the model can answer none of the protocols{about} of task {task.name!r}: it does {_joined(kinds)}, and"
             f" they need {needed}.",
@@ -104,13 +104,13 @@ def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Has) -> bool:
 def _check_needs(protocol: Protocol, has: Has) -> None:
     if protocol.needs and not has.pictures:
         raise InputError(
-            f"protocol {protocol.name!r} is about pictures, and there are none: name them (--config.pictures=FOLDER),"
+            f"protocol {protocol.name!r} is about images, and there are none: name them (--config.pictures=FOLDER),"
             " or the model that draws them (--config.drawer=sd15)",
             code="no-pictures",
         )
     if protocol.needs == "captions" and not has.captions:
         raise InputError(
-            f"protocol {protocol.name!r} needs captions of the pictures, and nobody writes them: name a model that does"
+            f"protocol {protocol.name!r} needs captions of the images, and nobody writes them: name a model that does"
             " (--config.captioner=blip2-flan-t5-xl)",
             code="no-captioner",
         )

@@ -23,7 +23,7 @@ _QUESTIONS, _SIZE = 24, 128
 def with_images(
     task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[Picture]]
 ) -> list[TextQuestion]:
-    """The questions with the images of their texts; raises InputError for a text without any."""
+    """The questions with the images of their texts. Raises InputError for a text without any."""
     found = []
     for question in questions:
         text = question.texts[task.pictured]

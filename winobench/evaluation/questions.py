@@ -41,7 +41,7 @@ from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
 ATTEMPTS = "attempts.jsonl"
-"""Beside the parts, where the model notes its attempts."""
+"""Next to the parts, where the model notes its attempts."""
 
 # Of models whose responses cost time but no money: how much of it a crash of the machine may take.
 _SECONDS_BETWEEN_SYNCS = 2.0
@@ -94,7 +94,7 @@ def evaluate_questions(
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
       recording: how the run is recorded and shown.
-      pictures: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
+      images: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
       **more: fields of settings and recording by their names, such as ``limit=10``.
@@ -182,7 +182,7 @@ def _prepared(
     limit: int | None,
     failed: dict[str, InputError],
 ) -> list[_Asked]:
-    """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
+    """The tasks whose data can be used, of which there must be one. Why others cannot ends up in ``failed``."""
     prepared = []
     for task in tasks:
         try:
@@ -233,7 +233,7 @@ def _ask(
 def _with_captions(
     one: _Asked, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
 ) -> _Asked:
-    """A task with its captions; of a question that lacks one, the requests stay those for captions, and so it fails."""
+    """A task with its captions. Of a question that lacks one, the requests stay those for captions, and so it fails."""
     if one.protocol.needs != "captions":
         return one
     questions = [captions.added(question, answers) for question in one.questions]
@@ -252,7 +252,7 @@ def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, l
         return
     if any(one.protocol.needs for one in asked):
         raise InputError(
-            "recorded answers are about questions without pictures: name a model, or a protocol without pictures",
+            "recorded answers are about questions without images: name a model, or a protocol without images",
             code="kind-not-answered",
         )
     responder.bind(
@@ -354,7 +354,7 @@ def _prepare(
     pictures: Mapping[str, Sequence[Picture]] | None,
     captions: question_images.Captions | None,
 ) -> _Asked:
-    """Makes a task's requests. Of captions that are not yet written, the keys stand for them.
+    """Makes a task's requests. Of captions that are not yet written, the keys mean them.
 
     Raises:
       InputError: there are no questions, or one cannot be asked.
@@ -401,7 +401,7 @@ def _summarise(
     results: dict[str, Any],
     failed: dict[str, InputError],
 ) -> int:
-    """Adds a task's numbers, or the error why it has none, and writes its examples; returns how many are left out."""
+    """Adds a task's numbers, or the error why it has none, and writes its examples. Returns how many are left out."""
     name = one.task.name
     received = [tuple(None if key in answers.failed else answers.read.get(key) for key in keys) for keys in one.keys]
     read = [one.protocol.read(question, list(some)) for question, some in zip(one.questions, received, strict=True)]
@@ -454,7 +454,7 @@ def example_table(
 
     Returns:
       Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts,
-      incomplete ones too; null where there is none) and correct (null where a call has failed). Where images were
+      incomplete ones too, null if missing) and correct (null where a call has failed). Where images were
       asked about also images (the SHA-256 of each) and captions.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())

@@ -41,7 +41,7 @@ _TRIPLES_A_CALL = 2**22
 _SECONDS_TO_APPEAR = 60.0
 
 IterErrors = Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
-"""``(triples, triples of which these are some)`` -> as of `SampledScorer.iter_errors`."""
+"""``(triples, triples of which these are some)`` -> as in `SampledScorer.iter_errors`."""
 
 
 class Runner:
@@ -213,7 +213,7 @@ class Runner:
                 )
 
     def _read_recorded(self, group: SampleGroup, *, reuse: bool) -> float:
-        """Fills in what this run and then its neighbours have recorded; returns the seconds spent on the former."""
+        """Fills in what this run and then its neighbours have recorded. Returns the seconds spent on the former."""
         table = (group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs)
         group.errors, seconds = error_parts.read_own_errors(self.folder, *table)
         if not reuse or not np.isnan(group.errors).any():
@@ -242,7 +242,7 @@ class Runner:
         if self.progress and not left:
             progress_bars.say(f"all {total:,} errors are recorded: 0 passes to do")
         if self.progress and left and num_processes > 1:
-            progress_bars.say(f"{left:,} passes for {num_processes} processes; this one's share:")
+            progress_bars.say(f"{left:,} passes for {num_processes} processes. This one's share:")
         # Of several processes the first one shows its own part.
         whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
         with progress_bars.counting(whole, done, enabled=self.progress and len(flat_indices) > 0) as advance:
@@ -266,7 +266,7 @@ class Runner:
             if self.progress:
                 progress_bars.say(
                     f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
-                    f" samples; to {end}: {len(missing):,} passes"
+                    f" samples. To {end}: {len(missing):,} passes"
                 )
             with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
                 _score(group, missing, flat_indices, session.iter_errors, writer, advance)
@@ -274,7 +274,7 @@ class Runner:
         competition.run(group.errors, score)
 
     def _session(self, group: SampleGroup) -> Session | _EachCall:
-        """Takes triples of the plan; those of a scorer that has sessions keep what they have encoded."""
+        """Takes triples of the plan. Those of a scorer that has sessions keep what they have encoded."""
         if not hasattr(self.scorer, "session"):
             return _EachCall(self.scorer, group)
         return self.scorer.session(group.plan.images, group.plan.texts, **group.sampling)
@@ -310,7 +310,7 @@ class _EachCall:
     def iter_errors(
         self, triples: np.ndarray, among: np.ndarray, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As of `Session`; such a scorer knows of the other triples nothing but their images and texts."""
+        """See `Session`. Such a scorer knows of the other triples nothing but their images and texts."""
         del among, choose_again
         if not len(triples):
             return iter(())

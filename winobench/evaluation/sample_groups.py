@@ -36,10 +36,10 @@ class SampleGroup:
       scores: which errors these are.
       plan: what may have to be scored.
       alpha: of a race; None where every pair is scored on every sample.
-      share: of a race, as of `winobench.evaluation.race.Race`.
+      share: of a race, as in `winobench.evaluation.race.Race`.
       density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
       weights: [num_samples] float64 of the samples, with a density.
-      mean: over the samples, of what is no race.
+      mean: over the samples, of what is not a race.
       pilot_passes: (needed, computed by this call) to learn it.
       errors: [num_pairs, num_samples] float32, NaN where not known to this process.
       missing: int [n], flat indices of errors that nothing was recorded for when the run was opened.
@@ -80,7 +80,7 @@ class SampleGroup:
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
     def race(self, **share: Any) -> race.Race:
-        """The race of the tasks' questions; arguments as of `winobench.evaluation.race.Race`."""
+        """The race of the tasks' questions. Arguments as in `winobench.evaluation.race.Race`."""
         budget = self.errors.shape[1]
         order = samples.visiting_order(budget, self.sampling["seed"])
         options = {"weights": self.weights, "share": self.share, "order": order, **share}

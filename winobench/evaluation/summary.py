@@ -79,7 +79,7 @@ def task_results(
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
     A bias task has the rows of `winobench.metrics.association_results` instead, and one whose images people have
-    rated those of `winobench.metrics.rating_results`.
+    rated the ones in `winobench.metrics.rating_results`.
 
     Args:
       task: names the metric and the chance levels.
@@ -206,7 +206,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     """One row an example.
 
     Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
-    ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
+    ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate, null where the best
     score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric. Where
     that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
     (`winobench.metrics.normalization.TERMS`). Of bias and of people's ratings nothing is right or wrong: ``target``,

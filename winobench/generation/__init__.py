@@ -1,1 +1,1 @@
-"""Runs that draw pictures, and their page; what they leave behind is read by `winobench.data.pictures`."""
+"""Runs that generate images, and their page. What they leave behind is read by `winobench.data.pictures`."""

@@ -171,7 +171,7 @@ class _Lines:
             self._images.setdefault(key, []).append(one)
 
     def add(self, key: str, response: Response) -> None:
-        """Writes one more text, about each of its images; before the first one, all that were known."""
+        """Writes one more text, about each of its images. Before the first one, all that were known."""
         if not self._is_begun:
             self._begin()
         elif response.ending == FINISHED:

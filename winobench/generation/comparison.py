@@ -37,7 +37,7 @@ CHOICES = LEFT, RIGHT, EQUAL = "left", "right", "equal"
 DESCRIPTION, LABELS, RESULTS = "comparison.json", "labels", "results.json"
 
 PAPER = {"first": 33, "second": 60, "equal": 115}
-"""Appendix B: Stable Diffusion, its HardNeg LoRA, ties; one author, 104 DrawBench prompts, two seeds."""
+"""Appendix B: Stable Diffusion, its HardNeg LoRA, ties. One author, 104 DrawBench prompts, two seeds."""
 
 _FORMAT = 1
 _CHOICES = (
@@ -91,7 +91,7 @@ def sides(words: Sequence[str]) -> tuple[Side, Side]:
     named = [side for word in words for side in _sides(word)]
     if len(named) != 2 or named[0] == named[1]:
         raise InputError(
-            f"a comparison is between two models, not {len(named)}: name two runs of pictures, each with one model, or"
+            f"a comparison is between two models, not {len(named)}: name two runs of images, each with one model, or"
             " RUN:MODEL where a run has several"
         )
     return named[0], named[1]
@@ -120,12 +120,12 @@ def make_pairs(first: Side, second: Side) -> list[Pair]:
         if (other := found[1].get(key)) is not None
     ]
     if not pairs:
-        raise InputError(f"{first} and {second} have no prompt and seed in common: draw both with the same ones")
+        raise InputError(f"{first} and {second} have no prompt and seed in common: generate both with the same ones")
     for pair in pairs:
         for side, record in zip((first, second), pair.records, strict=True):
             if not is_whole(side.run, record):
                 raise InputError(
-                    f"the picture {side.run / record.file} is lost or changed: the run's own command draws it again"
+                    f"the image {side.run / record.file} is lost or changed: the run's own command generates it again"
                 )
     return pairs
 
@@ -136,7 +136,7 @@ def _records(side: Side) -> dict[tuple[str, str, int], PictureRecord]:
 
 
 class Comparison:
-    """A comparison in a folder of its own.
+    """A comparison in its own folder.
 
     Attributes:
       folder: where labels and results are.
@@ -156,7 +156,7 @@ class Comparison:
         self._seed = self._settle()
 
     def _settle(self) -> str:
-        """The secret seed; written with what is compared before anything is shown."""
+        """The secret seed. Written with what is compared before anything is shown."""
         described = {
             "format": _FORMAT,
             "first": _described(self.first, [pair.records[0] for pair in self.pairs]),
@@ -172,7 +172,7 @@ class Comparison:
         known = json_files.read_object(path)
         seed = known.get("seed")
         if {name: known.get(name) for name in described} != described or not isinstance(seed, str):
-            raise InputError(f"{self.folder} holds the comparison of other pictures: name another --workdir")
+            raise InputError(f"{self.folder} holds the comparison of other images: name another --workdir")
         return seed
 
     def shown(self, rater: str) -> list[tuple[str, Pair, bool]]:
@@ -296,7 +296,7 @@ def page_html(rater: str) -> str:
 
 
 def pixels_alone(path: pathlib.Path) -> bytes:
-    """A picture's pixels as a PNG file without anything else that the file may say, such as who drew it."""
+    """An image's pixels as a PNG file without anything else that the file may say, such as who generated it."""
     with PIL.Image.open(path) as picture:
         alone = PIL.Image.fromarray(np.asarray(picture.convert("RGB")))
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Pictures of texts: in a run that has drawn them, or in a table of a user's own files."""
+"""Images of texts: in a run that has generated them, or in a table of a user's own files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from winobench.runs import image_records, image_runs
 from winobench.runs.requests import Picture
 
 TABLES = (".csv", ".jsonl")
-"""Ends of the names of tables of pictures."""
+"""Ends of the names of tables of images."""
 
 _TEXT, _FILE = "premise", "file"
 
@@ -22,7 +22,7 @@ _TEXT, _FILE = "premise", "file"
 def find_pictures(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
 ) -> dict[str, tuple[Picture, ...]]:
-    """The images of some texts. Each file is read once, so that it is known to be the one that was drawn.
+    """The images of some texts. Each file is read once, so that it is known to be the one that was generated.
 
     Args:
       source: the folder of a run of images (`generation.generate`), of which a text's images are those with it
@@ -31,13 +31,13 @@ def find_pictures(
       texts: whose images are wanted.
       most: images of each text. A run must have as many, a table at least one.
       model: which model's images, by its name or label, where a run has those of several.
-      how: the command that draws what is missing. Ends the message.
+      how: the command that generates what is missing. Ends the message.
 
     Returns:
       Text -> its images.
 
     Raises:
-      InputError: there is no such source, a text has no or too few images, or a file is missing or has changed. Names
+      InputError: the source does not exist, a text has no or too few images, or a file is missing or has changed. Names
         the text, or the file.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
@@ -50,18 +50,18 @@ def _of_run(
     folder: pathlib.Path, texts: Sequence[str], most: int, model: str | None, how: str
 ) -> dict[str, tuple[Picture, ...]]:
     run = image_runs.read_pictures(folder, complete=False)
-    advice = f"draw it{f' with {how}' if how else ''}"
+    advice = f"generate it{f' with {how}' if how else ''}"
     label = _label(run, model)
     numbers = {prompt.text: number for number, prompt in enumerate(run.prompts)}
     found = {}
     for text in texts:
         number = numbers.get(drawn_text(text))
         if number is None:
-            raise InputError(f"{folder} has no picture of the premise {text!r}: {advice}", code="no-picture")
+            raise InputError(f"{folder} has no image of the premise {text!r}: {advice}", code="no-picture")
         if len(run.seeds) < most:
             raise InputError(
-                f"{folder} has {len(run.seeds)} pictures of the premise {text!r}, but {most} are asked about: name as"
-                " many (--config.pictures_per_premise), or draw more",
+                f"{folder} has {len(run.seeds)} images of the premise {text!r}, but {most} are queried about: name as"
+                " many (--config.pictures_per_premise), or generate more",
                 code="too-few-pictures",
             )
         found[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
@@ -72,10 +72,10 @@ def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: s
     record = run.by_place.get((label, seed, number))
     file = run.folder / image_records.picture_file(label, seed, number)
     if record is None:
-        raise InputError(f"{file}, a picture of the premise {text!r}, is missing: {advice}", code="no-picture")
+        raise InputError(f"{file}, an image of the premise {text!r}, is missing: {advice}", code="no-picture")
     if not image_records.is_whole(run.folder, record):
         raise InputError(
-            f"{file}, a picture of the premise {text!r}, is not the one that was drawn (its SHA-256 is another):"
+            f"{file}, an image of the premise {text!r}, is not the one that was generated (its SHA-256 is another):"
             f" {advice}",
             code="file-changed",
         )
@@ -83,21 +83,21 @@ def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: s
 
 
 def _label(run: image_runs.Pictures, model: str | None) -> str:
-    """The label of the model whose pictures are meant."""
+    """The label of the model whose images are meant."""
     if len(run.models) == 1:
         return run.models[0].label
     meant = [one.label for one in run.models if model in (one.name, one.label)]
     if len(meant) != 1:
         known = ", ".join(one.name for one in run.models)
         raise InputError(
-            f"{run.folder} has pictures by {known}: say whose are meant (--config.drawer={run.models[0].name})",
+            f"{run.folder} has images by {known}: say whose are meant (--config.generator={run.models[0].name})",
             code="unknown-name",
         )
     return meant[0]
 
 
 def drawn_text(text: str) -> str:
-    """A text as the prompt of its pictures: without blanks at the ends, and with single ones for line breaks."""
+    """A text as the prompt of its images: without blanks at the ends, and with single ones for line breaks."""
     return make_prompt(f"the premise {options.shown(text)}", text, id="1").text
 
 
@@ -109,7 +109,7 @@ def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, 
     for text in texts:
         if text not in files_of:
             raise InputError(
-                f"{path} has no picture of the premise {text!r}: write a row with it and a file", code="no-picture"
+                f"{path} has no image of the premise {text!r}: write a row with it and a file", code="no-picture"
             )
     return {text: tuple(files_of[text]) for text in texts}
 
@@ -121,7 +121,7 @@ def _picture(path: pathlib.Path, line: int, file: str) -> Picture:
         return Picture(str(place), hashlib.sha256(place.read_bytes()).hexdigest())
     except OSError as error:
         raise InputError(
-            f"line {line} of {path} names the picture {place}, which cannot be read ({error.strerror or error}): put it"
+            f"line {line} of {path} names the image {place}, which cannot be read ({error.strerror or error}): put it"
             " there, or take the line away",
             code="cannot-read",
         ) from None
@@ -133,9 +133,9 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
         for line, row in table_rows(path, [(_TEXT,), (_FILE,)], delimiter=","):
             yield line, row[_TEXT], row[_FILE]
         return
-    for line, value in json_files.read_lines(path, "name a table of pictures"):
+    for line, value in json_files.read_lines(path, "name a table of images"):
         if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in (_TEXT, _FILE)):
             raise InputError(
-                f"line {line} of {path} is no object with the texts {_TEXT} and {_FILE}: mend it", code="wrong-type"
+                f"line {line} of {path} is not an object with the texts {_TEXT} and {_FILE}: mend it", code="wrong-type"
             )
         yield line, value[_TEXT], value[_FILE]

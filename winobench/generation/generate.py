@@ -1,8 +1,9 @@
-"""Draws a set of prompts with one or several models, image by image on disk, and continues where it was interrupted.
+"""Generates a set of prompts with one or several models, image by image on disk, and continues where it was
+interrupted.
 
-Of several processes each draws a part of what is missing. What one of them leaves undone the next call draws, with any
-number of processes. The noise of an image depends on its seed and number alone, so it is the same image, up to
-rounding, whoever draws it.
+Of several processes each generates a part of what is missing. What one of them leaves undone the next call generates,
+with any number of processes. The noise of an image depends on its seed and number alone, so it is the same image, up to
+rounding, whoever generates it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MOST_LABELS = 3  # of a default folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How images are drawn. Arguments as of `Pipeline.generate`.
+    """How images are generated. Arguments as in `Pipeline.generate`.
 
     Attributes:
       num_steps: number of steps.
@@ -56,7 +57,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Drawer:
-    """A model that is to draw.
+    """A model that is to generate.
 
     Attributes:
       label: tells it from the other models of the run. A folder's name.
@@ -75,7 +76,7 @@ class Drawer:
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What a run's identity has of it; what it is in truth is known once it is loaded, by its fingerprint."""
+        """What a run's identity has of it. What it is in truth is known once it is loaded, by its fingerprint."""
         lora = None if self.lora is None else dict(self.lora)
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
@@ -93,18 +94,18 @@ def draw_pictures(
     name: str = "pictures",
     config: Mapping[str, Any] | None = None,
 ) -> image_runs.Pictures:
-    """Draws what is missing of a run: an image for each model, seed and prompt.
+    """Generates what is missing of a run: an image for each model, seed and prompt.
 
     A call with the same arguments continues where an earlier one was interrupted. Images that are lost or damaged are
-    drawn again, which is said.
+    generated again, which is reported.
 
     Args:
-      drawers: the models. Loaded one after the other.
+      generators: the models. Loaded one after the other.
       prompts: image number n is of ``prompts[n]``.
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
       seeds: of the noise. An image each.
-      settings: how they are drawn.
-      batch_size: images that each device draws at once.
+      settings: how they are generated.
+      batch_size: images that each device generates at once.
       overwrite: delete another run in ``workdir`` instead of refusing the folder.
       progress: show images, images a second and the time left.
       name: begins the default folder's name.
@@ -114,8 +115,8 @@ def draw_pictures(
       The finished run, in each process.
 
     Raises:
-      InputError: an argument is not as described, a model does not fit its settings, or is not the one that has drawn
-        before. The folder is another run's or cannot be written. Another process failed or was lost.
+      InputError: an argument is not as described, a model does not fit its settings, or is not the one that has
+        generated before. The folder is another run's or cannot be written. Another process failed or was lost.
     """
     drawers, prompts = checked_list("drawers", drawers), checked_list("prompts", prompts)
     seeds = options.items(options.SEED, 1).check("seeds", seeds)
@@ -136,7 +137,7 @@ def draw_pictures(
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         with lifecycle.recording(folder, description, folder.has_records):
             if progress and parallel.is_main_process():
-                progress_bars.say(f"pictures in {folder.path}")
+                progress_bars.say(f"images in {folder.path}")
             parallel.broadcast_from_host0(lambda: image_records.write_prompts(folder.path, prompts))
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
             for drawer in drawers:
@@ -156,7 +157,7 @@ class _Run:
     progress: bool
 
     def draw(self, drawer: Drawer) -> None:
-        """Draws what is missing of one model, this process its part of it."""
+        """Generates what is missing of one model, this process its part of it."""
         pipeline = holding.hold(drawer.load())
         drawn = self._settle(drawer, pipeline)
         missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
@@ -167,14 +168,14 @@ class _Run:
 
     @property
     def _at_once(self) -> int:
-        """Pictures that the devices of this process draw at once."""
+        """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
     def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
         """What is known of a model once it is loaded, written down for the reader.
 
         Raises:
-          InputError: it is not the model that has drawn before, or another one than in process 0.
+          InputError: it is not the model that has generated before, or another one than in process 0.
         """
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
@@ -192,8 +193,9 @@ class _Run:
         before = self.description["drawn"].get(drawer.label)
         if before is not None and before != drawn:
             raise InputError(
-                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint, or"
-                " how it draws, is another): choose another --workdir, or --overwrite to delete its pictures"
+                f"the model {drawer.name!r} is not the one that has generated in {self.folder.path} (its"
+                " fingerprint, or"
+                " how it generates, is another): choose another --workdir, or --overwrite to delete its images"
                 " and start again",
                 code="another-run",
             )
@@ -203,7 +205,7 @@ class _Run:
         return drawn
 
     def _missing(self, drawer: Drawer) -> list[list[int]]:
-        """Which pictures of a model are not there, as runs of (seed, first number, end)."""
+        """Which images of a model are not there, as runs of (seed, first number, end)."""
         written = image_records.read_records(self.folder.path)
         ranges: list[list[int]] = []
         lost = []
@@ -219,14 +221,14 @@ class _Run:
                 else:
                     ranges.append([seed, number, number + 1])
         if lost:
-            are = "picture is" if len(lost) == 1 else "pictures are"
-            progress_bars.say(f"{len(lost):,} {are} lost or damaged and drawn again, such as {lost[0]}")
+            are = "image is" if len(lost) == 1 else "images are"
+            progress_bars.say(f"{len(lost):,} {are} lost or damaged and generated again, such as {lost[0]}")
         return ranges
 
     def _draw(
         self, drawer: Drawer, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
     ) -> None:
-        """Draws the pictures of these seeds and numbers; while some are drawn, those before them are written."""
+        """Generates the images of these seeds and numbers. While some are generated, those before them are written."""
         if not places:
             return
         at_once = self._at_once
@@ -277,7 +279,7 @@ def _describe(
 
 
 def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
-    """What the folder's config says of models that have drawn; whose config it is, `RunFolder.open` decides."""
+    """What the folder's config states of models that have generated. Whose config it is, `RunFolder.open` decides."""
     try:
         drawn = json_files.load(folder.config_path).get("drawn")
     except (OSError, InputError, AttributeError):

@@ -24,7 +24,7 @@ FOLDER = "judges"
 
 
 def task(comparison: Comparison) -> Task:
-    """The comparison as a task: of the two images of a pair, which fits the prompt? The second one stands for right.
+    """The comparison as a task: of the two images of a pair, which fits the prompt? The second one means right.
 
     The first side is the first candidate. Nothing is right or wrong here: accuracy is the share of the second side.
     """
@@ -39,7 +39,7 @@ def task(comparison: Comparison) -> Task:
     return Task(
         name="comparison",
         version=1,
-        description="Which of two pictures fits the prompt?",
+        description="Which of two images fits the prompt?",
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 1 / 2},
@@ -60,7 +60,7 @@ def judge(comparison: Comparison, scorer: Scorer | SampledScorer, name: str, **s
       **sampling: arguments of `winobench.evaluate`, such as ``num_samples`` of a diffusion model, or ``progress``.
 
     Returns:
-      "all" and "categories", as of `Comparison.finish`.
+      "all" and "categories", as in `Comparison.finish`.
 
     Raises:
       InputError: an image cannot be read, or the folder holds the judgement of another scorer.

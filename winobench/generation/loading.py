@@ -1,4 +1,7 @@
-"""Names of models and LoRAs to what draws with them; what cannot draw is refused before any weights are read."""
+"""Names of models and LoRAs to what generates with them.
+
+What cannot generate is refused before any weights are read.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ def make_drawers(
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
 ) -> list[Drawer]:
-    """What draws with some models.
+    """What generates with some models.
 
     Args:
       models: names in `winobench.base.registry.MODELS`, folders, or hub ids.
       loras: see `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
         of them, or several for one model.
-      settings: that the models must be able to draw with. The usual ones when None.
+      settings: that the models must be able to generate with. The usual ones when None.
       dtype: of the denoiser. Texts are encoded and images decoded in float32 in either case, as in scoring.
       variant, revision, allow_pickle: see `Pipeline.from_pretrained`.
       lora_scale: what the adapters' effect is multiplied by.
@@ -44,8 +47,8 @@ def make_drawers(
         there for each batch of images. Images are the same.
 
     Raises:
-      InputError: there is no such model or LoRA, a model does not draw, an option is not for it, the numbers of models
-        and LoRAs do not fit, or the same is named twice.
+      InputError: there is no such model or LoRA, a model does not generate, an option is not for it, the numbers of
+        models and LoRAs do not fit, or the same is named twice.
     """
     settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
@@ -90,11 +93,11 @@ def make_drawers(
 def load_pipeline(
     ref: registry.ModelRef, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights; keywords and errors as `Pipeline.from_pretrained`."""
+    """A pipeline with its LoRA added to the weights. Keywords and errors as `Pipeline.from_pretrained`."""
     from winobench.checkpoints import load_lora
     from winobench.diffusion import families
 
-    # As the scorers load it, so that a model is the same one, by its fingerprint, when it draws and when it judges.
+    # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
     pipeline = families.load_pipeline(ref.checkpoint, dtype, encoder_dtype="float32", revision=ref.revision, **keywords)
     if adapters is not None:
         load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
@@ -102,7 +105,7 @@ def load_pipeline(
 
 
 def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """Which model draws with which LoRA.
+    """Which model generates with which LoRA.
 
     Args:
       models: see `make_drawers`.
@@ -138,7 +141,7 @@ def _check(
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision)
     if ref.kind != "diffusion_itm":
-        raise InputError(f"{model!r} judges pictures, but draws none: name a diffusion model")
+        raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
     scorers.check_scorer(
         ref,
         dtype,

@@ -1,4 +1,4 @@
-"""A page that shows a run's pictures: models side by side, a row a seed; it loads nothing but the run's own files."""
+"""A page that shows a run's images: models side by side, a row a seed. It loads nothing but the run's own files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE, THUMBNAILS = "pictures.html", "thumbnails"
 """Names in the run's folder."""
 
 SMALL, LARGE = 128, 256
-"""Pixels of a picture's side on the page, of small and of large pictures; larger ones have a thumbnail."""
+"""Pixels of an image's side on the page, of small and of large images. Larger ones have a thumbnail."""
 
 _THREADS = 8
 
@@ -105,10 +105,10 @@ def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str])
 
 
 def _write_thumbnails(run: Pictures) -> dict[str, str]:
-    """Makes those that are not there, and takes away those of other pictures."""
+    """Makes those that are not there, and takes away those of other images."""
     folder = run.folder / THUMBNAILS
     sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
-    # The name is the content's: an image that was drawn again gets another one.
+    # The name is the content's: an image that was generated again gets another one.
     wanted = {
         record.file: (record, f"{record.sha256[:32]}.jpg") for record in run.records if sizes[record.model] > LARGE
     }
@@ -135,7 +135,7 @@ def _write_thumbnail(run: Pictures, record: PictureRecord, path: pathlib.Path) -
             with files.atomic_path(path) as temporary:
                 image.convert("RGB").save(temporary, "JPEG", quality=85)
     except PIL.UnidentifiedImageError:
-        raise InputError(f"{run.path(record)} is no picture: give the command again that drew it") from None
+        raise InputError(f"{run.path(record)} is not an image: give the command again that generated it") from None
 
 
 def _counted(count: int, noun: str) -> str:

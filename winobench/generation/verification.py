@@ -1,4 +1,4 @@
-"""What drawn images of CLEVR scenes show, by the verifier, and how often that is what they should.
+"""What generated images of CLEVR scenes show, by the verifier, and how often that is what they should.
 
 The verifier (`winobench.models.clevr_verifier`) is a detector and no diffusion model: it lists the objects of a
 image, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
@@ -26,7 +26,7 @@ _BATCH = 256
 
 
 def can_verify(run: Pictures) -> bool:
-    """Whether all prompts of a run say, in our grammar, what their pictures must show."""
+    """Whether all prompts of a run say, in our grammar, what their images must show."""
     return all(isinstance(prompt.content, Mapping) and "objects" in prompt.content for prompt in run.prompts)
 
 
@@ -45,7 +45,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
     """
     if not can_verify(run):
         raise InputError(
-            f"the prompts of {run.folder} do not say what their pictures must show: draw with --config.prompts=clevr",
+            f"the prompts of {run.folder} do not say what their images must show: generate with --config.prompts=clevr",
             code="no-content",
         )
     verifier = verifier or ClevrVerifier.from_pretrained()
@@ -63,7 +63,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
 
 
 def as_thing(one: SceneObject) -> Thing:
-    """A found object in words; its side is the half of the picture in which its centre is."""
+    """A found object in words. Its side is the half of the image in which its centre is."""
     return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
 
 

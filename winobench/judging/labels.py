@@ -130,7 +130,7 @@ def parse(content: bytes, path: pathlib.Path, choices: Sequence[str]) -> dict[st
     """The last label of each item, of the whole lines of a file; ``path`` is for messages.
 
     Raises:
-      InputError: a line is no label.
+      InputError: a line is not a label.
     """
     labels: dict[str, str] = {}
     for number, line in enumerate(content.splitlines(), 1):
@@ -141,7 +141,7 @@ def parse(content: bytes, path: pathlib.Path, choices: Sequence[str]) -> dict[st
             item, label = None, None
         if not isinstance(item, str) or label not in (*choices, None):
             raise InputError(
-                f"{path}, line {number} is no label: delete this line, or restore the file", code="damaged-file"
+                f"{path}, line {number} is not a label: delete this line, or restore the file", code="damaged-file"
             )
         labels.pop(item, None)
         if label is not None:

@@ -144,7 +144,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif path.startswith(_PICTURES) and (picture := page.picture(path.removeprefix(_PICTURES))) is not None:
             self._answer(200, picture, "image/png")
         else:
-            self._answer_json(404, {"error": "there is no such page"})
+            self._answer_json(404, {"error": "the page does not exist"})
 
     def do_POST(self) -> None:
         if not self._is_allowed():
@@ -152,7 +152,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
         if self.path.partition("?")[0] != "/label":
-            self._answer_json(404, {"error": "there is no such page"})
+            self._answer_json(404, {"error": "the page does not exist"})
         # A form on another page can send everything but JSON without asking.
         elif (
             kind != "application/json"
@@ -173,7 +173,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer_json(400, {"error": "a label is an object with item and label"})
             return
         if not isinstance(item, str) or item not in self.server.ids or label not in (*labels.choices, None):
-            self._answer_json(400, {"error": "there is no such item, or no such label"})
+            self._answer_json(400, {"error": "the item does not exist, or no such label"})
             return
         try:
             labels.add(item, label)

@@ -45,7 +45,7 @@ class Kappa(NamedTuple):
     Attributes:
       value: from below 0 (less than chance) to 1; None where all judgements are the same, so that chance alone explains
         the agreement.
-      low, high: 95% bootstrap interval over items; None where there is no value, or a single item.
+      low, high: 95% bootstrap interval over items; None without value, or a single item.
       observed: mean share of pairs of raters that agree on an item.
       expected: the same share if labels were given by chance, as often as they occur.
       n: number of items.
@@ -74,7 +74,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
       seed: of the bootstrap.
 
     Raises:
-      ValueError: no items, another shape, numbers that are no counts, fewer than two raters, or items that differ in
+      ValueError: no items, another shape, numbers that are not counts, fewer than two raters, or items that differ in
         the number of raters.
 
     Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
@@ -136,7 +136,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
             rows, columns = list(table), table.fieldnames or ()
         except FileNotFoundError:
             raise InputError(
-                f"there is no file {path}: name a CSV file with the columns item, rater, label", code="no-such-file"
+                f"the file {path} is missing: name a CSV file with the columns item, rater, label", code="no-such-file"
             ) from None
         except OSError as error:
             raise InputError(
@@ -145,7 +145,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
             ) from None
         except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(
-                f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
+                f"{path} is not a CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
             ) from None
         lacking = [column for column in COLUMNS if column not in columns]
         if lacking:

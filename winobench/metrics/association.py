@@ -122,10 +122,10 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     """Tests whether the groups' means could be equal, by dealing the images again to groups of the same sizes.
 
     Arrangements are ordered by Welch's t statistic, so that the test is about means: groups of unequal sizes whose
-    spreads differ would be told apart by effect sizes or differences of means alone, in 34% of the cases where 5% are
-    said. With groups of one size all three, and sums over X, order the arrangements alike and give one p-value. With
-    others a p-value is never below that of Welch's test itself, as the few images of a small group say little about
-    their spread: 20 and 100 images would still be told apart in 9%, and are in 5%.
+    spreads differ would be distinguished by effect sizes or differences of means alone, in 34% of the cases where 5%
+    are said. With groups of one size all three, and sums over X, order the arrangements alike and give one p-value.
+    With others a p-value is never below that of Welch's test itself, as the few images of a small group say little
+    about their spread: 20 and 100 images would still be distinguished in 9%, and are in 5%.
 
     The one-sided p-value looks towards X: it is the share of arrangements whose statistic is at least the observed
     one, so that a negative effect size cannot be significant. That, and not a test in the direction of the observed
@@ -133,7 +133,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     values down to -0.78). With 250 images a group 0.23 has a one-sided p of about 0.005 and a two-sided one of 0.010.
 
     Where there are no more than ``num_permutations`` arrangements, all of them are judged, the observed one among them,
-    and the p-value is exact. Otherwise ``num_permutations`` random ones are drawn and the observed one is added to
+    and the p-value is exact. Otherwise ``num_permutations`` random ones are sampled and the observed one is added to
     them: p = (as extreme ones + 1) / (num_permutations + 1), which is never 0.
 
     Args:
@@ -177,7 +177,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 
 
 def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0) -> Interval:
-    """Effect size with a bootstrap interval. Images are drawn again within X and within Y.
+    """Effect size with a bootstrap interval. Images are resampled within X and within Y.
 
     The interval is the bias-corrected and accelerated one. The effect size is bounded and its spread shrinks towards
     the bounds, so its distribution is skewed: the accelerated interval follows that, where the plain percentiles cover
@@ -222,11 +222,11 @@ def average_interval(
 ) -> Interval:
     """``average_absolute_effect_size`` with a bootstrap interval.
 
-    Pairs that share a group share its images, so images are drawn again once a group and a resample, for all of its
+    Pairs that share a group share its images, so images are resampled once a group and a resample, for all of its
     pairs. Psi of one group may differ from pair to pair where their texts do. For the kind of interval see
     ``bootstrap_interval``.
 
-    What is drawn again is the mean of the effect sizes times their observed signs. Magnitudes would not do: those of
+    What is resampled is the mean of the effect sizes times their observed signs. Magnitudes would not do: those of
     resamples are larger on average than the observed ones wherever an effect size is near 0, and the interval would
     leave out the value itself, and in simulations of ten pairs with 60 images a group and a true average of 0.1 cover
     it 32% (percentiles) or 81% of the time, instead of 92%. The value still is above the truth where biases are tiny
@@ -412,7 +412,7 @@ def _studentized(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
     """Effect sizes of [..., n_x] and [..., n_y]; 0 where the standard deviation is at most ``tiny``.
 
-    Only a resample can come to that, one that draws the same image again and again. It shows no difference.
+    Only a resample can come to that, one that samples the same image again and again. It shows no difference.
     """
     spread = _spread(x, y)
     defined = spread > tiny

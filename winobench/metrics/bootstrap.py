@@ -34,8 +34,8 @@ def interval(
     too narrow.
 
     Args:
-      sizes: of each set. What is drawn are numbers of its members.
-      statistic: (int [..., size] of each set, the members that were drawn) -> [...].
+      sizes: of each set. What is sampled are numbers of its members.
+      statistic: (int [..., size] of each set, the members that were sampled) -> [...].
       level: of the interval.
       num_resamples: of the bootstrap.
       seed: of the resamples.

@@ -170,7 +170,7 @@ class Design:
 
     The variance of a weighted mean is the sum of the products of the weighted residuals of *all pairs that share
     something*. Where sharing is transitive that is the usual cluster-robust variance. Where it is not, as with
-    candidates that are drawn from one pool, it is the dyadic one, which needs no partition into clusters.
+    candidates that are sampled from one pool, it is the dyadic one, which needs no partition into clusters.
 
     Small samples, where the plain estimate misleads:
 
@@ -181,7 +181,7 @@ class Design:
       that is to be expected (two outcomes are as alike as their images: copies, if these are the same), weighted by
       the number of outcomes of the rarer kind against one. An all-right sample therefore counts its images, not its
       questions, and the width is never zero. (A wrong answer among right ones of the same image is evidence that an
-      image's answers are no copies, so 699 of 700 may well have the narrower interval.)
+      image's answers are not copies, so 699 of 700 may well have the narrower interval.)
     * It is never taken to be below that of independent outcomes: chance agreement does not narrow the interval. With
       strata that one is the sum over the strata's own variances, as a small stratum may be the hard one.
     * It is itself an estimate. Student's quantile takes the place of the normal one, with degrees of freedom from the

@@ -15,7 +15,7 @@ from winobench.metrics.metric import Decision, Metric, Outcome
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
-    """Is the right candidate among the ``k`` best, whatever the order of equal scores?
+    """Is the right candidate among the ``k`` best, for every order of equal scores?
 
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
 
@@ -26,7 +26,7 @@ def recall(scores, targets, k: int = 1) -> Outcome:
 
     Raises:
       ValueError: a score is not finite (comparisons with NaN would make any answer right), shapes disagree, or a
-        target is no candidate.
+        target is not a candidate.
     """
     scores = _finite(scores, 2)
     targets = np.asarray(targets)

@@ -154,7 +154,7 @@ class Metrics(collections.UserDict[str, Metric]):
             try:
                 metric = entry.load()
                 if not isinstance(metric, Metric):
-                    raise TypeError(f"{metric!r:.80} is no winobench.metrics.Metric")
+                    raise TypeError(f"{metric!r:.80} is not a winobench.metrics.Metric")
                 if metric.name in self.data or metric.name in found:
                     raise ValueError(f"there is a metric {metric.name!r} already")
                 found[metric.name] = metric

@@ -63,7 +63,7 @@ TERMS: Mapping[str, Term] = {term.name: term for terms in NORMALIZATIONS.values(
 
 
 def choice() -> options.Range:
-    """What may be asked for."""
+    """What may be requested."""
     return options.choice(AUTO, *NORMALIZATIONS)
 
 

@@ -45,7 +45,7 @@ def summarize(outcomes: Sequence[int], clusters: Iterable[Hashable], *, level: f
       level: coverage of the interval.
 
     Raises:
-      ValueError: lengths differ, or an outcome is none of these.
+      ValueError: lengths differ, or an outcome is not one of these.
     """
     clusters = list(clusters)
     if len(clusters) != len(outcomes) or any(outcome not in (FIRST, SECOND, EQUAL) for outcome in outcomes):

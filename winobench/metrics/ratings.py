@@ -1,8 +1,8 @@
 """Does a score rank images as people do? Agreement of scores with people's ratings, and its intervals.
 
 Each image has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are
-from a bootstrap over prompts: the images of a prompt are easy or hard together, and are drawn together. All measures
-here are ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was drawn
+from a bootstrap over prompts: the images of a prompt are easy or hard together, and are sampled together. All measures
+here are ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was sampled
 (`Measure`). An image is never compared with a copy of itself.
 
 Sources: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945), tau-b; A. Stuart, "The
@@ -59,7 +59,7 @@ class Rated:
         labels = np.array([numbers.setdefault(prompt, len(numbers)) for prompt in prompts], np.int64)
         x, y = np.asarray(scores, np.float64), np.asarray(ratings, np.float64)
         if x.ndim != 1 or not len(x) or not x.shape == y.shape == labels.shape:
-            raise ValueError(f"ratings need a score, a rating and a prompt a picture, got {x.shape} and {y.shape}.")
+            raise ValueError(f"ratings need a score, a rating and a prompt an image, got {x.shape} and {y.shape}.")
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise ValueError("scores or ratings hold NaN or infinity.")
         return cls(x, y, labels)
@@ -74,8 +74,8 @@ class Measure(NamedTuple):
     """A number over rated images, of any sample of their prompts.
 
     Attributes:
-      of: ``of(counts) -> values``: [b, prompts] float64, how often each prompt was drawn -> [b] float64; NaN where the
-        number is undefined, as a correlation of images that all have one rating.
+      of: ``of(counts) -> values``: [b, prompts] float64, how often each prompt was sampled -> [b] float64; NaN where
+        the number is undefined, as a correlation of images that all have one rating.
       chance: its value without any agreement.
       about: what else ``results.json`` says of it.
     """
@@ -121,10 +121,10 @@ class _Pairs:
         return len(self.gap)
 
     def total(self, weights: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The sum of [pairs] weights as a function of how often prompts were drawn.
+        """The sum of [pairs] weights as a function of how often prompts were sampled.
 
-        A pair of two prompts counts as often as both were drawn together. Of a prompt that was drawn m times, m copies
-        are compared with each other, and two images of it meet m * m times.
+        A pair of two prompts counts as often as both were sampled together. Of a prompt that was sampled m times, m
+        copies are compared with each other, and two images of it meet m * m times.
         """
         size = self.num_prompts
         cells = np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
@@ -411,7 +411,7 @@ def rating_results(
     results = _rows(metric, rated(range(len(scores))), "", seed, num_resamples)
     if metric.headline not in results:
         raise InputError(
-            f"there is no {metric.headline} of these pictures: it needs at least two prompts, and pictures that differ"
+            f"there is no {metric.headline} of these images: it needs at least two prompts, and images that differ"
             " in score and rating",
             code="nothing-to-compare",
         )

@@ -55,5 +55,5 @@ PLAIN = SampleMean()
 
 
 def choice() -> options.Range:
-    """What may be asked for."""
+    """What may be requested."""
     return options.choice(*DTYPES)

@@ -78,7 +78,7 @@ def will_stay_positive(
       budget: N >= n.
       level: one-sided, in (0, 1).
       share: in (0, 1]. The smaller, the weaker the assumption, and the more samples it takes.
-      start: differences ahead of this have been used for choosing the comparison, and are no evidence.
+      start: differences ahead of this have been used for choosing the comparison, and are not evidence.
 
     Returns:
       [...] bool. With n = N, whether the mean is positive.

@@ -59,7 +59,7 @@ class Curve:
 
 
 def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
-    """What is asked for.
+    """What is requested.
 
     Args:
       given: a name in `LEVEL_RULES`, ``uniform`` or None for it, a file of learned weights, or its content.

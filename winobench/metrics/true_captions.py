@@ -17,7 +17,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
       targets: [n]. The first caption, which means all true ones.
 
     Raises:
-      ValueError: another shape, a score that is not finite, or a target that is no true caption.
+      ValueError: another shape, a score that is not finite, or a target that is not a true caption.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] != 1 or scores.shape[2] < 2 or not np.isfinite(scores).all():

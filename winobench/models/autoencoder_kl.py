@@ -286,7 +286,7 @@ class AutoencoderKL(Network):
     config_class: ClassVar = AutoencoderKLConfig
 
     def build(self, config: AutoencoderKLConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.encoder = Encoder(config, **kwargs)
         self.decoder = Decoder(config, **kwargs)
         latents = config.latent_channels

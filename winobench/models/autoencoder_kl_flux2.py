@@ -74,7 +74,7 @@ class AutoencoderKLFlux2(AutoencoderKL):
     config_class: ClassVar = AutoencoderKLFlux2Config
 
     def build(self, config: AutoencoderKLFlux2Config, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         super().build(config, **kwargs)
         self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, kwargs["param_dtype"])
 

@@ -137,7 +137,7 @@ class BertConfig(NetworkConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds the config from the contents of a published ``config.json``. As the base class says.
 
-        Labels are the ones in ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
+        Labels are the ones in ``id2label``, of ``label2id`` without other, or as many as ``num_labels`` says.
 
         Raises:
           InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
@@ -194,7 +194,7 @@ class BertOutput(NamedTuple):
 
 
 def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
-    """``x`` with a share of it at zero and the rest scaled up. As it is where there is no key."""
+    """``x`` with a share of it at zero and the rest scaled up. As it is without key."""
     if key is None or not share:
         return x
     kept = jax.random.bernoulli(key, 1.0 - share, x.shape)
@@ -339,7 +339,7 @@ class BertModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: BertConfig, *, pooler: bool = True, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.embeddings = BertEmbeddings(config, **kwargs)
         self.encoder = BertEncoder(config, **kwargs)
         self.pooler = BertPooler(config, **kwargs) if pooler else None
@@ -389,7 +389,7 @@ class BertForSequenceClassification(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: BertConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.bert = BertModel(config, **kwargs)
         # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
         self.classifier = linear(config.hidden_size, len(config.labels), **{**kwargs, "dtype": jnp.float32})

@@ -263,7 +263,7 @@ class BlipForImageTextRetrieval(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: BlipConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.vision_model = BlipVisionModel(config.vision_config, **kwargs)
         self.text_encoder = BlipTextModel(config.text_config, **kwargs)
         # Logits and cosines of different captions are equal in the 8 bits of bfloat16 too often: the heads, which cost
@@ -294,7 +294,7 @@ class BlipForImageTextRetrieval(Network):
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> tuple[KeysValues, ...]:
-        """What the text encoder's cross-attentions make of an image, whatever the text.
+        """What the text encoder's cross-attentions make of an image, for every text.
 
         They are most of the work of a pair, so keep them where an image meets several texts.
 

@@ -71,7 +71,7 @@ class QFormerLayer(nnx.Module):
     def __call__(
         self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: KeysValues | None
     ) -> jax.Array:
-        """x [B, queries + L, hidden_size], states that are no padding [B], the image's -> the shape of x."""
+        """x [B, queries + L, hidden_size], states that are not padding [B], the image's -> the shape of x."""
         x = self.attention(x, lengths=lengths)
         queries, text = x[:, :num_queries], x[:, num_queries:]
         if image is not None:
@@ -128,7 +128,7 @@ class QFormer(nnx.Module):
         self.encoder = QFormerEncoder(config, reads_text=reads_text, **kwargs)
 
     def keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the layers attend to of images, [B, positions, width of images], whatever the question."""
+        """What the layers attend to of images, [B, positions, width of images], for every question."""
         return tuple(
             layer.crossattention.attention.keys_values(image_states)
             for layer in self.encoder.layer
@@ -189,7 +189,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     form: ClassVar[PromptForm] = FORM
 
     def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         qformer = config.qformer_config
         self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
         shape = (1, config.num_query_tokens, qformer.hidden_size)
@@ -222,7 +222,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the Q-Former attends to of images, whatever the question.
+        """What the Q-Former attends to of images, for every question.
 
         Args:
           image_states: results of `image_states`.
@@ -273,7 +273,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
           lengths: [B] int32: tokens of each question. Those behind them are padding.
 
         Returns:
-          The encoder's states, [B, num_query_tokens + S, d_model], and which of them are no padding, a bool array.
+          The encoder's states, [B, num_query_tokens + S, d_model], and which of them are not padding, a bool array.
         """
         there = _is_text(prefix, input_ids, lengths)
         return self.language_model.encode(input_ids, there, prefix), there
@@ -305,7 +305,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
 
 
 def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Which of the prefix's states and of the tokens behind them are no padding: bool [B, P + S]."""
+    """Which of the prefix's states and of the tokens behind them are not padding: bool [B, P + S]."""
     count = prefix.shape[1]
     return jnp.arange(count + input_ids.shape[1]) < count + lengths[:, None]
 

@@ -171,7 +171,7 @@ class BlipConfig(NetworkConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds the config from the contents of a published ``config.json``. As the base class says.
 
-        The width of the image states that the text encoder attends to is that of the image encoder, whatever the file
+        The width of the image states that the text encoder attends to is that of the image encoder, for every file
         says: early files leave it out.
 
         Raises:

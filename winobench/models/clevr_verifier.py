@@ -121,7 +121,7 @@ class ClevrVerifier(Network):
     config_class = ClevrVerifierConfig
 
     def build(self, config: ClevrVerifierConfig, **common: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         fine, coarse = config.widths
         down, bottom, up = config.num_blocks
         self.conv_in = layers.Conv2d(3, fine // 2, 4, stride=2, padding=1, **common)
@@ -180,7 +180,7 @@ class ClevrVerifier(Network):
         for number, image in enumerate(images):
             if image.shape != (side, side, 3) or image.dtype != np.uint8:
                 raise InputError(
-                    f"picture {number} is {image.dtype} {list(image.shape)}, but the verifier knows uint8"
+                    f"image {number} is {image.dtype} {list(image.shape)}, but the verifier knows uint8"
                     f" {[side, side, 3]} alone: resize it first"
                 )
         listed = []

@@ -346,7 +346,7 @@ class CLIPTextModel(Network):
     lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
 
     def build(self, config: CLIPTextConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.text_model = CLIPTextTransformer(config, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
@@ -415,7 +415,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
     config_class: ClassVar = CLIPTextProjectionConfig
 
     def build(self, config: CLIPTextProjectionConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         super().build(config, **kwargs)
         self.text_projection = linear(config.hidden_size, config.projection_dim, bias=False, **kwargs)
 

@@ -83,7 +83,7 @@ class CLIPModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: CLIPConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         width = config.projection_dim
         self.text_model = CLIPTextTransformer(config.text_config, **kwargs)
         self.text_projection = linear(config.text_config.hidden_size, width, bias=False, **kwargs)

@@ -143,7 +143,7 @@ class DecoderConfig(NetworkConfig):
         model_type = values.setdefault("model_type", _LLAMA)
         if model_type not in MODEL_TYPES:
             raise InputError(
-                f"{cls.__name__}: the model type {options.shown(model_type)} is none of {', '.join(MODEL_TYPES)} and"
+                f"{cls.__name__}: the model type {options.shown(model_type)} is not one of {', '.join(MODEL_TYPES)} and"
                 " llava. Choose a model of one of these families.",
                 code="wrong-kind-of-model",
             )
@@ -240,7 +240,7 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(part, Mapping):
             raise InputError(
-                f"DecoderConfig: {key}={options.shown(part)} in the config is no object of options.",
+                f"DecoderConfig: {key}={options.shown(part)} in the config is not an object of options.",
                 code="not-an-object",
             )
         part = dict(part)
@@ -267,7 +267,7 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             f"DecoderConfig: unsupported rope_type={options.shown(kind)}. winobench implements {', '.join(_SCALINGS)}.",
             code="unsupported-option",
         )
-    # transformers notes the original length whatever the type.
+    # transformers notes the original length for every type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
             f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"

@@ -100,7 +100,7 @@ def flash(
 ) -> jax.Array:
     """As `winobench.models.attention.dot_product_attention`, by JAX's Pallas kernel for TPUs, forward and backward.
 
-    Positions are padded to whole registers, and so are heads of more than one. Keys that are padding are no query's.
+    Positions are padded to whole registers, and so are heads of more than one. Keys that are padding are not query's.
     """
     from jax.experimental.pallas.ops.tpu import flash_attention
 

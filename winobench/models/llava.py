@@ -208,7 +208,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     )
 
     def build(self, config: LlavaConfig, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.vision_tower = CLIPVisionTransformer(config.vision_config, **kwargs)
         self.multi_modal_projector = LlavaProjector(config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)

@@ -41,7 +41,7 @@ class LoRAConfig:
       dropout: probability that training sets an input of an adapter to zero.
 
     Raises:
-      InputError: for a value that is none of these.
+      InputError: for a value that is not one of these.
     """
 
     targets: str = "cross"

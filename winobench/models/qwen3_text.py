@@ -56,7 +56,7 @@ class Qwen3TextEncoder(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         # In the files, the output matrix is next to the rest.
         self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
         tied = config.tie_word_embeddings
@@ -88,5 +88,5 @@ class Qwen3Model(Qwen3TextEncoder):
     """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         super().build(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)

@@ -252,7 +252,7 @@ class SiglipModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: SiglipConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.text_model = SiglipTextTransformer(config.text_config, **kwargs)
         self.vision_model = SiglipVisionTransformer(config.vision_config, **kwargs)
         self.logit_scale = nnx.Param(jnp.full((1,), _LOGIT_SCALE, kwargs["param_dtype"]))

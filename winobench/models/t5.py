@@ -238,7 +238,7 @@ class T5ForConditionalGeneration(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.shared = nnx.Embed(
             config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
         )

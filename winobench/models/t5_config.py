@@ -42,7 +42,7 @@ class T5Config(NetworkConfig):
       num_layers: layers of the encoder.
       num_decoder_layers: layers of the decoder. As many as the encoder's when None.
       num_heads: number of heads.
-      relative_attention_num_buckets: distances that are told apart.
+      relative_attention_num_buckets: distances that are distinguished.
       relative_attention_max_distance: the distance from which on all are alike.
       layer_norm_epsilon: epsilon of the norms.
       feed_forward_proj: one of ``FEED_FORWARDS``.

@@ -20,7 +20,7 @@ _OF_DECODERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class T5EncoderConfig(T5Config):
-    """As `T5Config`, of an encoder by itself. What is said of a decoder is dropped."""
+    """As `T5Config`, of an encoder by itself. What is reported for a decoder is dropped."""
 
     _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True, False), "pruned_heads": ({}, ())}
 
@@ -53,7 +53,7 @@ class T5EncoderModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: T5EncoderConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.shared = nnx.Embed(
             config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
         )

@@ -101,7 +101,7 @@ class FluxSingleTransformerBlock(nnx.Module):
 
 
 class _TimeTextEmbedding(nnx.Module):
-    """Time, guidance (if the network is told it) and pooled text as one condition."""
+    """Time, guidance (if the network is given it) and pooled text as one condition."""
 
     def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -139,7 +139,7 @@ class FluxTransformer2DModel(Network):
     }
 
     def build(self, config: FluxTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         width = config.width
         self.time_text_embed = _TimeTextEmbedding(config, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, width, **kwargs)

@@ -131,7 +131,7 @@ class Flux2SingleTransformerBlock(nnx.Module):
 
 
 class _TimeGuidanceEmbedding(nnx.Module):
-    """Time and guidance (if the network is told it) as one condition."""
+    """Time and guidance (if the network is given it) as one condition."""
 
     def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"bias": False, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
@@ -171,7 +171,7 @@ class Flux2Transformer2DModel(Network):
     }
 
     def build(self, config: Flux2TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         width = config.width
         self.time_guidance_embed = _TimeGuidanceEmbedding(config, **kwargs)
         self.double_stream_modulation_img = _Modulation(width, 2, **kwargs)

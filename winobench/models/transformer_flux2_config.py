@@ -26,7 +26,7 @@ class Flux2TransformerConfig(PackedTransformerConfig):
       axes_dims_rope: features of a head that the image's number, the row, the column and the place in the text turn.
       rope_theta: base of their wavelengths.
       eps: epsilon of every norm.
-      guidance_embeds: the network is told the strength of guidance that it was distilled from.
+      guidance_embeds: the network is given the strength of guidance that it was distilled from.
     """
 
     patch_size: int = 1

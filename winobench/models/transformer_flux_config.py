@@ -68,7 +68,7 @@ class FluxTransformerConfig(PackedTransformerConfig):
       num_attention_heads: number of heads.
       joint_attention_dim: width of the text states.
       pooled_projection_dim: width of the pooled text.
-      guidance_embeds: the network is told the strength of guidance that it was distilled from.
+      guidance_embeds: the network is given the strength of guidance that it was distilled from.
       axes_dims_rope: features of a head that the (idle) first position, the row and the column turn.
     """
 

@@ -268,7 +268,7 @@ class SD3Transformer2DModel(Network):
     }
 
     def build(self, config: SD3TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         self.pos_embed = PatchEmbedding(config, **kwargs)
         self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)

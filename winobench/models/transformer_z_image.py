@@ -90,7 +90,7 @@ class ZImageTransformerBlock(nnx.Module):
           x: [n, tokens, dim].
           turns: rotations of the tokens.
           lengths: int32 [n]: tokens from this one on are nobody's; None if missing.
-          condition: [n, condition_width], of a block that is told the time.
+          condition: [n, condition_width], of a block that is given the time.
 
         Returns:
           The successor of x.
@@ -147,7 +147,7 @@ class ZImageTransformer2DModel(Network):
     }
 
     def build(self, config: ZImageTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers; see `Network`."""
+        """Makes the layers. See `Network`."""
         types = {key: kwargs[key] for key in ("dtype", "param_dtype")}
 
         def blocks(count: int, told_time: bool) -> nnx.List:

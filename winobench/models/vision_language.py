@@ -137,7 +137,7 @@ class VisionLanguageNetwork(Network):
 
         A network of which the language model may be an encoder-decoder (`config.start` is not None) has
         ``encode(prefix, input_ids, lengths)`` for these: the encoder's states, [B, P + S, d_model], and which of them
-        are no padding, a bool array.
+        are not padding, a bool array.
 
         Args:
           prefix: results of `ask`.

@@ -29,7 +29,7 @@ class Device(NamedTuple):
 
 
 def traced_device() -> Device | None:
-    """The device of the mesh around the function that is being traced; None where there is no mesh.
+    """The device of the mesh around the function that is being traced; None without mesh.
 
     Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or `traced_on`.
     JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None,
@@ -43,7 +43,7 @@ def runs_on_one_device() -> bool:
     """Whether what is being traced is one device's own part of a program, as it is under `map_over_data`.
 
     Kernels that the compiler cannot divide among devices, such as Pallas', may be called there, and nowhere else; False
-    where there is no mesh, as nobody knows.
+    without mesh, as nobody knows.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -53,7 +53,7 @@ def runs_on_one_device() -> bool:
 
 
 def traced_on(mesh: Mesh | None) -> Any:
-    """A context in which what is traced knows that it will run on a mesh. None if there is no mesh.
+    """A context in which what is traced knows that it will run on a mesh. None without mesh.
 
     Inside of `jax.jit`, where `jax.set_mesh` may not be called.
     """
@@ -61,7 +61,7 @@ def traced_on(mesh: Mesh | None) -> Any:
 
 
 def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any] | None:
-    """A function of arrays with so many rows, so that each device calls it with rows of its own.
+    """A function of arrays with so many rows, so that each device calls it with its own rows.
 
     For kernels that the compiler cannot divide among devices, where it divides all else: in a training step under
     `traced_on`. Gradients go through it.
@@ -81,7 +81,7 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
 
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
-    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if there is no such GPU.
+    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if the GPU does not exist.
 
     Args:
       kind: see `Device`.

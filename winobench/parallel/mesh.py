@@ -66,7 +66,7 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
       A mesh with the axis ``data`` and, when ``model_parallel`` is more than 1, the axis ``model``.
 
     Raises:
-      InputError: when there are no devices, or their number is not a multiple of ``model_parallel``.
+      InputError: the devices are missing, or their number is not a multiple of ``model_parallel``.
     """
     devices = list(jax.devices() if devices is None else devices)
     if not devices:
@@ -140,7 +140,7 @@ def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) ->
 
 
 def without_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates what runs programs on a mesh of its own: the caller's `jax.set_mesh` does not reach into it.
+    """Decorates what runs programs on its own mesh: the caller's `jax.set_mesh` does not reach into it.
 
     Args:
       function: a function, which may be compiled, or a generator, which runs without the caller's mesh each time.
@@ -200,7 +200,7 @@ def split_axis(mesh: Mesh, axis: int = 0) -> NamedSharding:
 def split_rows(mesh: Mesh, axis: int = 0) -> NamedSharding:
     """The sharding of a training batch, whose axis number ``axis`` is split over all devices of the mesh.
 
-    Devices that share one copy of the parameters work on rows of their own, too: what they lack of a layer's
+    Devices that share one copy of the parameters work on their own rows, too: what they lack of a layer's
     parameters they get from each other when its turn comes (fully sharded data parallelism).
     """
     return NamedSharding(mesh, PartitionSpec(*(None,) * axis, mesh.axis_names))

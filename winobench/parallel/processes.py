@@ -106,7 +106,7 @@ def check_first_process() -> None:
 def _first_process_watched() -> Iterator[None]:
     """Inside, `jax.distributed.initialize` does not have this process aborted when the first one is lost.
 
-    JAX's connection is told of that in a thread of its own, in which it aborts the process, with two stack traces. JAX
+    JAX's connection is told of that in its own thread, in which it aborts the process, with two stack traces. JAX
     takes no other callback, and JAX 0.10 has one that cannot be called: the call ends in an abort, too, which is caught
     here. The thread is then held for good. The others continue, and see by `check_first_process` what happened.
     """
@@ -142,7 +142,7 @@ def _first_process_watched() -> Iterator[None]:
 
 
 def _is_there(host: str, port: int) -> bool:
-    """Whether a process goes on listening; of one that is ending, a last connection may still be made."""
+    """Whether a process continues listening. Of one that is ending, a last connection may still be made."""
     for _ in range(_TRIES):
         try:
             with socket.create_connection((host, port), _SECONDS_TO_ANSWER) as connection:
@@ -200,7 +200,7 @@ def _unless_lost(call: Callable[[], Any]) -> Any:
 
 
 def _auto() -> dict[str, Any]:
-    """Arguments of `jax.distributed.initialize` for what the environment says; those left out JAX finds by itself."""
+    """Arguments of `jax.distributed.initialize` for what the environment says. Those left out JAX finds by itself."""
     from_open_mpi = all(f"OMPI_COMM_WORLD_{name}" in os.environ for name in ("SIZE", "RANK", "LOCAL_SIZE"))
     if not from_open_mpi or "OMPI_MCA_orte_hnp_uri" in os.environ:
         return {"local_device_ids": _own_gpus()}
@@ -333,7 +333,7 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
 
 
 def broadcast_from_host0(work: Callable[[], Any]) -> Any:
-    """Calls a function in the first process, and returns its result in all; otherwise as `all_gather_object`."""
+    """Calls a function in the first process, and returns its result in all. Otherwise as `all_gather_object`."""
     return all_gather_object(lambda: work() if is_main_process() else None)[0]
 
 

@@ -105,7 +105,7 @@ def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
 
 
 def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
-    """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`); empty if all blocks are as few."""
+    """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`). Empty if all blocks are as few."""
     whole = pipeline.denoiser.config
     counts = few_blocks.shallow_counts(few_blocks.block_counts(whole))
     return [(each, with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts]
@@ -126,7 +126,7 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
         return known
     if ":" in source and not os.path.exists(source):
         raise InputError(
-            f"{source} is hosted; plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
+            f"{source} is hosted. Plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
             " folder or a hub id"
         )
     found = sources.resolve(source, revision=revision)

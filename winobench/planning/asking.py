@@ -147,7 +147,7 @@ def make_plan(job: Job) -> Plan:
     fits = all(each.programs[0] and each.total <= job.usable for each in loads)
     if fits and parts != config.model_parallel:
         notes.append(
-            f"{text} needs --config.model_parallel={parts} at least, for which this plan is; with more, weights and"
+            f"{text} needs --config.model_parallel={parts} at least, for which this plan is. With more, weights and"
             " caches leave room for larger batches"
         )
     if fits and model.room.batch_size != config.batch_size:
@@ -218,7 +218,7 @@ def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[
         else:
             notes.append(f"the longest answer of a batch has {assumed.answer_tokens:,} tokens (an assumption)")
     notes.append(
-        f"weights are read from {job.storage}; collectives take as long as their bytes at the links' rate, without the"
+        f"weights are read from {job.storage}. Collectives take as long as their bytes at the links' rate, without the"
         " time until the first one arrives"
     )
     return notes
@@ -260,7 +260,7 @@ def heads_of(config: Config) -> int:
 def plan_batches(model: Model, asked: Workload, compiled: Callable[[Program], Compiled | None]) -> Batches:
     """How a model processes a task's requests. ``compiled`` gives a program's figures; None if it does not fit."""
     prefix = asked.shared if model.program.start is None and batches.is_shared(asked.shared, asked.requests) else 0
-    # A prompt has a token of its own behind what is shared.
+    # A prompt has its own token behind what is shared.
     prefix = min(prefix, asked.prompt - 1)
     limit = asked.limit
     if (longest := batches.longest(model.config)) is not None:

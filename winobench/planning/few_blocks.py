@@ -23,7 +23,7 @@ _GROWS = 2
 
 
 def block_counts(config: Any) -> tuple[int, ...]:
-    """How many blocks of each kind the network of a config has; nothing if its config does not say."""
+    """How many blocks of each kind the network of a config has. Nothing if its config does not say."""
     return tuple(getattr(config, "block_counts", ()))
 
 
@@ -43,7 +43,7 @@ def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compi
 
     Args:
       full: blocks of each kind.
-      found: numbers of blocks, as of `shallow_counts`, and what the compiler says. All of one batch and target.
+      found: numbers of blocks, as in `shallow_counts`, and what the compiler says. All of one batch and target.
     """
     (base, first), *others = found
     steps = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import ml_collections
 
 IMAGE = "picture"
-"""The noun of the programs that make images; files have this word."""
+"""The noun of the programs that make images. Files have this word."""
 
 # Sizes of the published sets, whose files need not be available for a plan.
 _PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
@@ -94,7 +94,7 @@ class Fit:
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of a batch from its prompts to its images; it must fit."""
+        """Estimated seconds of a batch from its prompts to its images. It must fit."""
         loop, decoder = self.programs[:2]
         return loop.seconds + decoder.seconds + self.encoding_seconds(self.generator.sharing)
 
@@ -226,7 +226,7 @@ def _notes(found: Fit, job: Job) -> list[str]:
             f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {found.model} in {job.usable / 1e9:.1f}: take"
             f" {less}devices with more memory (one has all networks; --config.model_parallel is for scoring)"
         ]
-    notes = of_all_blocks(text, found.programs[0], "; text encoders are not compiled")
+    notes = of_all_blocks(text, found.programs[0], ". Text encoders are not compiled")
     if found.batch < config.batch_size:
         notes.append(f"{text} needs --config.batch_size={found.batch} for {found.model}")
     return notes

@@ -185,7 +185,7 @@ def parse(text: str) -> Module:
 
 
 def kernels(module: Module) -> list[Kernel]:
-    """All kernels of a program, in the order of the entry computation; those of loops after each other."""
+    """All kernels of a program, in the order of the entry computation. Those of loops after each other."""
     return list(_kernels(module, module.entry, 1, False))
 
 
@@ -402,7 +402,7 @@ def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
 
 
 def _participants(each: Instruction) -> float:
-    """Number of devices of each group of a collective; where the program says none, as of very many."""
+    """Number of devices of each group of a collective. Where the program says none, as of very many."""
     # By their numbers, as [groups, devices of each], or as axes of a mesh.
     named = re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes)
     if named:
@@ -471,7 +471,7 @@ def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[str, int]) -> int:
-    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand. Those of
+    """Bytes that a fusion reads of something that each of its elements means one element of an operand. Those of
     lines that were looked at before, which many ways may lead to, are known."""
     if line.name in known:
         return known[line.name]

@@ -75,7 +75,7 @@ class Load:
       name: of the model, or of task and protocol.
       programs: with figures, the main one first. None for one that does not fit. Empty where none fits.
       total: bytes on a device, at most.
-      memory: name -> bytes, for the table of memory; or a word instead of bytes.
+      memory: name -> bytes, for the table of memory. Or a word instead of bytes.
       row: name -> text, for the overview.
     """
 

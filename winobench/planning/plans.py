@@ -34,7 +34,7 @@ def make_plan(
         hardneg, for one diffusion model. Of texts, such as wscplus, for one language model. Or of generated images,
         for one or several diffusion models.
       target: the devices.
-      devices: numbers of devices to estimate the time for; the target's number when empty.
+      devices: numbers of devices to estimate the time for. The target's number when empty.
       price: dollars per device and hour.
       largest: also look for the largest denoising step.
       assumed: numbers that no compiler can supply.

@@ -60,7 +60,7 @@ def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
 
 
 def by_kind(kernels: Iterable[Kernel], accelerator: Accelerator) -> dict[str, Sum]:
-    """Sums over the kernels of each kind, in the order of `winobench.planning.hlo.KINDS`; kinds without any are out."""
+    """Sums over the kernels of each kind, in the order of `winobench.planning.hlo.KINDS`. Kinds without any are out."""
     sums = dict.fromkeys(hlo.KINDS, (0, 0.0, 0.0, 0.0))
     for kernel in kernels:
         one = (1, kernel.operations, kernel.bytes, seconds(kernel, accelerator))

@@ -54,7 +54,7 @@ class Scoring:
 
     @property
     def encoding(self) -> int:
-        """The same while it encodes texts; the tables may be those of the texts before."""
+        """The same while it encodes texts. The tables may be those of the texts before."""
         return self.resident - self.weights["denoiser"] + self.staged if self.staged else self.resident
 
     def needed(self, noun: str, items: int, own: int) -> int:
@@ -177,7 +177,7 @@ def advice(found: Fit, job: Job) -> list[str]:
     """Notes on extrapolated programs, and on options to try where something does not fit."""
     scoring, config, text = found.scoring, job.config, job.target.text
     more = f"--config.model_parallel={2 * config.model_parallel}"
-    notes = of_all_blocks(text, found.step, "; encoders are not compiled")
+    notes = of_all_blocks(text, found.step, ". Encoders are not compiled")
     if not found.step:
         one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
         staged = config.encoders != "staged" and one_of_both <= job.usable

@@ -47,7 +47,7 @@ def _overview(plans: Sequence[Plan]) -> Table:
 
 
 def _times(plans: Sequence[Plan]) -> Table:
-    found = _table("Time, estimated; with programs from a compilation cache in brackets")
+    found = _table("Time, estimated. With programs from a compilation cache in brackets")
     found.add_column("devices")
     names = dict.fromkeys(name for plan in plans for each in plan.durations for name in each.parts)
     has_price = any(plan.price is not None for plan in plans)
@@ -74,7 +74,7 @@ def _kernels(of: str, program: Compiled) -> Iterator[Table]:
     """Kernels by kind, of the program without its open loop, and of a turn of that."""
     title = f"{of}{program.items} x {program.noun}"
     once = _kinds(f"{title}: without its loop" if program.turn else title, program)
-    once.caption += f"; compiled in {program.compile_seconds:.0f} s on this machine"
+    once.caption += f". Compiled in {program.compile_seconds:.0f} s on this machine"
     yield once
     if program.turn:
         yield _kinds(f"{title}: a turn of its loop", program.turn)

@@ -17,7 +17,7 @@ KINDS = frozenset({Options.kind, Generation.kind})
 
 # Questions of the tasks whose data the user brings: the result files' and the rest of the 3,026 rows but 26.
 _PUBLISHED = {"wscplus": 700, "wscplus_test": 2_300}
-# A chat template writes some tokens around each turn. So many stand for them.
+# A chat template writes some tokens around each turn. So many mean them.
 _TOKENS_A_TURN = 5
 
 
@@ -91,7 +91,7 @@ def _tasks(text: str) -> list[TextTask]:
     for word in filter(None, map(str.strip, text.split(","))):
         meant = [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
         if not meant and word not in TEXT_TASKS:
-            raise InputError(f"config.tasks={text} has {word!r}, which is none of {', '.join(TEXT_TASKS)}")
+            raise InputError(f"config.tasks={text} has {word!r}, which is not one of {', '.join(TEXT_TASKS)}")
         names += meant or [word]
     return [TEXT_TASKS[name] for name in dict.fromkeys(names)]
 

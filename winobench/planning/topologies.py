@@ -42,7 +42,7 @@ class Target:
 def prepare() -> None:
     """Sets what the compilers read from the environment. Call it before JAX has looked for devices.
 
-    This process then has CPU devices only, whatever the machine has: no compiler may look for a chip.
+    This process then has CPU devices only, for every machine has: no compiler may look for a chip.
     """
     os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda_plugin() else "cpu"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -66,7 +66,7 @@ def find(text: str) -> Target:
         ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
 
     Raises:
-      InputError: there is no such accelerator, or its compiler is not installed or does not take the shape.
+      InputError: the accelerator does not exist, or its compiler is not installed or does not take the shape.
     """
     accelerator, shape = parse(text)
     if accelerator.platform == "tpu":

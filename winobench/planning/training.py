@@ -36,7 +36,7 @@ def make_plan(job: Job) -> Plan:
             f"{config.model} is not a diffusion model, whose fine-tuning a plan compiles: name one, such as sd21-base"
         )
     if job.devices:
-        raise InputError("--devices scales evaluations; for training, name each number in --accelerator: h100:1,h100:8")
+        raise InputError("--devices scales evaluations. For training, name each number in --accelerator: h100:1,h100:8")
     mesh = parallel.make_mesh(job.target.devices, model_parallel=config.mesh.model_parallel)
     loop.check_batch_size(config.batch_size, config.accumulate, mesh)
     description = abstract.read_description(config.model, revision=config.revision)
@@ -49,7 +49,7 @@ def make_plan(job: Job) -> Plan:
         if step:
             break
     if step and accumulate != config.accumulate:
-        notes.append(f"{text} needs --config.accumulate={accumulate}; the loss then compares means over {rows} rows")
+        notes.append(f"{text} needs --config.accumulate={accumulate}. The loss then compares means over {rows} rows")
     content = {"batch_size": config.batch_size, "accumulate": accumulate, "state": state, "num_steps": num_steps}
     content["step"] = step and step.as_json()
     # All parts of the networks. Moments and the unread batch are small next to them.
@@ -60,7 +60,7 @@ def make_plan(job: Job) -> Plan:
         return Duration(devices, computed | {"loading": loading, "compiling": step.compile_seconds})
 
     return job.plan(
-        "GB of networks, adapters and moments, and of the step; its rows and micro-batches",
+        "GB of networks, adapters and moments, and of the step. Its rows and micro-batches",
         [_load(config, accumulate, state, step)],
         duration if step and num_steps is not None else None,
         notes,

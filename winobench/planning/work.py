@@ -39,8 +39,8 @@ _FILES, _ROWS = "counted in the published annotations", "at most: every row coun
 # In the order in which an evaluation has them. Both tasks of Flickr30K have the images of ARO's order task, and the
 # second some of the first one's pairs.
 GDBENCH = {
-    "aro_coco_order": Work(25_010, 5_000, 125_050, "5,000 images; pairs at most"),
-    "aro_flickr_order": Work(5_070, 1_014, 25_350, "1,014 images; pairs at most"),
+    "aro_coco_order": Work(25_010, 5_000, 125_050, "5,000 images. Pairs at most"),
+    "aro_flickr_order": Work(5_070, 1_014, 25_350, "1,014 images. Pairs at most"),
     "aro_vg_relation": Work(23_937, 23_937, 47_874, _ROWS),
     "aro_vg_attribution": Work(28_748, 28_748, 57_496, _ROWS),
     "clevr": Work(8_036, 574, 12_628, _FILES),
@@ -48,15 +48,15 @@ GDBENCH = {
     "flickr30k_text": Work(1_014, 1_014, 10_136, _FILES, repeated_images=1_014, repeated_pairs=1_014 + 1_791 - 179),
     "imagecode_static": Work(430, 1_550, 5_850, _FILES),
     "imagecode": Work(
-        *(2_302, 10_390, 33_410, f"{_FILES}; frames may repeat"), repeated_images=1_550, repeated_pairs=5_850
+        *(2_302, 10_390, 33_410, f"{_FILES}. Frames may repeat"), repeated_images=1_550, repeated_pairs=5_850
     ),
     "pets_photo_all": Work(7_390, 7_390, 273_430, "7,390 images x 37 breeds"),
     "svo": Work(48_000, 14_102, 62_102, "at most: 14,102 addresses of images, 48,000 image-sentence pairs"),
     "winoground": Work(400, 800, 2_400, _FILES),
-    "genderbias": Work(72, 72, 144, "an assumption: six folders of 12; not published", is_bias=True),
+    "genderbias": Work(72, 72, 144, "an assumption: six folders of 12. Not published", is_bias=True),
     "mmbias": Work(2_250, 2_250, 270_000, "nine groups of some 250 images x 120 phrases", is_bias=True),
 }
-"""Task of the paper's tables -> its work; the three tasks of SVO are one."""
+"""Task of the paper's tables -> its work. The three tasks of SVO are one."""
 
 OTHERS = {
     "aro_coco_order_published": Work(25_010, 5_000, 125_050, "as aro_coco_order"),
@@ -65,7 +65,7 @@ OTHERS = {
     "coco_hardneg_image": Work(4_839, 4_839, 14_516, _FILES),
     "coco_hardneg_text_328": Work(328, 328, 656, _FILES),
     "coco_hardneg_image_328": Work(328, 603, 1_259, _FILES),
-    "imagecode_video": Work(1_872, 8_840, 27_560, f"{_FILES}; frames may repeat"),
+    "imagecode_video": Work(1_872, 8_840, 27_560, f"{_FILES}. Frames may repeat"),
     "pets": Work(3_669, 3_669, 135_753, "3,669 images x 37 breeds"),
     "pets_photo": Work(3_669, 3_669, 135_753, "as pets, whose images are the same"),
     "pets_all": Work(7_390, 7_390, 273_430, "as pets_photo_all, whose images are the same"),
@@ -96,7 +96,7 @@ def _declared(name: str) -> Work | None:
 
 
 def names(words: str) -> list[str]:
-    """The tasks of a config, with those of a group in the place of its name; none where it asks all that are ready."""
+    """The tasks of a config, with those of a group instead of its name. None where it asks all that are ready."""
     found = [] if words == _ALL_TASKS else words.split(",")
     return [
         name for word in found for name in (groups.members(word, TASKS) if word.startswith(groups.MARK) else [word])
@@ -120,7 +120,7 @@ def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: 
         if name not in known:
             continue
         work = known[name]
-        # What other tasks have already counts once, if they are among those that are asked for.
+        # What other tasks have already counts once, if they are among those that are requested.
         alone = len(names) == 1
         share = 1.0 if limit is None else min(1.0, limit / work.questions)
         samples = min(num_samples, num_bias_samples) if work.is_bias else num_samples

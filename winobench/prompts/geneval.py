@@ -1,4 +1,4 @@
-"""GenEval's prompts as questions: which of these texts was the image drawn from?
+"""GenEval's prompts as questions: which of these texts was the image generated from?
 
 The lists of candidates are those of Self-Bench ("Diffusion Classifiers Understand Compositionality, but Conditions
 Apply", 2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et al. 2023) can make from the
@@ -50,7 +50,7 @@ def candidates(tag: str, include: Sequence[Mapping[str, Any]]) -> list[str]:
       include: of the record: objects with ``class``, ``count``, ``color``.
 
     Raises:
-      KeyError, IndexError, ValueError: the record is none of GenEval's.
+      KeyError, IndexError, ValueError: the record is not one of GenEval's.
     """
     return [_PHOTO + text for text in _TEXTS[tag](include)]
 

@@ -1,17 +1,17 @@
 """Prompts in the grammar of our CLEVR scenes, with what each image must show.
 
 Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know each of
-its words. Categories are the sub-tasks of the benchmark's CLEVR task, so that what a model draws stands next to what it
-recognises, and ``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
+its words. Categories are the sub-tasks of the benchmark's CLEVR task, so that what a model generates stands next to
+what it recognises, and ``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
 
 The content of a prompt is a JSON object::
 
     {"objects": [{"color": "red", "shape": "cube", "count": 2}, ...]}
 
-Each entry stands for ``count`` different objects of the image that have all of its attributes: ``color``, ``shape``,
+Each entry means ``count`` different objects of the image that have all of its attributes: ``color``, ``shape``,
 ``size`` (small or large), ``side`` (left or right: the centre is clearly in that half of the image, as
 `winobench.clevr.scenes.sides` has it). What an entry does not say may be anything. More objects may be there.
-No object can stand for two entries of a prompt, as these differ in an attribute that both state. `is_shown` is the
+No object can mean two entries of a prompt, as these differ in an attribute that both state. `is_shown` is the
 meaning of all this.
 """
 
@@ -98,7 +98,7 @@ _CATEGORIES: Mapping[str, Callable[[], list[tuple[str, _Objects]]]] = {
 }
 
 CATEGORIES = tuple(_CATEGORIES)
-"""The skills; all but the last one are sub-tasks of `winobench.clevr.captions`."""
+"""The skills. All but the last one are sub-tasks of `winobench.clevr.captions`."""
 
 
 def make_prompts(count: int = COUNT) -> list[Prompt]:

@@ -2,7 +2,7 @@
 
 A source is a ``.txt`` file with one prompt per line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and
 optionally ``category`` and ``id``, or a named set (`NAMED_SETS`) and its published file after a colon. Published files
-are read as they are: a text that stands in one twice gives two images, of different noise.
+are read as they are: a text that is in one twice gives two images, of different noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NamedSet:
     """A set of prompts that has a name.
 
     Attributes:
-      read: what stands behind the colon (empty for nothing) -> the prompts.
+      read: what follows the colon (empty for nothing) -> the prompts.
       wanted: what has to stand behind the colon, for messages and the help.
       description: one line.
     """
@@ -63,7 +63,7 @@ def geneval(file: str) -> list[Prompt]:
 
 
 def partiprompts(file: str) -> list[Prompt]:
-    """PartiPrompts' 1,632 prompts (Yu et al. 2022), from ``PartiPrompts.tsv``; challenge and note are the content."""
+    """PartiPrompts' 1,632 prompts (Yu et al. 2022), from ``PartiPrompts.tsv``. Challenge and note are the content."""
     path = _file("partiprompts", file)
     prompts = []
     for number, row in table_rows(path, [("prompt",), ("category",), ("challenge",)], delimiter="\t"):
@@ -114,7 +114,7 @@ def t2i_compbench(place: str) -> list[Prompt]:
 
 
 def clevr(count: str) -> list[Prompt]:
-    """Our own grammar; see `winobench.prompts.grammar`."""
+    """Our own grammar. See `winobench.prompts.grammar`."""
     if not count:
         return grammar.make_prompts()
     number = int(count) if re.fullmatch(r"[0-9]{1,9}", count) else count
@@ -122,7 +122,7 @@ def clevr(count: str) -> list[Prompt]:
 
 
 NAMED_SETS: Mapping[str, NamedSet] = {
-    "clevr": NamedSet(clevr, "[:N]", "our own grammar of CLEVR scenes, and what each picture must show"),
+    "clevr": NamedSet(clevr, "[:N]", "our own grammar of CLEVR scenes, and what each image must show"),
     "geneval": NamedSet(geneval, ":FILE", "GenEval, evaluation_metadata.jsonl"),
     "partiprompts": NamedSet(partiprompts, ":FILE", "PartiPrompts, PartiPrompts.tsv"),
     "drawbench": NamedSet(drawbench, ":FILE", "the 104 prompts of DrawBench that DiffusionITM takes, CSV"),
@@ -139,10 +139,10 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
     Args:
       source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
       limit: take so many at most, from the beginning; None for all.
-      categories: take those of these categories alone. All if there are none.
+      categories: take those of these categories alone. All if missing.
 
     Raises:
-      InputError: there is no such source, it holds no prompt, or something in it cannot be one. Names file and line.
+      InputError: the source does not exist, it holds no prompt, or something in it cannot be one. Names file and line.
     """
     source = options.text().check("a source of prompts", source)
     limit = options.LIMIT.check("the limit of prompts", limit)
@@ -160,7 +160,7 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
 
 
 def check_source(source: str) -> None:
-    """Raises InputError unless a source has a known form; reads nothing."""
+    """Raises InputError unless a source has a known form. Reads nothing."""
     name = source.partition(":")[0]
     if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
         raise _unknown(source)
@@ -176,7 +176,8 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
         for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
             if key in lines:
                 raise InputError(
-                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds draw a"
+                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds"
+                    " generate a"
                     " prompt several times)"
                 )
             lines[key] = line
@@ -187,7 +188,8 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
 def _unknown(source: str) -> InputError:
     sets = ", ".join(f"{name}{one.wanted}" for name, one in NAMED_SETS.items())
     return InputError(
-        f"{options.shown(source)} is no source of prompts: name a .txt file with a prompt a line, a .csv or .tsv file"
+        f"{options.shown(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
+        " file"
         f" with the column prompt, or one of {sets}"
     )
 
@@ -219,6 +221,6 @@ def _file(name: str, file: str) -> pathlib.Path:
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         raise InputError(
-            f"there is no file {options.shown(str(path))} for the prompts {name!r}: name the published one"
+            f"the file {options.shown(str(path))} does not exist for the prompts {name!r}: name the published one"
         )
     return path

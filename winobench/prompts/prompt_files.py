@@ -15,7 +15,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_CAPTION, check_texts
 
 LARGEST_LINE = 1_000_000
-"""Bytes of a line; what is longer is no prompt, and not read to its end."""
+"""Bytes of a line. What is longer is not a prompt, and not read to its end."""
 
 _LONGEST_NAME = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -51,7 +51,7 @@ class Prompt:
         """
         texts = [value.get(name) for name in ("id", "text", "category")] if isinstance(value, Mapping) else [None]
         if not all(isinstance(text, str) for text in texts) or "content" not in value:
-            raise InputError(f"{options.shown(value)} is no prompt with id, text, category and content")
+            raise InputError(f"{options.shown(value)} is not a prompt with id, text, category and content")
         return cls(*texts, value["content"])
 
 
@@ -72,7 +72,8 @@ def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), 1):
                 if len(line) > LARGEST_LINE:
                     raise InputError(
-                        f"line {number} of {path} has more than {LARGEST_LINE:,} bytes, which is no prompt: write one"
+                        f"line {number} of {path} has more than {LARGEST_LINE:,} bytes, which is not a prompt: write"
+                        " one"
                         " prompt a line"
                     )
                 try:
@@ -116,7 +117,7 @@ def table_rows(
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise InputError(f"line {line} of {path} is no row of a table ({error}): mend the line") from None
+            raise InputError(f"line {line} of {path} is not a row of a table ({error}): mend the line") from None
         if cells is None:
             break
         if not any(cell.strip() for cell in cells):
@@ -163,7 +164,7 @@ def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | 
         found = [name for name in header if name in names]
         if len(found) != 1:
             problem = f"has no column {names[0]!r}" if not found else f"has the column {names[0]!r} twice"
-            raise InputError(f"{path} {problem}: its header is {options.shown(','.join(cells))}; name each column once")
+            raise InputError(f"{path} {problem}: its header is {options.shown(','.join(cells))}. Name each column once")
         header[header.index(found[0])] = names[0]
     return header
 

@@ -1,4 +1,4 @@
-"""Cards of the gallery: an example with its pictures, candidates and scores."""
+"""Cards of the gallery: an example with its images, candidates and scores."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _candidates(
     edits: Mapping[tuple[str, str], tuple[Edit, bytes]],
     side: int,
 ) -> list[Candidate]:
-    """The candidates of an example, the best first; ``shown`` are the pictures of images that compete."""
+    """The candidates of an example, the best first; ``shown`` are the images of images that compete."""
     images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
     flat = examples.scores[row].ravel()
     best, worst = float(flat.max()), float(flat.min())
@@ -197,7 +197,7 @@ def _edited(found: tuple[Edit, bytes] | None, side: int) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4096)
 def picture_address(jpeg: bytes, side: int) -> str | None:
-    """A picture as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
+    """An image as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
     try:
         # Decoded even where it is small enough: a damaged image fails here and not in the browser.
         with image_files.opened(io.BytesIO(jpeg)) as image:

@@ -2,7 +2,7 @@
 
 Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
 while the file on disk holds them in one grid. The colours of the runs are those of M. Okabe and K. Ito, "Color
-universal design" (2008), which the common kinds of colour blindness tell apart. Markers and dashes say the same again.
+universal design" (2008), which the common kinds of colour blindness distinguish. Markers and dashes say the same again.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """A drawing and the size, in inches, at which it is legible; the size includes the margins."""
+    """A drawing and the size, in inches, at which it is legible. The size includes the margins."""
 
     title: str
     draw: Draw
@@ -138,7 +138,7 @@ class Panel:
 
 
 def run_mark(number: int, label: str) -> Mark:
-    """The looks of a run; colour and marker repeat after seven, the dashes shift with each round."""
+    """The looks of a run. Colour and marker repeat after seven, the dashes shift with each round."""
     round_number, place = divmod(number, len(COLOURS))
     return Mark(label, COLOURS[place], MARKERS[place], DASHES[(place + round_number) % len(DASHES)])
 
@@ -212,7 +212,7 @@ def timestep_lines(
 
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
-    """A stacked bar a pair of runs, whose markers stand before it: both right, only the one, only the other, neither.
+    """A stacked bar a pair of runs, whose markers come before it: both right, only the one, only the other, neither.
 
     Args:
       axes: where to.
@@ -296,7 +296,7 @@ def grouped_bars(
       axes: where to.
       labels: of the groups.
       series: looks and [3, groups] (value, low, high) of each. Proportions, or counts if not ``percent``; NaN where a
-        series lacks a group, and as low and high where there is no interval.
+        series lacks a group, and as low and high without interval.
       chance: level of guessing, as the values.
       ylabel: what is drawn.
       percent: whether the values are proportions.

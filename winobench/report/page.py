@@ -70,7 +70,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     timesteps.timestep_section,
     learned_weights.learned_weights_section,
 )
-"""The sections on runs with images, from top to bottom; one with nothing to say returns None. The gallery follows."""
+"""The sections on runs with images, from top to bottom. One with nothing to say returns None. The gallery follows."""
 
 TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
@@ -124,8 +124,8 @@ def write_report(
       The page's path.
 
     Raises:
-      InputError: what is named is no finished run of a known layout, a number is out of range, a rater file cannot be
-        used, or ``out`` cannot be written.
+      InputError: what is named is not a finished run of a known layout, a number is out of range, a rater file cannot
+        be used, or ``out`` cannot be written.
     """
     if resamples < 1:
         raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.", code="out-of-range")
@@ -274,7 +274,7 @@ _OUTLINES = {
 
 
 def _marker(mark: figures.Mark) -> markupsafe.Markup:
-    """A mark as a small picture."""
+    """A mark as a small image."""
     colour = figures.page_colour(mark.colour)
     outline = f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
     if mark.dash == figures.NO_LINE:

@@ -184,7 +184,7 @@ _REFERENCES: weakref.WeakKeyDictionary[Run, Mapping[tuple[str, str], PublishedNu
 
 
 def references_of(run: Run) -> Mapping[tuple[str, str], PublishedNumber]:
-    """(task, metric) -> the published number to print next to it; found once for each run."""
+    """(task, metric) -> the published number to print next to it. Found once for each run."""
     if run not in _REFERENCES:
         _REFERENCES[run] = references(run.results)
     return _REFERENCES[run]
@@ -206,7 +206,7 @@ def of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber
 
 
 def of_task(task: str) -> list[PublishedNumber]:
-    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; of a text task all."""
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print. Of a text task all."""
     found = numbers(task=task)
     if benchmark_of(task) is not None:
         return [number for number in found if number.unit == "percent" and number.model is not None]
@@ -214,7 +214,7 @@ def of_task(task: str) -> list[PublishedNumber]:
 
 
 def value_of(task: str, metric: str, model: str) -> float | None:
-    """Table 1's number of a model as released, normalised where images compete; in [0, 1]."""
+    """Table 1's number of a model as released, normalised where images compete. In [0, 1]."""
     for number in numbers(task=task, metric=metric, model=model, finetuning=None):
         if number.table[0] == "1" and number.normalize in (None, "unconditional"):
             return number.value

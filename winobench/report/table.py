@@ -1,4 +1,4 @@
-"""Results as tables in the terminal, beside the paper's numbers."""
+"""Results as tables in the terminal, next to the paper's numbers."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _printed_parts(entries: Mapping[str, Any]) -> set[str]:
-    """Keys of the sub-tasks with most examples, as many as there is room for; all metrics of a sub-task or none."""
+    """Keys of the sub-tasks with most examples, as many as there is room for. All metrics of a sub-task or none."""
     groups = collections.defaultdict(list)
     for name in entries:
         if "/" in name:
@@ -263,7 +263,7 @@ def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -
     said = "; ".join(f"{one['short']}, arXiv:{one['arxiv']}" for one in cited)
     notes = [f"paper: {said}, on the published data"]
     if any(name != model for name, _ in rows):
-        notes[0] += f"; of Stable Diffusion 2.1 where it lacks {model or 'this model'}"
+        notes[0] += f". Of Stable Diffusion 2.1 where it lacks {model or 'this model'}"
     for (name, num_samples), methods in rows.items():
         samples = f", {num_samples} samples a pair" if num_samples else ""
         places = "; ".join(f'"{method}" in {", ".join(sorted(places_of))}' for method, places_of in methods.items())

@@ -40,7 +40,7 @@ def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) ->
 
 
 def finite(name: str, values: list[Any]) -> Raw:
-    """A raw answer; that of a failed call if not all of its values are finite."""
+    """A raw answer. That of a failed call if not all of its values are finite."""
     if np.isfinite(values).all():
         return {name: values}
     return {"error": {"kind": "not_finite", "message": f"the {name} are not finite numbers: {values}", "attempts": 1}}
@@ -53,7 +53,7 @@ def check_failed(raw: Mapping[str, Any]) -> None:
 
 
 def read_scores(request: Request, raw: Raw) -> Response:
-    """The scores of all that a request compares; raises ValueError where the raw answer lacks them."""
+    """The scores of all that a request compares. Raises ValueError where the raw answer lacks them."""
     check_failed(raw)
     count = len(getattr(request, _COMPARED[request.kind]))
     if not is_numbers(raw.get("scores"), count):

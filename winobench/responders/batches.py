@@ -125,7 +125,7 @@ def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: boo
       prompt: tokens behind the prefix.
       options: tokens of each option. None for a text.
       limit: the most tokens of a text.
-      is_sampled: whether the text is drawn.
+      is_sampled: whether the text is sampled.
       config: the network's.
     """
     answer = shapes.power_of_two(max(options)) if options else shapes.width(limit)
@@ -133,7 +133,7 @@ def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: boo
 
 
 def longest(config: Any) -> int | None:
-    """Tokens of the longest conversation that a model can read; None where there is no limit."""
+    """Tokens of the longest conversation that a model can read; None without limit."""
     length = getattr(config, "max_position_embeddings", None)
     scaling = getattr(config, "rope_scaling", None)
     # Slower rotations reach as much farther, which files with this scaling do not count.

@@ -151,7 +151,7 @@ def score_options(
     options: jax.Array,
     option_lengths: jax.Array,
 ) -> jax.Array:
-    """Log-likelihoods of options. A prompt is read once, whatever the number of its options.
+    """Log-likelihoods of options. A prompt is read once, for every number of its options.
 
     Args:
       program: of the model.
@@ -204,7 +204,7 @@ def generate(
       params: the network's.
       prompts: int32 [rows, ...].
       limits: int32 [rows], the most tokens of each text, up to ``width``; 0 for a row that only fills the batch.
-      draws: of the rows; None where every text is the most likely one.
+      generates: of the rows; None where every text is the most likely one.
       width: of the result.
 
     Returns:
@@ -261,7 +261,7 @@ def generate(
 
 
 class _Decoder:
-    """Reads prompts and goes on from them, with a decoder alone; a state is a cache."""
+    """Reads prompts and continues from them, with a decoder alone. A state is a cache."""
 
     def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | ImagePrompts):
         self._model, self._dtype, self._prompts = model, dtype, prompts
@@ -297,13 +297,13 @@ class _Decoder:
 
 
 class _EncoderDecoder:
-    """As `_Decoder`, with an encoder for the prompts; a state is the decoder's cache, whose rows go in step."""
+    """As `_Decoder`, with an encoder for the prompts. A state is the decoder's cache, whose rows go in step."""
 
     def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | ImagePrompts):
         self._model, self._start, self._prompts = model, start, prompts
 
     def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
-        """As of `_Decoder`; the first position of an answer follows the token that all begin with."""
+        """See `_Decoder`. The first position of an answer follows the token that all begin with."""
         states, mask = self._encoded()
         cache = self._model.make_cache(states, mask, 1 + more)
         rows = len(states)
@@ -311,13 +311,13 @@ class _EncoderDecoder:
         return logits[:, 0], cache, jnp.ones(rows, jnp.int32)
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
-        """What the decoder attends to, and which of it is no padding."""
+        """What the decoder attends to, and which of it is not a padding."""
         ids, lengths = self._prompts.ids, self._prompts.lengths
         mask = jnp.arange(ids.shape[1]) < lengths[:, None]
         return self._model.encode(ids, mask), mask
 
     def advance(self, state: t5.T5Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, t5.T5Cache]:
-        """As of `_Decoder`, but the first result is the logits; positions follow from the state."""
+        """See `_Decoder`, but the first result is the logits. Positions follow from the state."""
         return self._model.decode(tokens, cache=state)
 
     def logits(self, logits: jax.Array) -> jax.Array:
@@ -325,7 +325,7 @@ class _EncoderDecoder:
         return logits
 
     def repeat(self, state: t5.T5Cache, count: int) -> t5.T5Cache:
-        """As of `_Decoder`."""
+        """See `_Decoder`."""
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
 
 
@@ -363,7 +363,7 @@ def _image_and_prompts(
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:
-    """int32 [rows, width]: the positions of tokens that follow ``before`` others; -1 where there is none."""
+    """int32 [rows, width]: the positions of tokens that follow ``before`` others; -1 if missing."""
     column = jnp.arange(width, dtype=jnp.int32)
     return jnp.where(column < lengths[:, None], before[:, None] + column, -1)
 
@@ -380,7 +380,7 @@ def _most_likely(logits: jax.Array) -> jax.Array:
 
 
 def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
-    """Logits whose largest one is a draw from the softmax of logits / temperature (Gumbel's trick)."""
+    """Logits whose largest one is a generate from the softmax of logits / temperature (Gumbel's trick)."""
 
     def noise(key: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=random_numbers.GENERATOR), step)

@@ -28,7 +28,7 @@ def load(
 ) -> Responder:
     """Loads a checkpoint of a kind in `winobench.scorers.loading.SCORERS` and makes it answer about images.
 
-    The options are those of `winobench.responders.loading.load_responder`. ``sampling`` holds ``num_samples`` and
+    The options are the ones in `winobench.responders.loading.load_responder`. ``sampling`` holds ``num_samples`` and
     ``timesteps`` of a scorer that has samples. Raises InputError for an option of other models.
     """
     if ref.kind == WRITES:

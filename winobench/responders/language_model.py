@@ -119,8 +119,8 @@ class LanguageModel(networks.HoldsLoaded):
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
 
         Raises:
-          InputError: files are missing or damaged, it is no language model that writes, or an option is not one of its
-            choices.
+          InputError: files are missing or damaged, it is not a language model that writes, or an option is not one of
+            its choices.
         """
         resolved = sources.resolve(source, revision=revision)
         kind = language_models.language_model_kind(resolved)
@@ -195,7 +195,7 @@ class LanguageModel(networks.HoldsLoaded):
                 output_tokens=raw.get("output_tokens"),
             )
         if request.kind != "generation" or not isinstance(raw.get("text"), str):
-            raise ValueError(f"this is no answer to a request for {request.kind}: {raw}")
+            raise ValueError(f"this is not an answer to a request for {request.kind}: {raw}")
         return Response(
             text=raw["text"],
             input_tokens=raw.get("input_tokens"),
@@ -233,7 +233,7 @@ class LanguageModel(networks.HoldsLoaded):
         return self.prompts.encode_prefix(request.turns, request.prefix_turns)
 
     def _groups(self, jobs: Sequence[Job]) -> Iterator[tuple[tuple[int, ...], list[Job]]]:
-        """Jobs by the prefix that is computed once for all of them; the prefix may be empty."""
+        """Jobs by the prefix that is computed once for all of them. The prefix may be empty."""
         groups: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             groups.setdefault(job.prompt[: job.shared], []).append(job)
@@ -305,7 +305,7 @@ class LanguageModel(networks.HoldsLoaded):
         )
 
     def _run(self, shape: Shape, batch: list[Job], rows: int, prefix: Any, shared: int) -> Any:
-        """Starts a batch; what fills it up is its first job once more, which writes nothing."""
+        """Starts a batch. What fills it up is its first job once more, which writes nothing."""
         split = parallel.split_axis(self.mesh)
 
         def put(values: np.ndarray) -> jax.Array:
@@ -373,7 +373,7 @@ def _error(kind: str, message: str) -> Raw:
 
 
 def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
-    """What a text is drawn with: of the seed and of what is asked alone. A longer text begins as a shorter one."""
+    """What a text is generated with: of the seed and of what is asked alone. A longer text begins as a shorter one."""
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
     digest = hashlib.sha256(json.dumps(asked).encode()).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")

@@ -63,7 +63,7 @@ def load_responder(
       sampling: see `winobench.responders.image_judges.load`.
 
     Raises:
-      InputError: there is no such model, it answers no questions, or an option is not for its kind.
+      InputError: the model does not exist, it answers no questions, or an option is not for its kind.
     """
     ref = resolve(model, about_pictures=about_pictures, revision=revision)
     if ref.kind == RECORDED:
@@ -121,7 +121,7 @@ def load_responder(
 
 
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
-    """Resolves a model that answers questions, by small files. Arguments and errors are those of `load_responder`.
+    """Resolves a model that answers questions, by small files. Arguments and errors are the ones in `load_responder`.
 
     The kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
     """

@@ -84,7 +84,7 @@ class Prompts:
           stop_ids: the tokens that end an answer.
 
         Raises:
-          InputError: the template is none of these, the tokenizer has none although it must, or it cannot be used.
+          InputError: the template is not one of these, the tokenizer has none although it must, or it cannot be used.
         """
         common.choice("chat_template", template, TEMPLATES)
         self._tokenizer, self._separate = tokenizer, separate

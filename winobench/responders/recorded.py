@@ -5,8 +5,9 @@ The file is a CSV in UTF-8 with a header and a row a response. Its columns:
     response           the text of the answer. In the result files that are published with WSC+: predicted_reason
     prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
-    id                 the question, where there is no prompt; ``bind`` says which prompts belong to it
-    sample             optional: number of the draw. Rows of the same prompt are otherwise draws 0, 1, ... as they come
+    id                 the question, without prompt; ``bind`` says which prompts belong to it
+    sample             optional: number of the draw. Rows of the same prompt are otherwise samples 0, 1, ... as they
+    come
 
 A request is answered by the row one of whose prompts is its last user turn. Else by the row whose prompt stands at its
 end, with at most 100 characters behind it (examples and instructions may come before the question, but a question that
@@ -85,7 +86,7 @@ class RecordedModel:
             )
         if not self._prompt_columns and not self._has_ids:
             raise InputError(
-                f"{self.path} does not say what was asked: it has the columns {', '.join(columns)}; add one named "
+                f"{self.path} does not say what was asked: it has the columns {', '.join(columns)}. Add one named "
                 f"{', '.join(PROMPT_COLUMNS)} or id.",
                 code="missing-column",
             )
@@ -94,7 +95,7 @@ class RecordedModel:
         self._by_id: dict[str, dict[int, int]] = {}
         for number, row in enumerate(rows):
             sample = self._sample(number, row)
-            # Columns of a row may hold the same, which is one draw.
+            # Columns of a row may hold the same, which is one generate.
             for prompt in {normalise(row[column]) for column in self._prompt_columns} - {""}:
                 _enter(self._by_prompt, prompt, sample, number)
             if self._has_ids:
@@ -124,7 +125,8 @@ class RecordedModel:
         found = [self._find(request) for request in requests]
         left = sorted(set(range(len(self._rows))) - set(found))
         edited = [request for request, number in zip(requests, found, strict=True) if number is None]
-        # A table of all against all: neither side has more than a few where files are of the data that are asked about.
+        # A table of all against all: neither side has more than a few where files are of the data that are queried
+        # about.
         if not left or len(left) * len(edited) > _MOST_COMPARISONS:
             return
         pairs = []
@@ -182,7 +184,7 @@ class RecordedModel:
         """The text, its wrongly decoded characters repaired. Numbers of tokens are not known.
 
         Raises:
-          ValueError: the raw answer is none of this model's.
+          ValueError: the raw answer is not one of this model's.
         """
         text = raw.get("response")
         if not isinstance(text, str):
@@ -197,7 +199,7 @@ class RecordedModel:
             return int(text)
         except ValueError:
             raise InputError(
-                f"{self.path}, row {number + 1}: the sample {text!r} is no whole number: correct it.",
+                f"{self.path}, row {number + 1}: the sample {text!r} is not a whole number: correct it.",
                 code="not-a-number",
             ) from None
 
@@ -214,7 +216,7 @@ class RecordedModel:
         return self._edited.get(f"{request.sample} {prompt}") if number is None else number
 
     def _at_end(self, prompt: str) -> str | None:
-        """The recorded prompt at the end of another one; of several the one that ends last, then the longest."""
+        """The recorded prompt at the end of another one. Of several the one that ends last, then the longest."""
         ends = []
         for known in self._by_prompt:
             place = prompt.rfind(known, max(0, len(prompt) - len(known) - _LONGEST_TAIL))
@@ -283,7 +285,7 @@ def _parse(path: pathlib.Path, content: bytes) -> tuple[list[str], list[dict[str
             rows.append(dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
         raise InputError(
-            f"{path}, line {reader.line_num} is no CSV ({error}): correct it.", code="damaged-table"
+            f"{path}, line {reader.line_num} is not a CSV ({error}): correct it.", code="damaged-table"
         ) from None
     finally:
         csv.field_size_limit(before)

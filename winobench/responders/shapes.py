@@ -22,7 +22,7 @@ class Job:
       options: the options' tokens. None for a text.
       limit: the most tokens of a text.
       temperature: of a text.
-      key: of a text's draws, two words.
+      key: of a text's generates, two words.
     """
 
     index: int
@@ -42,7 +42,7 @@ class Shape:
       prompt: width of the prompts behind the prefix.
       options: number of options, 0 for texts.
       answer: width of the longest option or text.
-      sampled: whether texts are drawn.
+      sampled: whether texts are sampled.
     """
 
     prompt: int

@@ -36,7 +36,7 @@ ENTAILMENT = "entailment"
 """What the label is called, in any case, whose probability is the score."""
 
 BUCKETS = (32, 64, 128, 256, 512)
-"""Lengths in tokens that pairs are padded to; a network is compiled once for each that occurs."""
+"""Lengths in tokens that pairs are padded to. A network is compiled once for each that occurs."""
 
 # Tokens that each device works on at once, on accelerators and on CPUs.
 _TOKENS = Limit(1 << 15, cpu=1 << 11)
@@ -178,7 +178,7 @@ class NliEncoder(Holder):
           mesh: see `NliEncoder`.
 
         Raises:
-          InputError: files are missing or damaged, or as of `NliEncoder`.
+          InputError: files are missing or damaged, or as in `NliEncoder`.
         """
         from winobench.checkpoints import encoder_layouts
 
@@ -289,7 +289,7 @@ class ClipText:
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> ClipText:
-        """Loads a model and makes it answer; arguments and errors as of `Contrastive.from_pretrained`."""
+        """Loads a model and makes it answer. Arguments and errors as in `Contrastive.from_pretrained`."""
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
     def held(self) -> ClipText:

@@ -56,7 +56,7 @@ class HostedVQAScore:
     are not asked for again, and neither are those that runs next to it have kept.
 
     Attributes:
-      question: the question; ``{}`` stands for the text.
+      question: the question; ``{}`` means the text.
       kind: ``probability``, or ``log_odds``: log P(yes) - log P(no).
       answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
         with the other answers that the texts give to it, and its score is that of its own answer.
@@ -145,7 +145,7 @@ class HostedVQAScore:
         return f"{spent['calls']:,} calls; {spent['input']:,} tokens read, {spent['output']:,} written{cost}"
 
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
-        """Scores every text for every image, float32 [num_images, num_texts]; otherwise as `iter_scores`."""
+        """Scores every text for every image, float32 [num_images, num_texts]. Otherwise as `iter_scores`."""
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = np.indices((len(images), len(texts)), dtype=np.int32).reshape(2, -1).T
         scores = np.empty(len(pairs), np.float32)
@@ -164,7 +164,7 @@ class HostedVQAScore:
           pairs: int [n, 2], rows (number of the image, number of the text).
 
         Returns:
-          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once.
+          An iterator over (int [b], rows of ``pairs``, their float32 scores [b]), each row once.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described. While iterating for an image

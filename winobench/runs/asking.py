@@ -43,7 +43,7 @@ def ask(
 ) -> None:
     """Reads the store, takes answers of the runs next to it, and asks for the rest.
 
-    Stored answers that are incomplete are asked for again.
+    Stored answers that are incomplete are requested again.
 
     Args:
       responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
@@ -124,7 +124,7 @@ def _ask(
                     answers.read[key] = read(responder, request, raw)
                 except ValueError as malformed:
                     store.reject(key, str(malformed))
-                    billed = "; it was answered, so it may have been billed" if hasattr(responder, "cost") else ""
+                    billed = ". It was answered, so it may have been billed" if hasattr(responder, "cost") else ""
                     answers.failed[key] = f"malformed: {malformed}{billed}"
                 else:
                     if received is not None:

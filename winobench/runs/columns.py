@@ -13,12 +13,12 @@ STRINGS = pa.list_(pa.string())
 
 
 def columns(**kinds: pa.DataType) -> pa.Schema:
-    """The columns that a table must have, none of which may lack a value; names that end with _ may."""
+    """The columns that a table must have, none of which may lack a value. Names that end with _ may."""
     return pa.schema([pa.field(name.rstrip("_"), kind, nullable=name.endswith("_")) for name, kind in kinds.items()])
 
 
 def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
-    """A table whose columns are of the types that are asked for.
+    """A table whose columns are of the types that are requested.
 
     Raises:
       InputError: it cannot be read, lacks a column or a value, or has a column of another type.
@@ -32,7 +32,7 @@ def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
     missing = [name for name in columns.names if name not in table.column_names]
     if missing:
         raise InputError(
-            f"{path} has no column {missing[0]}: it is not of this version; evaluate again.", code="another-version"
+            f"{path} has no column {missing[0]}: it is not of this version. Evaluate again.", code="another-version"
         )
     for field in columns:
         place = table.column_names.index(field.name)

@@ -57,7 +57,7 @@ def edit_files(image: str, text: str) -> tuple[str, str]:
 
 
 class EditWriter:
-    """Writes the edits of one process; a picture is on disk before its line, and both before `add` returns."""
+    """Writes the edits of one process. An image is on disk before its line, and both before `add` returns."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
         """

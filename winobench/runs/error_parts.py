@@ -72,7 +72,7 @@ def read_own_errors(
     text_hashes: Sequence[str],
     pairs: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Reads what earlier calls of a run have scored. Arguments, result and errors as of ``read_errors``.
+    """Reads what earlier calls of a run have scored. Arguments, result and errors as in ``read_errors``.
 
     A part that is damaged is set aside, and a warning names it: what it held is computed again.
     """
@@ -101,7 +101,7 @@ def read_errors(
         is an error when None.
 
     Returns:
-      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them. Of
+      [num_pairs, num_samples] float32 errors, NaN if missing yet, and the seconds that were spent on them. Of
       processes that worked side by side, those of the one that took longest.
 
     Raises:
@@ -198,7 +198,7 @@ def read_part(path: pathlib.Path) -> pa.Table:
 
 
 def _described(table: pa.Table) -> tuple[list[int], str, float]:
-    """A part's timesteps, kind of error and seconds; raises DamagedPartError where its content contradicts them."""
+    """A part's timesteps, kind of error and seconds. Raises DamagedPartError where its content contradicts them."""
     metadata = table.schema.metadata
     try:
         timesteps = json_files.parse(metadata[b"winobench.timesteps"])

@@ -79,7 +79,7 @@ class Examples:
         return metrics.Dependence.of_sets(self.images)
 
     def key(self, row: int) -> tuple[Any, ...]:
-        """What was asked in a row; rows of two runs with the same key asked the same."""
+        """What was asked in a row. Rows of two runs with the same key asked the same."""
         return (self.ids[row], self.images[row], self.texts[row], self.targets[row])
 
 
@@ -185,7 +185,7 @@ def _refuse(path: pathlib.Path, what: str) -> NoReturn:
 
 
 def read_questions(path: pathlib.Path) -> Questions:
-    """Reads a table of questions; leaves out those whose calls failed."""
+    """Reads a table of questions. Leaves out those whose calls failed."""
     table = read_table(path, _QUESTION_COLUMNS)
     if "pictures" in table.column_names:
         table = read_table(path, pa.unify_schemas([_QUESTION_COLUMNS, _PICTURED_COLUMNS]))

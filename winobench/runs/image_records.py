@@ -1,14 +1,14 @@
-"""The folder of a run that draws images.
+"""The folder of a run that generates images.
 
     config.json                                 what was asked: prompts, models, seeds, settings. And how far it got
-    drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
-    drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
+    generated/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
+    generated/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
 Images are written whole or not at all, and their lines after them, in one piece and synced. Lines are only appended.
 A run that is killed loses the images that it was drawing. A line that was cut off is skipped, and what it was about
-is drawn again. Each call writes a part of its own. Of two lines about an image the later one counts.
+is generated again. Each call writes its own part. Of two lines about an image the later one counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 
 DRAWN, PICTURES = "drawn", "pictures"
-"""Folders of records and of pictures, in a run's folder."""
+"""Folders of records and of images, in a run's folder."""
 
 PROMPTS = "prompts.jsonl"
 """Name of the file of prompts, in the folder ``drawn``."""
@@ -42,7 +42,7 @@ _PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Place = tuple[str, int, int]
-"""Model's label, seed and number of a picture: what tells it from the others of its run."""
+"""Model's label, seed and number of an image: what tells it from the others of its run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +50,11 @@ class PictureRecord:
     """An image of a run.
 
     Attributes:
-      prompt: what was to be drawn.
+      prompt: what was to be generated.
       model: label of the model, which is a folder's name, too.
       seed: of the noise, which depends on (seed, number) alone.
       number: of the image: that of its prompt, from 0.
-      fingerprint: of the pipeline that drew it, with its LoRA: 64 hexadecimal digits.
+      fingerprint: of the pipeline that generated it, with its LoRA: 64 hexadecimal digits.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
       file: path of the PNG file within the run's folder, with ``/``.
@@ -79,7 +79,7 @@ class PictureRecord:
         return self.model, self.seed, self.number
 
     def to_json(self) -> dict[str, Any]:
-        """The line of the record: the prompt's fields and the others beside each other."""
+        """The line of the record: the prompt's fields and the others next to each other."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "prompt"}
         return {**self.prompt.to_json(), **values}
 
@@ -96,19 +96,19 @@ class PictureRecord:
         kinds |= {"sha256": str, "size": int, "lora": dict | None}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
         if wrong or not _SHA256.fullmatch(values["sha256"]):
-            raise InputError(f"{options.shown(value)} is no record of a picture: {(wrong or ['sha256'])[0]} is wrong")
+            raise InputError(f"{options.shown(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
         if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
-            raise InputError(f"{options.shown(value)} is no record of a picture: its file has another place")
+            raise InputError(f"{options.shown(value)} is not a record of an image: its file has another place")
         return cls(prompt, **values)
 
 
 def picture_file(model: str, seed: int, number: int) -> str:
-    """Path of a picture within its run's folder, with ``/``."""
+    """Path of an image within its run's folder, with ``/``."""
     return f"{PICTURES}/{model}/{seed}/{number:05d}.png"
 
 
 def png_bytes(picture: np.ndarray) -> bytes:
-    """A picture, uint8 ``[height, width, 3]``, as a PNG file; the same bytes for the same pixels and library."""
+    """An image, uint8 ``[height, width, 3]``, as a PNG file. The same bytes for the same pixels and library."""
     buffer = io.BytesIO()
     PIL.Image.fromarray(picture, "RGB").save(buffer, "PNG")
     return buffer.getvalue()
@@ -176,7 +176,7 @@ class PictureStore:
 
 
 def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
-    """Writes the prompts of a run, whole or not at all; raises InputError where the folder cannot be written."""
+    """Writes the prompts of a run, whole or not at all. Raises InputError where the folder cannot be written."""
     lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
     with files.writing(folder):
         files.write_text(pathlib.Path(folder) / DRAWN / PROMPTS, lines)
@@ -204,7 +204,7 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
 
 
 def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
-    """Whether a picture is there, with the content that its record tells; reads the file."""
+    """Whether an image is there, with the content that its record tells. Reads the file."""
     try:
         files.check_regular(path := pathlib.Path(folder) / record.file)
         return hashlib.sha256(path.read_bytes()).hexdigest() == record.sha256

@@ -1,4 +1,4 @@
-"""A finished run of pictures, as whatever comes after it reads it: comparisons, tasks, pages."""
+"""A finished run of images, as whatever comes after it reads it: comparisons, tasks, pages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KIND = "pictures"
 """``kind`` in the ``config.json`` of such runs."""
 
 LAYOUT = 1
-"""``layout`` in the ``config.json``; raised when a folder's layout or records change."""
+"""``layout`` in the ``config.json``. Raised when a folder's layout or records change."""
 
 _LABEL = re.compile(r"[\w+-][\w.+-]*")
-_ADVICE = "give the command again that drew it, which draws what is missing"
+_ADVICE = "give the command again that generated it, which generates what is missing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +36,9 @@ class DrawnModel:
     Attributes:
       label: short, different from the other models' labels, and the name of its folder.
       name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name. And its LoRA.
-      fingerprint: of the pipeline, with its LoRA; None where it has not drawn anything yet.
+      fingerprint: of the pipeline, with its LoRA; None where it has not generated anything yet.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not drawn anything yet.
+      settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not generated anything yet.
     """
 
     label: str
@@ -77,20 +77,20 @@ class Pictures:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The prompts' categories, in the order in which they first occur; without the empty one."""
+        """The prompts' categories, in the order in which they first occur. Without the empty one."""
         return tuple(dict.fromkeys(prompt.category for prompt in self.prompts if prompt.category))
 
     def model(self, label: str) -> DrawnModel:
         """The model of a label.
 
         Raises:
-          InputError: there is none.
+          InputError: the name is unknown.
         """
         for model in self.models:
             if model.label == label:
                 return model
         known = ", ".join(model.label for model in self.models)
-        raise InputError(f"{self.folder} has no pictures of a model {label!r}: it has those of {known}")
+        raise InputError(f"{self.folder} has no images of a model {label!r}: it has those of {known}")
 
     def record(self, model: str, seed: int, number: int) -> PictureRecord:
         """The record of an image.
@@ -101,15 +101,15 @@ class Pictures:
           number: of the prompt.
 
         Raises:
-          InputError: there is no such image.
+          InputError: the image does not exist.
         """
         found = self.by_place.get((model, seed, number))
         if found is None:
-            raise InputError(f"{self.folder} has no picture of {model!r} with seed {seed} and number {number}")
+            raise InputError(f"{self.folder} has no image of {model!r} with seed {seed} and number {number}")
         return found
 
     def path(self, record: PictureRecord) -> pathlib.Path:
-        """The PNG file of a picture."""
+        """The PNG file of an image."""
         return self.folder / record.file
 
     def image(self, record: PictureRecord) -> np.ndarray:
@@ -120,20 +120,20 @@ class Pictures:
         """
         path = self.path(record)
         if not image_records.is_whole(self.folder, record):
-            raise InputError(f"{path} is not the picture that was drawn (its SHA-256 is another): {_ADVICE}")
+            raise InputError(f"{path} is not the image that was generated (its SHA-256 is another): {_ADVICE}")
         with PIL.Image.open(path) as image:
             return np.asarray(image.convert("RGB"))
 
 
 def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictures:
-    """Reads a run of images. The images themselves are read when they are asked for (`Pictures.image`).
+    """Reads a run of images. The images themselves are read when they are requested (`Pictures.image`).
 
     Args:
       folder: the run's, as ``launch.draw --config=pictures`` has made it.
       complete: whether every image must be there. Otherwise those that are there make the run.
 
     Raises:
-      InputError: there is no such run, it has not finished or has lost images (of which the size is looked at), or a
+      InputError: the run does not exist, it has not finished or has lost images (of which the size is looked at), or a
         file of it cannot be read.
     """
     folder = pathlib.Path(files.user_path(folder))
@@ -142,7 +142,7 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     identity = config["identity"]
     if digest(prompts) != identity["prompts"]["sha256"]:
         raise InputError(
-            f"{folder / DRAWN / image_records.PROMPTS} has changed since the pictures were drawn: {_ADVICE}"
+            f"{folder / DRAWN / image_records.PROMPTS} has changed since the images were generated: {_ADVICE}"
         )
     models = tuple(_model(label, entry, config) for label, entry in identity["models"].items())
     seeds = tuple(identity["seeds"])
@@ -160,7 +160,7 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
-            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(found):,} pictures, such as {lost[0]}:"
+            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(found):,} images, such as {lost[0]}:"
             f" {_ADVICE}"
         )
     return Pictures(folder, models, prompts, seeds, tuple(found), config)
@@ -168,20 +168,20 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
 
 def _read_config(folder: pathlib.Path) -> dict[str, Any]:
     if not os.path.isdir(folder):  # pathlib raises where a name is too long
-        raise InputError(f"there is no folder {folder}: name one that launch.draw --config=pictures has made")
+        raise InputError(f"the folder {folder} does not exist: name a folder of launch.draw")
     path = folder / "config.json"
     if not path.is_file():
-        raise InputError(f"{folder} is no run of pictures: it has no config.json; name one of launch.draw")
+        raise InputError(f"{folder} is not a run of images: it has no config.json. Name one of launch.draw")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
-        raise InputError(f"{folder} is a run without pictures: name one of launch.draw --config=pictures")
+        raise InputError(f"{folder} is a run without images: name one of launch.draw")
     if config.get("layout") != LAYOUT:
         raise InputError(
             f"{folder} was written by another version of winobench (layout {config.get('layout')}, this one reads"
-            f" {LAYOUT}): use that version, or draw again"
+            f" {LAYOUT}): use that version, or generate again"
         )
     if not _is_described(config):
-        raise InputError(f"{path} does not say what was drawn: restore it, or draw again with --overwrite")
+        raise InputError(f"{path} does not say what was generated: restore it, or generate again with --overwrite")
     return config
 
 

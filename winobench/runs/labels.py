@@ -46,7 +46,7 @@ TASK_LABELS = {
     "wscplus": "WSC+",
     "wscplus_test": "WSC+ test set",
 }
-"""Task -> what people call it; a plugged-in task's name is turned into a label by `task_label`."""
+"""Task -> what people call it. A plugged-in task's name is turned into a label by `task_label`."""
 
 # Words that people write in another way than in the names of tasks.
 _WORDS = {

@@ -35,7 +35,7 @@ _ROWS_OF_OLD_RUNS = {
 
 
 def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
-    """Reads runs and gives each a name of its own.
+    """Reads runs and gives each its own name.
 
     Args:
       paths: the folders.
@@ -81,10 +81,10 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
 
 
 def read_run(path: str | os.PathLike) -> Run:
-    """Reads a run's folder. Its errors are read when they are asked for.
+    """Reads a run's folder. Its errors are read when they are requested.
 
     Raises:
-      InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
+      InputError: the folder does not exist, it holds no run, one that has not finished, or one of another layout, or a
         file of it cannot be read.
     """
     path = pathlib.Path(user_path(path))
@@ -205,23 +205,23 @@ def _task_run(
 
 
 def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
-    """A run's config; raises InputError where the folder, or the file, is none of a run of this version."""
+    """A run's config. Raises InputError where the folder, or the file, is not one of a run of this version."""
     if os.path.exists(path) and not os.path.isdir(path):
         raise InputError(f"{path} is a file: name the folder of a run.", code="is-a-file")
     if not os.path.isdir(path):  # pathlib raises where a name is too long
         raise InputError(
-            f"there is no folder {path}: name the folder of a run, which launch.eval prints first.",
+            f"the folder {path} does not exist: name the folder of a run, which launch.eval prints first.",
             code="no-such-folder",
         )
     if not config_path.is_file():
         raise InputError(
-            f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.",
+            f"{path} is not a run of winobench: it has no config.json. Name a folder that launch.eval made.",
             code="not-a-run",
         )
     config = _read_json(config_path)
     if config.get("kind") == "pictures":
         raise InputError(
-            f"{path} holds pictures, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
+            f"{path} holds images, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
         )
     schema = config.get("schema")
     if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:

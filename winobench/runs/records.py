@@ -44,7 +44,7 @@ DAMAGED = ".damaged"
 """What a part's name ends with, once it is set aside."""
 
 ERRORS, RESPONSES = "errors", "responses"
-"""What a run records while it goes on, and the folder that it does so in; another one is ``DRAWN``."""
+"""What a run records while it continues, and the folder that it does so in. Another one is ``DRAWN``."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
@@ -100,7 +100,7 @@ class RunFolder:
 
     @property
     def results_path(self) -> pathlib.Path:
-        """The numbers; there once the run has finished."""
+        """The numbers. There once the run has finished."""
         return self.path / "results.json"
 
     @property
@@ -120,7 +120,7 @@ class RunFolder:
 
     @property
     def gallery_path(self) -> pathlib.Path:
-        """The folder with pictures, a table a task."""
+        """The folder with images, a table a task."""
         return self.path / _GALLERY
 
     def check(self, identity: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ class RunFolder:
         """
         identity = description["identity"]
         if overwrite:
-            self._read_config(remains=True)  # what is no run is not deleted either
+            self._read_config(remains=True)  # what is not a run is not deleted either
         else:
             self.check(identity)
         try:
@@ -195,7 +195,7 @@ class RunFolder:
         """Takes away what ``open`` has made, unless that replaced another run, or something else lies in the folder.
 
         Returns:
-          Whether the folder is no run any more.
+          Whether the folder is not a run any more.
         """
         if self._replaces or self._others():
             return False
@@ -218,7 +218,7 @@ class RunFolder:
         write_table(self.examples_path / f"{task}.parquet", table)
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
-        """Writes the pictures of some of a task's examples."""
+        """Writes the images of some of a task's examples."""
         with whole_files.writing(self.gallery_path):
             self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
         write_table(self.gallery_path / f"{task}.parquet", table)
@@ -228,7 +228,7 @@ class RunFolder:
         return any(self.records_path.glob("part-*"))
 
     def neighbours(self) -> list[pathlib.Path]:
-        """The folders of the parts of the other runs beside this one, whose records may be of use here."""
+        """The folders of the parts of the other runs next to this one, whose records may be of use here."""
         own = self.records_path.resolve()
         return sorted(path for path in self.path.resolve().parent.glob(f"*/{self._kind}") if path.resolve() != own)
 

@@ -21,7 +21,7 @@ KINDS = (
     "picture_options",
     "picture_match",
 )
-"""What can be asked; a model says in ``kinds`` which of them it can do."""
+"""What can be asked. A model states in ``kinds`` which of them it can do."""
 
 FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
     "finished",
@@ -110,7 +110,7 @@ class Similarity:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """An image that is asked about. It is the same one wherever it lies.
+    """An image that is queried about. It is the same one wherever it lies.
 
     Attributes:
       path: its file.
@@ -161,7 +161,7 @@ class PictureOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PictureMatch:
-    """Asks how well each of some texts fits a picture."""
+    """Asks how well each of some texts fits an image."""
 
     picture: Picture
     texts: tuple[str, ...]
@@ -233,7 +233,7 @@ class Responder(Protocol):
     kinds: frozenset[str]
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything about it that can change an answer, as JSON values; nothing secret."""
+        """Everything about it that can change an answer, as JSON values. Nothing secret."""
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """Yields (index of the request, raw answer) as answers come in, in any order, each index once.

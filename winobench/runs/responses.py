@@ -5,13 +5,13 @@
 
 A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
 nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
-its process opens the folder again. Until then it is skipped. Each call of a run writes a part of its own, which it
+its process opens the folder again. Until then it is skipped. Each call of a run writes its own part, which it
 holds locked: a second process of the same number is refused. A part that a kill has left empty is taken by the next
 call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
 asked for again.
 
 Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
-malformed and counts as absent from there on, so that it is asked for again. What came in stays where it is.
+malformed and counts as absent from there on, so that it is requested again. What came in stays where it is.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class ResponseStore:
                 raise
 
     def close(self) -> None:
-        """Syncs what is written and lets another process take the folder; does nothing where it is not open."""
+        """Syncs what is written and lets another process take the folder. Does nothing where it is not open."""
         with self._lock:
             if self._part is None:
                 return
@@ -222,7 +222,7 @@ class ResponseStore:
             self._rejected.add(key)
 
     def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
-        """Notes a call that failed for good in the failures' file. It is no response and will be asked again.
+        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again.
 
         Args:
           key, request, seconds: see ``add``.
@@ -257,7 +257,7 @@ class ResponseStore:
         return iter(list(self._places))
 
     def neighbours(self) -> list[pathlib.Path]:
-        """The folders of the same name of the runs beside this one, whose responses may be of use here."""
+        """The folders of the same name of the runs next to this one, whose responses may be of use here."""
         own = self.folder.resolve()
         return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
 
@@ -303,7 +303,7 @@ class ResponseStore:
             self._places[key] = self._write(line)
 
     def _write(self, line: bytes) -> _Place:
-        """Appends a line, syncs it if it is time, and returns where it lies; called with the lock held."""
+        """Appends a line, syncs it if it is time, and returns where it lies. Called with the lock held."""
         if self._part is None:
             raise RuntimeError("the store is not open")
         place = _Place(self._path, self._size, len(line))
@@ -369,7 +369,7 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
             entry = _entry(line)
             if entry is None:
                 if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
-                    logging.warning("%s, line %d is damaged: what it held is asked for again", path, number)
+                    logging.warning("%s, line %d is damaged: what it held is requested again", path, number)
             elif "rejected" in entry:
                 flat_indices.pop(entry["key"], None)
                 rejected.add(entry["key"])
@@ -379,7 +379,7 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
-    """The lines of a part: number from 1 on, offset in bytes, content; of a line that is too long its beginning."""
+    """The lines of a part: number from 1 on, offset in bytes, content. Of a line that is too long its beginning."""
     offset = 0
     try:
         with open(path, "rb") as file:

@@ -42,7 +42,7 @@ class TaskRun:
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
       metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
         there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
-        texts; ``other`` where the run does not say and the rows do not tell, None where there are no rows.
+        texts; ``other`` where the run does not say and the rows do not tell, None without rows.
       shown: its rows that charts and summaries show.
       best: value of a perfect answer to everything, 1. Or 0 where lower is better.
       identity: version and fingerprint of the task's data, as the run recorded them.
@@ -83,7 +83,7 @@ class TaskRun:
 
     @property
     def judge(self) -> metrics.Metric | None:
-        """The metric itself; None for bias, ratings and texts, and where its code is not at hand."""
+        """The metric itself; None for bias, ratings and texts, and where its code is not available."""
         return None if self.metric is None else metrics.METRICS.get(self.metric)
 
     @functools.cached_property
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def model(self) -> str:
-        """The model's full name: of the registry, a hub id, or a path; the folder's name where the run has none."""
+        """The model's full name: of the registry, a hub id, or a path. The folder's name where the run has none."""
         launched = self.config.get("config") or {}
         return str(launched.get("model") or self.config.get("model") or self.path.resolve().name)
 
@@ -133,7 +133,7 @@ class Run:
 
     @property
     def protocol(self) -> str:
-        """How the questions were put; empty for runs with images."""
+        """How the questions were put. Empty for runs with images."""
         return ", ".join(dict.fromkeys((self.config["identity"].get("protocol") or {}).values()))
 
     def has_raced(self, task: str) -> bool:
@@ -162,7 +162,7 @@ class Run:
         return None
 
     def pictures(self, task: str) -> dict[str, bytes]:
-        """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept pictures of."""
+        """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept images of."""
         path = self.path / "gallery" / f"{task}.parquet"
         if not path.is_file():
             return {}

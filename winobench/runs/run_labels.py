@@ -54,7 +54,7 @@ def tell_apart(runs: Sequence[Run]) -> None:
 
 
 def _different_parts(models: Sequence[str]) -> list[str]:
-    """Of the names' parts before the last one, those nearest to it in which the names differ; empty if none do."""
+    """Of the names' parts before the last one, those nearest to it in which the names differ. Empty if none do."""
     parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
     for some in itertools.zip_longest(*parts, fillvalue=""):
         if len(set(some)) > 1:

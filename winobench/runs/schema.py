@@ -72,7 +72,7 @@ class Association(TypedDict):
 
 
 class Agreement(TypedDict):
-    """How well scores agree with what people think of pictures, in ``results.json``."""
+    """How well scores agree with what people think of images, in ``results.json``."""
 
     value: Required[Annotated[float, Bounds(-1, 1)]]  # a correlation, or a share in [0, 1]
     low: Required[Annotated[float, Bounds(-1, 1)]]  # ends of the 95% bootstrap interval

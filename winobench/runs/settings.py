@@ -67,8 +67,8 @@ class Sampling:
     timesteps: str | Sequence[int] | Sequence[float] | None = option(
         None,
         options.TIMESTEPS.or_none(),
-        "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a sample; a race also"
-        " importance, those where candidates differ; none for uniform, and for importance in a race",
+        "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a sample. A race also"
+        " importance, those where candidates differ. None for uniform, and for importance in a race",
         read=options.read_timesteps,
     )
     timestep_weights: str | os.PathLike | Mapping[str, Any] = option(
@@ -83,7 +83,7 @@ class Sampling:
     reduce_dtype: str = option(
         sample_mean.DTYPES[0],
         sample_mean.choice(),
-        "what each error is rounded to before the mean; float16 does as the published code (docs/ties.md)",
+        "what each error is rounded to before the mean. Float16 does as the published code (docs/ties.md)",
         outside=True,
         only_for=(SAMPLES, FIXED),
         unless_default=True,
@@ -124,11 +124,11 @@ class Data:
     data_dir: str | None = option(
         None,
         options.PATH.or_none(),
-        "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
+        "where launch.prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
         recorded=False,
     )
     limit: int | None = option(
-        None, options.LIMIT, "scenes or items a task, or images of each group for bias; none for all"
+        None, options.LIMIT, "scenes or items a task, or images of each group for bias. None for all"
     )
 
 

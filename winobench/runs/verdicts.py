@@ -1,4 +1,4 @@
-"""What a verifier, a detector or people say of drawn images: does one show what its prompt asks for?
+"""What a verifier, a detector or people say of generated images: does one show what its prompt asks for?
 
 verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, ``correct``, ``found``
 """
@@ -29,7 +29,7 @@ class Verdict:
     """Of one image.
 
     Attributes:
-      file: path of the image within the run's folder, as of `winobench.runs.image_records.PictureRecord`.
+      file: path of the image within the run's folder, as in `winobench.runs.image_records.PictureRecord`.
       sha256: of the image that was judged.
       correct: whether it shows what its prompt asks for.
       found: what was found in it, as JSON values; None where nobody says.
@@ -54,10 +54,10 @@ def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pa
 
 
 def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
-    """An image's path within the run -> its verdict. Empty where there are none.
+    """An image's path within the run -> its verdict. Empty if missing.
 
     Raises:
-      InputError: a line is no verdict.
+      InputError: a line is not a verdict.
     """
     path = pathlib.Path(folder) / NAME
     if not path.is_file():
@@ -66,22 +66,22 @@ def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
     for number, value in json_files.read_lines(path):
         fields = {field.name for field in dataclasses.fields(Verdict)}
         if not isinstance(value, dict) or not {"file", "sha256", "correct"} <= value.keys() <= fields:
-            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the pictures again")
+            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
         one = Verdict(**value)
         if not (isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)):
-            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the pictures again")
+            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
         found[one.file] = one
     return found
 
 
 def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | None:
-    """Whether a picture is correct; None where nobody has judged it as it is now."""
+    """Whether an image is correct; None where nobody has judged it as it is now."""
     one = verdicts.get(record.file)
     return one.correct if one is not None and one.sha256 == record.sha256 else None
 
 
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
-    """How often each model drew what it should, by skill.
+    """How often each model generated what it should, by skill.
 
     Args:
       run: the images.

@@ -32,10 +32,10 @@ class Scorer(Protocol):
       fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
       scores is refused, and what it has scored since then is not recorded.
     - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
-      it has paid for, in a folder of its own. With ``reuse``, it may look into those of the runs next to it.
+      it has paid for, in its own folder. With ``reuse``, it may look into those of the runs next to it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
-      (int [b], which of the pairs; their float32 scores [b]) of batch after batch, each pair once. Without it,
-      ``score`` is called for one image at a time, with the texts that are asked about that image.
+      (int [b], which of the pairs, their float32 scores [b]) of batch after batch, each pair once. Without it,
+      ``score`` is called for one image at a time, with the texts that are queried about that image.
     """
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
@@ -50,7 +50,7 @@ class SampledScorer(Protocol):
 
     - ``mesh`` and ``held()``, as a `Scorer`;
     - ``session(images, texts, *, num_samples, seed, timesteps)``, which an evaluation opens once and asks for triples
-      in parts: an object with ``capacity`` and ``iter_errors``, as of `winobench.scorers.session.Session`. Without it,
+      in parts: an object with ``capacity`` and ``iter_errors``, as in `winobench.scorers.session.Session`. Without it,
       `iter_errors` is called for each part, with the images and texts of all parts.
     """
 
@@ -72,7 +72,7 @@ class SampledScorer(Protocol):
         seed: int,
         timesteps: str | Sequence[int],
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields (int [b], which of the triples; their float32 errors [b]) of batch after batch, each triple once."""
+        """Yields (int [b], which of the triples, their float32 errors [b]) of batch after batch, each triple once."""
 
 
 NO_TIMESTEP = -1
@@ -111,13 +111,13 @@ class WithoutSamples:
         return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": self._instance}
 
     def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
-        """One sample, whatever is asked for."""
+        """One sample, whatever is requested."""
         return np.array([NO_TIMESTEP])
 
     def iter_errors(
         self, images: Sequence[ImageSource], texts: Sequence[str], triples: np.ndarray, **_: Any
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As of `SampledScorer`."""
+        """See `SampledScorer`."""
         pairs = np.asarray(triples)[:, :2]
         if hasattr(self.scorer, "iter_scores"):
             for numbers, scores in self.scorer.iter_scores(images, texts, pairs):
@@ -152,7 +152,7 @@ def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
         return scorer
     if not callable(getattr(scorer, "score", None)):
         raise InputError(
-            f"{options.shown(scorer)} is not a scorer: it has no method score(images, texts); load one, such as"
+            f"{options.shown(scorer)} is not a scorer: it has no method score(images, texts). Load one, such as"
             " DiffusionITM.from_pretrained('clevr-tiny')",
             code="wrong-type",
         )

@@ -18,7 +18,7 @@ from winobench.base.errors import InputError
 
 
 def positive(name: str, value: Any) -> int:
-    """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
+    """Returns a whole number of at least 1. Raises InputError, with the argument's name, if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(
             f"{name} is {options.shown(value)}, but it must be a whole number of at least 1", code="out-of-range"
@@ -27,12 +27,12 @@ def positive(name: str, value: Any) -> int:
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns one of the choices; raises InputError, with the argument's name, if it is none."""
+    """Returns one of the choices. Raises InputError, with the argument's name, if it is none."""
     return options.choice(*choices).check(name, value)
 
 
 def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarray:
-    """Returns int32 [n, 2] of (number of the image, number of the text); raises InputError as `checked_rows`."""
+    """Returns int32 [n, 2] of (number of the image, number of the text). Raises InputError as `checked_rows`."""
     return checked_rows("pairs", pairs, {"image": num_images, "text": num_texts})
 
 
@@ -100,5 +100,5 @@ def image_key(image: Any) -> Any:
 
 
 def mesh_for(params: Sequence[jax.Array], mesh: Mesh | None) -> Mesh:
-    """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`; raises InputError if it is none."""
+    """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`. Raises InputError if it is none."""
     return parallel.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)

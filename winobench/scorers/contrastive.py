@@ -3,7 +3,7 @@
 CLIP's score is the cosine of the two; SigLIP's is the logit that its sigmoid is taken of, a scale times the cosine and
 a bias.
 
-Images and texts are encoded once each, whatever the number of pairs, in batches of one shape that the devices share.
+Images and texts are encoded once each, for every number of pairs, in batches of one shape that the devices share.
 The vectors come back to the host, where a pair costs one dot product.
 """
 
@@ -105,7 +105,7 @@ class Contrastive(Holder):
 
         Args:
           model: the network. It computes in the dtype that it was loaded in.
-          tokenizer: a ``transformers.CLIPTokenizer``. Of a SigLIP as of `winobench.checkpoints.siglip_files`.
+          tokenizer: a ``transformers.CLIPTokenizer``. Of a SigLIP as in `winobench.checkpoints.siglip_files`.
           processor: makes images ready for the network.
           batch_size: images that each device encodes at once. Chosen for the kind of device when None.
           mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
@@ -137,7 +137,7 @@ class Contrastive(Holder):
 
     @property
     def batch_size(self) -> int:
-        """Images that each device encodes at once; less than at first if its memory did not hold that many."""
+        """Images that each device encodes at once. Less than at first if its memory did not hold that many."""
         return self._image_size.per_device
 
     @classmethod
@@ -161,7 +161,7 @@ class Contrastive(Holder):
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-          **options: ``batch_size`` and ``mesh``, as of `Contrastive`.
+          **options: ``batch_size`` and ``mesh``, as in `Contrastive`.
 
         Raises:
           InputError: when files are missing or damaged, or an option is not one of its choices.
@@ -203,7 +203,7 @@ class Contrastive(Holder):
           pairs: int [n, 2], rows (number of the image, number of the text).
 
         Returns:
-          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
+          An iterator over (int [b], rows of ``pairs``, their float32 scores [b]), each row once, in their order.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
@@ -295,7 +295,7 @@ class Contrastive(Holder):
                 start = ready
 
     def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """The vectors of some images, in order, a batch at a time; images are read by threads, ahead of the devices."""
+        """The vectors of some images, in order, a batch at a time. Images are read by threads, ahead of the devices."""
         loaded = tables.load_ahead(
             lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
         )

@@ -229,7 +229,7 @@ def make_step(
       how: what it is compiled for.
       params: gives the denoiser's, on the mesh. Asked at each step, so that they may leave the devices in between.
       texts: from `winobench.engine.sharing.texts_to_share`. Batches that allow it share what comes ahead of the
-        texts. The others do not, by a program of their own.
+        texts. The others do not, by their own program.
 
     Returns:
       A function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).

@@ -171,7 +171,7 @@ class DiffusionITM(Holder):
 
     @property
     def batch_size(self) -> int:
-        """Triples that each device works on at once; less than at first if its memory did not hold that many."""
+        """Triples that each device works on at once. Less than at first if its memory did not hold that many."""
         return self._size.per_device
 
     @classmethod
@@ -207,7 +207,7 @@ class DiffusionITM(Holder):
           **keywords: of `DiffusionITM`.
 
         Raises:
-          InputError: when the source is no pipeline, an option is not one of its choices, or the LoRA is of another
+          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
             model or cannot be read.
         """
         from winobench.checkpoints import load_lora, read_lora
@@ -391,11 +391,11 @@ class DiffusionITM(Holder):
           timesteps: as in `score`.
           noise: as in `score`.
           among: int [m, 3], all triples of which these are some, such as those of an evaluation of which these are not
-            yet computed. With them, an error is the same bits whichever others are asked for, on devices of one kind
+            yet computed. With them, an error is the same bits whichever others are requested, on devices of one kind
             and with one batch size.
 
         Returns:
-          An iterator over (int [b], rows of ``triples``; their float32 errors [b]), each row once, in an order of its
+          An iterator over (int [b], rows of ``triples``, their float32 errors [b]), each row once, in an order of its
           own.
 
         Raises:
@@ -415,9 +415,9 @@ class DiffusionITM(Holder):
         timesteps: str | ArrayLike = "uniform",
         noise: ArrayLike | None = None,
     ) -> Session:
-        """For errors that are asked for in parts: what one part has encoded is there for the next ones.
+        """For errors that are requested in parts: what one part has encoded is there for the next ones.
 
-        Arguments and errors are those of `iter_errors`.
+        Arguments and errors are the ones in `iter_errors`.
         """
         held, images, texts = self.held(), checked_list("images", images), checked_texts(texts)
         chosen, noise = held._samples(num_samples, seed, timesteps, noise)
@@ -440,7 +440,7 @@ class DiffusionITM(Holder):
     ) -> np.ndarray:
         """The timestep of each sample [number of samples]: int32, or the noise level, float32, of a flow model.
 
-        Arguments and errors are those of `score`.
+        Arguments and errors are the ones in `score`.
         """
         return self._samples(num_samples, seed, timesteps, None)[0]
 
@@ -486,7 +486,7 @@ class DiffusionITM(Holder):
         return chosen, samples.padded_noise(noise, len(chosen))
 
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-        """The fused step with this scorer's network; argument and result as of `denoising.make_step`."""
+        """The fused step with this scorer's network. Argument and result as in `denoising.make_step`."""
         how = denoising.Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
         return denoising.make_step(how, self._params.on_devices, texts)
 

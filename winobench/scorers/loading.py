@@ -23,8 +23,8 @@ class Kind:
       path: ``module:class``, of a class that has ``from_pretrained``.
       name: what messages call its checkpoints.
       model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
-        Empty where there are none.
-      file: a file that no other kind has; None where there is none.
+        Empty if missing.
+      file: a file that no other kind has; None if missing.
     """
 
     path: str
@@ -95,7 +95,7 @@ def load_scorer(
       hosted: options of a hosted model (`winobench.responders.hosted.HostedModel`), of no meaning for others.
 
     Raises:
-      InputError: there is no such model, its kind is not known, or an option is for another kind.
+      InputError: the model does not exist, its kind is not known, or an option is for another kind.
     """
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     ref = resolve(model, revision)
@@ -129,7 +129,7 @@ def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
     """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``.
 
     Raises:
-      InputError: there is no such model, its kind is not known, or it sees no images.
+      InputError: the model does not exist, its kind is not known, or it sees no images.
     """
     ref = registry.resolve(model, revision)
     if ref.kind in (LANGUAGE_MODEL, RECORDED):
@@ -167,7 +167,7 @@ def check_scorer(
       The model, resolved.
 
     Raises:
-      InputError: there is no such model, or an option is not for its kind, or not for this one.
+      InputError: the model does not exist, or an option is not for its kind, or not for this one.
     """
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
@@ -246,7 +246,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if kind.files())
     raise InputError(
-        f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
+        f"{place} is not a {', '.join(others)} or {last}: {found}. Name another model", code="unknown-kind-of-model"
     )
 
 

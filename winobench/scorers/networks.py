@@ -134,7 +134,7 @@ class HoldsVisionLanguage(HoldsLoaded):
 
     @classmethod
     def _check_choices(cls, **options: Any) -> None:
-        """Raises InputError for an option that is wrong whatever the model: before the weights, which take long."""
+        """Raises InputError for an option that is wrong for every model: before the weights, which take long."""
 
 
 def fingerprint(network: Network, **others: Any) -> str:
@@ -156,10 +156,10 @@ def tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
 
 
 def check_options(cls: type, options: dict[str, Any]) -> None:
-    """Raises InputError unless a class can be made with these keyword-only arguments; before the weights are read."""
+    """Raises InputError unless a class can be made with these keyword-only arguments. Before the weights are read."""
     parameters = inspect.signature(cls).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if unknown := sorted(options.keys() - set(known)):
         raise InputError(
-            f"{unknown[0]!r} is no option of {cls.__name__}: it has {', '.join(known)}", code="unknown-option"
+            f"{unknown[0]!r} is not an option of {cls.__name__}: it has {', '.join(known)}", code="unknown-option"
         )

@@ -100,7 +100,7 @@ class PairScorer(Holder):
 
     @property
     def batch_size(self) -> int:
-        """Pairs that each device works on at once; less than at first if its memory did not hold that many."""
+        """Pairs that each device works on at once. Less than at first if its memory did not hold that many."""
         return self._size.per_device
 
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
@@ -143,7 +143,7 @@ class PairScorer(Holder):
             repeated ones.
 
         Returns:
-          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
+          An iterator over (int [b], rows of ``pairs``, their float32 scores [b]), each row once, in their order.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described. While iterating for an image

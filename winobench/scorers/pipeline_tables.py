@@ -159,7 +159,7 @@ class TextTables:
         return self.encoder.empty_table(self._rows, self._example(self.tokenize([""])[0]))
 
     def table(self, texts: Sequence[str]) -> tables.DeviceTable:
-        """A table for some texts; staged encoders encode all of them now."""
+        """A table for some texts. Staged encoders encode all of them now."""
         items = self.tokenize(texts)
         if self.store is not None:
             self.store.prepare(items)

@@ -37,7 +37,7 @@ def check_seed(seed: int) -> int:
     """Returns the seed as an int.
 
     Raises:
-      InputError: when it is no integer from 0 to 2**32 - 1.
+      InputError: when it is not an integer from 0 to 2**32 - 1.
     """
     return options.SEED.check("the seed", seed)
 
@@ -225,7 +225,7 @@ def check_num_samples(num_samples: int) -> int:
     """Returns the number of samples as an int.
 
     Raises:
-      InputError: when it is no integer, less than 1, or more than `winobench.base.options.MAX_SAMPLES`.
+      InputError: when it is not an integer, less than 1, or more than `winobench.base.options.MAX_SAMPLES`.
     """
     return options.NUM_SAMPLES.check("num_samples", num_samples)
 

@@ -1,4 +1,4 @@
-"""Denoising errors that are asked for in parts: what one part has encoded is there for the next ones."""
+"""Denoising errors that are requested in parts: what one part has encoded is there for the next ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Session:
     def iter_errors(
         self, triples: ArrayLike, among: ArrayLike | None = None, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The errors of chosen triples. Arguments, result and errors as of `DiffusionITM.iter_errors`.
+        """The errors of chosen triples. Arguments, result and errors as in `DiffusionITM.iter_errors`.
 
         Finish one iteration before the next begins: they share the tables. The first call decides for how many texts
         about each image and sample programs are prepared, so it should be the same one each time, even if no triple is

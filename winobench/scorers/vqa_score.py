@@ -159,7 +159,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
 
     Attributes:
       config: the network's.
-      question: the question; ``{}`` stands for the text.
+      question: the question; ``{}`` means the text.
       answer: the answer whose probability counts.
       opposite: the other answer of log-odds.
       kind: ``probability`` or ``log_odds``.

@@ -45,7 +45,7 @@ _Kind = TypeVar("_Kind", Task, TextTask)
 
 
 class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
-    """Name -> task of one kind. The declarations are read when the first one is asked for."""
+    """Name -> task of one kind. The declarations are read when the first one is requested."""
 
     def __init__(self, kind: type[_Kind]):
         self._kind = kind
@@ -71,7 +71,7 @@ def get_task(name: str) -> Task:
     """The task about images of this name.
 
     Raises:
-      InputError: there is none. The message names near ones.
+      InputError: the name is unknown. The message names near ones.
     """
     return _get(TASKS, name, "task")
 
@@ -80,7 +80,7 @@ def get_text_task(name: str) -> TextTask:
     """The task about texts of this name.
 
     Raises:
-      InputError: there is none. The message names near ones.
+      InputError: the name is unknown. The message names near ones.
     """
     return _get(TEXT_TASKS, name, "text task")
 
@@ -215,7 +215,7 @@ def _add(tasks: dict[type, dict[str, Any]], declared: Iterable[Any], where: str)
     taken = {name for some in tasks.values() for name in some}
     for task in declared:
         if not isinstance(task, Task | TextTask):
-            raise TypeError(f"{where} declares {task!r}, which is no winobench.Task")
+            raise TypeError(f"{where} declares {task!r}, which is not a winobench.Task")
         if task.name in taken:
             raise ValueError(f"{where} declares the task {task.name!r}, which there is already")
         taken.add(task.name)

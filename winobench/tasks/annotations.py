@@ -42,7 +42,7 @@ class Entry:
 
     def __getitem__(self, key: str) -> Entry:
         if not isinstance(self.value, dict):
-            raise self.wrong(f"is no object with the key {key!r}", "not-an-object")
+            raise self.wrong(f"is not an object with the key {key!r}", "not-an-object")
         if key not in self.value:
             raise self.wrong(f"has no {key!r}", "missing-field")
         return dataclasses.replace(self, value=self.value[key], where=f"{key!r} in {self.where}")
@@ -53,21 +53,21 @@ class Entry:
     def rows(self) -> Iterator[Entry]:
         """The elements of a list."""
         if not isinstance(self.value, list):
-            raise self.wrong("is no list", "not-a-list")
+            raise self.wrong("is not a list", "not-a-list")
         for number, value in enumerate(self.value, start=1):
             yield dataclasses.replace(self, value=value, where=f"row {number} of {self.where}")
 
     def items(self) -> Iterator[tuple[str, Entry]]:
         """The keys and values of an object."""
         if not isinstance(self.value, dict):
-            raise self.wrong("is no object", "not-an-object")
+            raise self.wrong("is not an object", "not-an-object")
         for key, value in self.value.items():
             yield key, dataclasses.replace(self, value=value, where=f"{key!r} in {self.where}")
 
     def text(self) -> str:
         """A text that is not empty."""
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong("is no text", "not-a-text")
+            raise self.wrong("is not a text", "not-a-text")
         return self.value
 
     def texts(self, count: int | None = None) -> tuple[str, ...]:
@@ -80,13 +80,13 @@ class Entry:
     def integer(self) -> int:
         """A whole number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.wrong("is no whole number", "not-a-number")
+            raise self.wrong("is not a whole number", "not-a-number")
         return self.value
 
     def number(self) -> float:
         """A finite number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not math.isfinite(self.value):
-            raise self.wrong("is no number", "not-a-number")
+            raise self.wrong("is not a number", "not-a-number")
         return self.value
 
 
@@ -111,7 +111,7 @@ def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t"
     Raises:
       InputError: it is missing or no such table, or it lacks a column.
     """
-    # Spreadsheets write a mark of the byte order, which is no part of the first column's name.
+    # Spreadsheets write a mark of the byte order, which is not a part of the first column's name.
     text = _read(path).removeprefix("\ufeff")
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
@@ -122,7 +122,8 @@ def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t"
         if "unexpected end" in str(error):
             raise _broken_off(str(path)) from None
         raise InputError(
-            f"line {reader.reader.line_num} of {path} is no row of a {kind}-separated table ({error}): restore the file"
+            f"line {reader.reader.line_num} of {path} is not a row of a {kind}-separated table ({error}): restore"
+            " the file"
             " as it was published",
             code="damaged-table",
         ) from None
@@ -144,7 +145,7 @@ def python_list(entry: Entry) -> Entry:
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, list):
-        raise entry.wrong("is no list in Python's notation", "not-a-list")
+        raise entry.wrong("is not a list in Python's notation", "not-a-list")
     return Entry(value, entry.where)
 
 
@@ -158,7 +159,7 @@ def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:
         raise InputError(
-            f"there is no folder {folder}: make it, with the task's .jpg files in it", code="no-such-folder"
+            f"the folder {folder} does not exist: make it, with the task's .jpg files in it", code="no-such-folder"
         ) from None
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
@@ -231,7 +232,7 @@ def _read(path: pathlib.Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(
-            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(

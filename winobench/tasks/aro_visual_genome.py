@@ -117,7 +117,7 @@ TASKS = (
     _task(
         "aro_vg_relation",
         read_relations,
-        "ARO: which of two captions is true of a picture. Who does what to whom is swapped in the other.",
+        "ARO: which of two captions is true of an image. Who does what to whom is swapped in the other.",
         "visual_genome_relation.json",
         "1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3",
         23937,
@@ -126,7 +126,7 @@ TASKS = (
     _task(
         "aro_vg_attribution",
         read_attributes,
-        "ARO: which of two captions is true of a picture. Two attributes are swapped in the other.",
+        "ARO: which of two captions is true of an image. Two attributes are swapped in the other.",
         "visual_genome_attribution.json",
         "13tWvOrNOLHxl3Rm9cR3geAdHx2qR3-Tw",
         28748,

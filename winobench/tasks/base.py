@@ -23,7 +23,7 @@ SKILLS = {
     "retrieval": "long captions among similar images, or the reverse",
     "classification": "which of many classes",
     "bias": "social associations",
-    "people": "which pictures people prefer, or find to fit their prompt",
+    "people": "which images people prefer, or find to fit their prompt",
 }
 """Skill -> what a model needs it for. Tasks of several data sets are compared by them."""
 
@@ -104,7 +104,7 @@ class PublishedData:
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       shared_folder: where downloads go, in ``<data_dir>/sources``. The task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
-      fetch: ``fetch(folder, progress) -> line for the user`` gets what is no single file, such as images of many web
+      fetch: ``fetch(folder, progress) -> line for the user`` gets what is not a single file, such as images of many web
         sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
         folder share it.
     """

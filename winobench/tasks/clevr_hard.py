@@ -84,7 +84,7 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
         ),
         Task(
             name=f"clevr_hard_image{suffix}",
-            description=f"Of which of two pictures of 3 to 5 objects a caption is true; {image_size} pixels.",
+            description=f"Of which of two images of 3 to 5 objects a caption is true; {image_size} pixels.",
             shape=(2, 1),
             chance={"accuracy": 1 / 2},
             images_compete=True,

@@ -1,8 +1,8 @@
-"""Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was drawn?
+"""Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
 
 Images are those of runs of ``launch.draw --config=pictures --config.prompts=clevr``;
-``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set drawers next to each other. A task is a
-category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
+``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
+a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
 (`winobench.generation.verification`).
 """
@@ -40,7 +40,7 @@ def make(places: Sequence[str]) -> list[Task]:
       places: folders of runs of images.
 
     Raises:
-      InputError: a folder is no run, has no images from our grammar, or two have a drawer of one name.
+      InputError: a folder is not a run, has no images from our grammar, or two have a generator of one name.
     """
     drawn: list[Drawn] = []
     for place in places:
@@ -62,12 +62,12 @@ def make(places: Sequence[str]) -> list[Task]:
         ]
         if not found:
             raise InputError(
-                f"{run.folder} has no pictures from our grammar: draw with --config.prompts=clevr", code="no-content"
+                f"{run.folder} has no images from our grammar: generate with --config.prompts=clevr", code="no-content"
             )
         both = {one.drawer for one in drawn} & {one.drawer for one in found}
         if both:
             raise InputError(
-                f"{run.folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once",
+                f"{run.folder} has images of {min(both)!r}, as a folder before it: name each generator once",
                 code="named-twice",
             )
         drawn += found
@@ -75,7 +75,7 @@ def make(places: Sequence[str]) -> list[Task]:
     return [
         task(
             f"clevr_selfbench_{category}",
-            f"Drawn CLEVR scenes, {category.replace('_', ' ')}: which of {size} texts was it drawn from?",
+            f"Generated CLEVR scenes, {category.replace('_', ' ')}: which of {size} texts was it generated from?",
             size,
             by_category[category],
             skill,

@@ -38,7 +38,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 def _image(folder: pathlib.Path, row: Entry, address: str) -> ImageFile:
     name = address.rsplit("/", 1)[-1]
     if not name or name in (".", ".."):
-        raise row.wrong(f"has the image {address!r}, which is no file's address", "outside-of-folder")
+        raise row.wrong(f"has the image {address!r}, which is not a file's address", "outside-of-folder")
     return ImageFile(folder / "images" / name)
 
 
@@ -55,7 +55,7 @@ TASKS = (
         source=PublishedData(
             read=read,
             how_to_get=(
-                f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the pictures at the addresses that"
+                f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the images at the addresses that"
                 " the file names, each under the last part of its address"
             ),
             num_examples=210,

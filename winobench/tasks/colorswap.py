@@ -1,4 +1,4 @@
-"""ColorSwap: two drawn images and two captions in which colours are swapped (Burapacheep et al. 2024)
+"""ColorSwap: two generated images and two captions in which colours are swapped (Burapacheep et al. 2024)
 
 The 300 pairs of the test split.
 """

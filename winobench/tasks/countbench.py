@@ -58,7 +58,7 @@ TASKS = (
     published_task(
         name="countbench",
         version=1,
-        description="CountBench: which number from two to ten is true of a picture.",
+        description="CountBench: which number from two to ten is true of an image.",
         metric="accuracy",
         shape=(1, len(NUMBERS)),
         chance={"accuracy": 1 / len(NUMBERS)},
@@ -68,9 +68,7 @@ TASKS = (
             read=read,
             how_to_get=f"{_FILE} of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)",
             num_examples=None,
-            downloads=(
-                Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="pictures from the web under their terms"),
-            ),
+            downloads=(Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="images from the web under their terms"),),
         ),
     ),
 )

@@ -104,7 +104,7 @@ def _task(kind: str):
     return published_task(
         name=f"crepe_{kind}",
         version=1,
-        description=f"CREPE, {kind.partition('_')[0]}: which caption is true of a picture; {KINDS[kind]}.",
+        description=f"CREPE, {kind.partition('_')[0]}: which caption is true of an image; {KINDS[kind]}.",
         metric="recall",
         shape=(1, 6),
         # Rows of systematicity differ in their number of captions.

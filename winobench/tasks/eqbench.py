@@ -33,7 +33,7 @@ SOURCES_OF_FRAMES = {
     "ag": ("actions in videos of Action Genome", ("compositional",)),
     "gebc": ("events in videos of GEBC", ("compositional",)),
     "youcook2": ("steps in videos of YouCook2", ("compositional",)),
-    "sd": ("pictures edited by Stable Diffusion", ("recognition",)),
+    "sd": ("images edited by Stable Diffusion", ("recognition",)),
 }
 """Source -> what differs, skills."""
 
@@ -46,7 +46,7 @@ def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
       source: a key of `SOURCES_OF_FRAMES`. An image's path begins with ``eqben<source>/``.
 
     Raises:
-      InputError: the rows are missing or malformed, or a frame is no array of an image.
+      InputError: the rows are missing or malformed, or a frame is not an array of an image.
     """
     for number, row in enumerate(read_json(folder / _FILE).rows()):
         names = [row[f"image{side}"].text() for side in (0, 1)]
@@ -70,7 +70,7 @@ def _image(folder: pathlib.Path, name: str) -> ImageFile:
         frame = None
     if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
         raise InputError(
-            f"{path} is no array of a picture, uint8 [height, width, 3]: get the file again", code="damaged-file"
+            f"{path} is not an array of an image, uint8 [height, width, 3]: get the file again", code="damaged-file"
         )
     content = io.BytesIO()
     PIL.Image.fromarray(np.ascontiguousarray(frame[:, :, ::-1])).save(content, "png")

@@ -27,7 +27,7 @@ def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
     """Every image with the two words of its pair.
 
     Raises:
-      InputError: a folder is missing or empty, an image's name is no number, or a pair lacks men or women.
+      InputError: a folder is missing or empty, an image's name is not a number, or a pair lacks men or women.
     """
     for topic, words in PAIRS.items():
         missing = {
@@ -57,7 +57,7 @@ TASKS = (
     published_task(
         name="genderbias",
         version=1,
-        description="Bias: pictures of men and women with things that stereotype gives to one of them.",
+        description="Bias: images of men and women with things that stereotype gives to one of them.",
         metric="effect_size",
         shape=(1, 2),
         chance={},

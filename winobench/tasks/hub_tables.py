@@ -70,7 +70,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
     paths = sorted(folder.rglob(f"{split}-*.parquet"))
     if not paths:
         raise InputError(
-            f"there is no file {split}-*.parquet in {folder}, which the task needs: get it as it was published",
+            f"the task needs {split}-*.parquet in {folder}, which does not exist: get it as it was published",
             code="no-such-file",
         )
     number = 0
@@ -106,7 +106,7 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
     """
     content = entry["bytes"].value
     if not isinstance(content, bytes) or not content:
-        raise entry.wrong("holds no picture", "missing-images")
+        raise entry.wrong("holds no image", "missing-images")
     suffix = next((found for start, found in _SUFFIXES.items() if content.startswith(start)), ".image")
     return write(content, folder, name + suffix)
 
@@ -124,7 +124,7 @@ def write(content: bytes, folder: pathlib.Path, name: str) -> ImageFile:
             path.write_bytes(content)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written ({error.strerror or error}): the pictures of the tables go there, so make the"
+            f"{path} cannot be written ({error.strerror or error}): the images of the tables go there, so make the"
             " folder writable or copy it",
             code="cannot-write",
         ) from error

@@ -68,7 +68,7 @@ def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
     labels = _bytes(labels_path, 1)[:, 0].astype(int) - 1
     if len(labels) != len(pictures):
         raise InputError(
-            f"{labels_path} has the classes of {len(labels)} pictures, but {path} has {len(pictures)}: get both again",
+            f"{labels_path} has the classes of {len(labels)} images, but {path} has {len(pictures)}: get both again",
             code="wrong-number-of-entries",
         )
     yield from _pictures(folder, labels_path, pictures, labels, _texts("stl10", classes))
@@ -107,13 +107,13 @@ def _bytes(path: pathlib.Path, size: int) -> np.ndarray:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(
-            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
     if not content or len(content) % size:
         raise InputError(
-            f"{path} has {len(content):,} bytes, which are no records of {size:,}: get the file again",
+            f"{path} has {len(content):,} bytes, which are not records of {size:,}: get the file again",
             code="incomplete-file",
         )
     return np.frombuffer(content, np.uint8).reshape(-1, size)
@@ -179,7 +179,7 @@ TASKS = (
         read_stl10,
         f"the folder {_STL}",
         "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-        "2.6 GB, pictures of ImageNet under its terms",
+        "2.6 GB, images of ImageNet under its terms",
     ),
     _task(
         "fgvc_aircraft",

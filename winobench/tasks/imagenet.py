@@ -69,7 +69,7 @@ def _numbers(path: pathlib.Path) -> Mapping[str, int]:
     for key, row in classes.items():
         wordnet, _ = row.texts(2)
         if not (key.isascii() and key.isdigit()) or int(key) >= _NUM_CLASSES or wordnet in numbers:
-            raise row.wrong(f"is no class from 0 to {_NUM_CLASSES - 1}, or one that is there twice", "bad-annotations")
+            raise row.wrong(f"is not a class from 0 to {_NUM_CLASSES - 1}, or occurs twice", "bad-annotations")
         numbers[wordnet] = int(key)
     if len(numbers) != _NUM_CLASSES:
         raise classes.wrong(f"has {len(numbers)} classes, not {_NUM_CLASSES}", "wrong-number-of-entries")
@@ -82,7 +82,7 @@ def _photographs(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str, str]
     root = kaggle if kaggle.is_dir() else folder / "val"
     if not root.is_dir():
         raise InputError(
-            f"there is no folder {root}, which the task needs: put ILSVRC2012's validation set there",
+            f"the task needs the folder {root}, which does not exist: put ILSVRC2012's validation set there",
             code="no-such-folder",
         )
     folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))

@@ -124,7 +124,7 @@ def _example(row: Entry, folder: pathlib.Path, number: int) -> Example[pathlib.P
 def _image(folder: pathlib.Path, entry: Entry) -> pathlib.Path:
     path = folder / files.user_path(entry.text())
     if not path.is_file():
-        raise entry.wrong(f"names the image {path}, which is no file", "missing-images")
+        raise entry.wrong(f"names the image {path}, which is not a file", "missing-images")
     return path
 
 

@@ -22,7 +22,7 @@ def read(path: pathlib.Path, name: str) -> np.ndarray:
         stored = io.BytesIO(path.read_bytes())
     except FileNotFoundError:
         raise InputError(
-            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
@@ -46,6 +46,6 @@ def read_numbers(path: pathlib.Path, name: str) -> np.ndarray:
     array = read(path, name)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.array_equal(array, np.floor(array)):
         raise InputError(
-            f"{name!r} in {path} is no list of whole numbers: restore it as it was published", code="not-a-number"
+            f"{name!r} in {path} is not a list of whole numbers: restore it as it was published", code="not-a-number"
         )
     return array.astype(np.int64)

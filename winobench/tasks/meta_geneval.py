@@ -81,7 +81,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
             pictures = sorted(answers[number].items())
             for picture, given in pictures:
                 if len(given) != NUM_ANSWERS:
-                    what = f"has {len(given)} answers to picture {picture} of prompt {number}, not {NUM_ANSWERS}"
+                    what = f"has {len(given)} answers to image {picture} of prompt {number}, not {NUM_ANSWERS}"
                     raise table.wrong(what, "wrong-number-of-entries")
             images = tuple(
                 ImageFile(folder / "images" / name / number / "samples" / f"{picture}.png") for picture, _ in pictures
@@ -97,7 +97,7 @@ def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
     for row, following in itertools.zip_longest(rows, rows[1:]):
         if not _INDEX.fullmatch(row["Input.index"].value or ""):
             if not is_cut:  # else it is the second part of the row before
-                raise row["Input.index"].wrong("is no prompt and picture such as 328_1", "wrong-value")
+                raise row["Input.index"].wrong("is not a prompt and image such as 328_1", "wrong-value")
             is_cut = False
             continue
         quality = row[_QUALITY]
@@ -129,7 +129,7 @@ def _downloads() -> Iterator[Download]:
 TASKS = (
     rated_task(
         name="meta_geneval",
-        description="GenEval's study with people: does the scorer tell pictures that fit their prompt from others.",
+        description="GenEval's study with people: does the scorer tell images that fit their prompt from others.",
         metric="yes_no_agreement",
         most_pictures=NUM_PICTURES,
         prompt_of=_prompt_of,
@@ -137,7 +137,7 @@ TASKS = (
             read=read,
             how_to_get=(
                 f"annotations_sdv2.csv, annotations_if-xl.csv and annotations_clip.csv (from annotations of"
-                f" {_REPOSITORY}) and the pictures that they name as images/sdv2/00000/samples/00000.png (their page,"
+                f" {_REPOSITORY}) and the images that they name as images/sdv2/00000/samples/00000.png (their page,"
                 " https://huggingface.co/datasets/djghosh/aigen-images, has the licence)"
             ),
             num_examples=len(SETS) * len(PROMPTS),

@@ -47,7 +47,7 @@ TASKS = (
     rated_task(
         name="meta_imagereward",
         version=2,
-        description="ImageReward's test set: does the scorer prefer the pictures that people prefer.",
+        description="ImageReward's test set: does the scorer prefer the images that people prefer.",
         metric="preference_agreement",
         most_pictures=_MOST_PICTURES,
         source=PublishedData(
@@ -61,7 +61,7 @@ TASKS = (
                     sha256="77cff6c2d0522006f52f0b637ef8302db1782b2b761e378c124a012a3c7fc58e",
                     note="Apache 2.0",
                 ),
-                Download("test_images.zip", _ARCHIVE, unpack=True, note="pictures of DiffusionDB"),
+                Download("test_images.zip", _ARCHIVE, unpack=True, note="images of DiffusionDB"),
             ),
         ),
     ),

@@ -51,7 +51,7 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
             continue
         digits = row[_NUMBER].text().strip()
         if not (digits.isascii() and digits.isdigit()):
-            raise row[_NUMBER].wrong("is no whole number", "not-a-number")
+            raise row[_NUMBER].wrong("is not a whole number", "not-a-number")
         if int(digits) in rows:
             raise row[_NUMBER].wrong(f"is {digits}, as in an earlier row", "repeated-id")
         rows[int(digits)] = row

@@ -3,13 +3,13 @@
 A text may state its choice ("The answer is Option 2.", "I would pick option one", "Option 1 is more likely"), be
 nothing but it ("Option 2", "(1)", "2."), or repeat the option itself. What is read, in this order:
 
-1. Thoughts in ``<think>`` tags, an echo of both options, and everything from a made-up next question on are no answer.
+1. Thoughts in ``<think>`` tags, an echo of both options, and everything from a made-up next question on are not answer.
 2. Statements of a choice. They must agree, unless the text reasons before it answers: then the last one counts.
 3. Mentions of an option by its number, without those that are denied or compared with ("not Option 1", "than
    Option 1", "Option 1 is unlikely"). They must agree. After reasoning, only the last two sentences are read.
 4. A number alone, or one option's sentence alone.
 
-Nothing, or a contradiction, is no choice: a text that states "not Option 1" chooses nothing.
+Nothing, or a contradiction, is not a choice: a text that states "not Option 1" chooses nothing.
 """
 
 from __future__ import annotations

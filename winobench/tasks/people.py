@@ -4,7 +4,7 @@ An example is a prompt with images of it, and what people gave each. The score t
 model, minus the error under the prompt less that under the empty text: how much the prompt helps to tell the noise from
 this image, an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error
 alone says above all how plain an image is, and would rank images by that. What remains is that some prompts help
-more than others, whatever the image. Measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
+more than others, for every image. Measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
 takes it away. Other scorers' scores are ranked as they are.
 """
 
@@ -58,13 +58,13 @@ def answer(entry: Entry, low: int, high: int) -> int:
     """A whole number on a scale, also one that a table states as text, as ``4`` or ``4.0``.
 
     Raises:
-      InputError: it is none, or off the scale.
+      InputError: it is not one, or off the scale.
     """
     value: Any = entry.value
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.0*)?", value.strip()):
         value = int(float(value))
     if isinstance(value, bool) or not isinstance(value, int):
-        raise entry.wrong("is no whole number", "not-a-number")
+        raise entry.wrong("is not a whole number", "not-a-number")
     if not low <= value <= high:
         raise entry.wrong(f"is {value}, which is not from {low} to {high}", "out-of-range")
     return value

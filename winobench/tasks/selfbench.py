@@ -1,15 +1,15 @@
-"""Self-Bench: does a scorer find the text from which an image was drawn? (Jeong et al. 2025, arXiv:2505.17955)
+"""Self-Bench: does a scorer find the text from which an image was generated? (Jeong et al. 2025, arXiv:2505.17955)
 
 Images are those of runs of ``launch.draw --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
-its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set drawers next to each
-other. A task is a skill. Its groups are the models that drew (``<drawer>``), and those of their images that people
+its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set generators next to each
+other. A task is a skill. Its groups are the models that generated (``<drawer>``), and those of their images that people
 or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.runs.verdicts`, or the
 filter files of Self-Bench.
 
 The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to
 ``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
 ``human_label``). Models' folders have the names of their repositories, such as ``stable-diffusion-v1-5``, and their
-drawers the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. An image is correct where all of its
+generators the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. An image is correct where all of its
 labels are ``original_good``. Of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
 and counts the images that a filter file does not judge.
 """
@@ -55,15 +55,15 @@ _ANY_LABEL = ("3-m",)
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """An image that was drawn from a prompt of GenEval.
+    """An image that was generated from a prompt of GenEval.
 
     Attributes:
       id: unique among all images.
       path: of the file.
-      drawer: label of the model.
+      generator: label of the model.
       tag: the skill, a key of `winobench.prompts.geneval.SKILLS`.
       texts: the candidates.
-      target: which of them it was drawn from.
+      target: which of them it was generated from.
       correct: whether it shows what it should; None where nobody says.
       content: identifies the image's content.
     """
@@ -90,7 +90,7 @@ def make(places: Sequence[str]) -> list[Task]:
       places: folders: runs of images, or Self-Bench's in the published layout.
 
     Raises:
-      InputError: a folder is neither, has no images from GenEval's prompts, or two have a drawer of one name.
+      InputError: a folder is neither, has no images from GenEval's prompts, or two have a generator of one name.
     """
     drawn: list[Drawn] = []
     for place in places:
@@ -99,7 +99,7 @@ def make(places: Sequence[str]) -> list[Task]:
         both = {one.drawer for one in drawn} & {one.drawer for one in found}
         if both:
             raise InputError(
-                f"{folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once",
+                f"{folder} has images of {min(both)!r}, as a folder before it: name each generator once",
                 code="named-twice",
             )
         drawn += found
@@ -108,7 +108,7 @@ def make(places: Sequence[str]) -> list[Task]:
     return [
         task(
             f"selfbench_{tag}",
-            f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the picture drawn from?",
+            f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the image generated from?",
             sizes[tag],
             found,
             _SKILLS[tag],
@@ -125,7 +125,7 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
       name: of the task.
       description: of the task.
       size: number of candidates of each image.
-      drawn: its images.
+      generated: its images.
       skill: a key of `winobench.tasks.base.SKILLS`.
     """
 
@@ -157,7 +157,7 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
 
 
 def _limited(drawn: Sequence[Drawn], limit: int | None) -> list[Drawn]:
-    """Of each drawer as many."""
+    """Of each generator as many."""
     counts: dict[str, int] = {}
     kept = []
     for one in drawn:
@@ -178,7 +178,7 @@ def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
             yield Drawn(name, run.path(record), record.model, tag, texts, target, correct, record.sha256)
     if not any(_is_geneval(prompt.content) for prompt in run.prompts):
         raise InputError(
-            f"{folder} has no pictures from GenEval's prompts: draw with --config.prompts=geneval:FILE",
+            f"{folder} has no images from GenEval's prompts: generate with --config.prompts=geneval:FILE",
             code="no-examples",
         )
 
@@ -193,7 +193,8 @@ def _question(tag: str, include: Any, prompt: str, where: str) -> tuple[tuple[st
         return tuple(texts), texts.index(prompt)
     except (KeyError, IndexError, ValueError, TypeError):
         raise InputError(
-            f"{where}: the prompt {options.shown(prompt)} is none of {tag} as its record says: restore GenEval's file",
+            f"{where}: the prompt {options.shown(prompt)} is not one of {tag} as its record says: restore GenEval's"
+            " file",
             code="unknown-prompt",
         ) from None
 
@@ -203,7 +204,7 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
     found = sorted(folder.glob("*/*/samples")) or sorted(folder.glob("*/*/*/samples"))
     if not found:
         raise InputError(
-            f"{folder} is neither a run of pictures nor Self-Bench's folder: it has no config.json and no"
+            f"{folder} is neither a run of images nor Self-Bench's folder: it has no config.json and no"
             " <guidance>/<model>/<prompt>/samples",
             code="not-a-set-of-pictures",
         )

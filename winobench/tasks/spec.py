@@ -1,4 +1,4 @@
-"""SPEC: drawn images that differ in size, position, existence or number of things (Peng et al. 2024)
+"""SPEC: generated images that differ in size, position, existence or number of things (Peng et al. 2024)
 
 Six subsets, each from both sides: ``spec_<subset>_text`` asks which text is true of an image, ``spec_<subset>_image``
 of which image a text is true. The authors publish no number of questions, so that none is checked.

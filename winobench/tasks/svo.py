@@ -47,7 +47,7 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
     for number, row in enumerate(read_json(folder / _ROWS).rows()):
         kind = row["neg_type"]
         if kind.text() not in _PARTS:
-            raise kind.wrong(f"is {kind.value!r}, which is none of {', '.join(_PARTS)}", "unknown-name")
+            raise kind.wrong(f"is {kind.value!r}, which is not one of {', '.join(_PARTS)}", "unknown-name")
         files = tuple(ImageFile(images / row[key].text()) for key in ("pos_id", "neg_id"))
         sentence = row["sentence"].text()
         if kind.value == part:
@@ -78,13 +78,13 @@ def fetch(
     with files.locked(folder, f"another process downloads images to {folder}: wait for it or stop it"):
         own = folder / _ROWS
         if own.exists() and not (folder / _TABLE).exists():
-            return f"{own} was there before: no image is asked for"
+            return f"{own} was there before: no image is requested"
         with progress(f"downloading {_TABLE} ({PROBES.note})", "bytes") as display:
             downloads.fetch(PROBES, folder, display)
         rows, addresses = read_probes(folder)
         text = json.dumps(rows, indent=1) + "\n"
         if own.exists() and own.read_text(encoding="utf-8", errors="replace") != text:
-            return f"{own} has other rows than {_TABLE}: no image is asked for"
+            return f"{own} has other rows than {_TABLE}: no image is requested"
         files.write_text(own, text)
         with progress("asking web sites for images", "images") as display:
             found = web_images.fetch(folder, addresses, display, manners)
@@ -94,7 +94,7 @@ def fetch(
     if found.dead:
         said.append(f"{found.dead:,} addresses are dead ({folder / web_images.DEAD})")
     if found.failed:
-        said.append(f"{found.failed:,} failed and are asked for again next time ({folder / web_images.FAILED})")
+        said.append(f"{found.failed:,} failed and are requested again next time ({folder / web_images.FAILED})")
     return "; ".join(said)
 
 
@@ -133,7 +133,7 @@ def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, s
 def _image_id(entry: Entry) -> int:
     text = entry.text().strip()
     if not (text.isascii() and text.isdecimal()):
-        raise entry.wrong(f"is {text!r}, which is no number", "not-a-number")
+        raise entry.wrong(f"is {text!r}, which is not a number", "not-a-number")
     return int(text)
 
 

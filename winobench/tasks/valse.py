@@ -80,7 +80,7 @@ TASKS = tuple(
         source=PublishedData(
             read=functools.partial(read, file=file, images=images),
             how_to_get=(
-                f"{file}.json (from data of {_REPOSITORY}) and the folder images/{images} with the pictures that it"
+                f"{file}.json (from data of {_REPOSITORY}) and the folder images/{images} with the images that it"
                 " names, which come with the data sets that the repository's README links"
             ),
             num_examples=NUM_VALID[piece],

@@ -67,7 +67,7 @@ def _groups(row: Entry) -> tuple[str, ...]:
 def _tags(tags: Entry) -> list[str]:
     """Several tags are separated by commas. Most items have no secondary tag."""
     if not isinstance(tags.value, str):
-        raise tags.wrong("is no text", "not-a-text")
+        raise tags.wrong("is not a text", "not-a-text")
     return [tag.strip() for tag in tags.value.split(",") if tag.strip()]
 
 

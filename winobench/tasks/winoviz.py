@@ -98,7 +98,7 @@ def _generation(*, shots: bool = False, reasoning: bool = False) -> tuple[str, _
 
     def read(response: Response, options: tuple[str, str]) -> Answer:
         choice = read_choice(response.text, options, reasoning=reasoning)
-        # Where the reasoning was cut off, an option that it weighs is no answer yet.
+        # Where the reasoning was cut off, an option that it weighs is not an answer yet.
         if reasoning and response.finish == "length" and not states_choice(response.text):
             choice = None
         return Answer(UNPARSABLE) if choice is None else Answer(ANSWERED, choice)

@@ -1,15 +1,15 @@
-"""WinoViz with images: what the images that a model has drawn of a premise say about the hypotheses.
+"""WinoViz with images: what the images that a model has generated of a premise say about the hypotheses.
 
-The paper draws five images of each premise and uses them in three ways. The option that most images are for is the
+The paper generates five images of each premise and uses them in three ways. The option that most images are for is the
 answer (`winobench.tasks.votes.majority`, which also says what becomes of ties).
 
 - ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. With any other scorer of images
   and texts, such as a diffusion model by its denoising errors, which is ours.
 - ``captions``: a caption of the image is said before the question, which a language model answers.
-- ``vqa``: a vision-language model is asked for the option. The image takes the sentence's place.
+- ``vqa``: a vision-language model is requested the option. The image takes the sentence's place.
 
 The paper prints no prompts for these and does not say whether its language model saw the captions one by one. Here each
-image's caption is asked about by itself, as "majority voting" is said of all three ways.
+image's caption is queried about by itself, as "majority voting" is reported for all three ways.
 
 Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
 """
@@ -75,7 +75,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     for protocol in (
         _protocol(
             "vqa",
-            "each picture of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
+            "each image of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
             "picture_text",
             lambda question: [
                 PictureText(picture, asked_of_picture(question.options), max_tokens=_ANSWER_TOKENS)
@@ -94,14 +94,14 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
         _protocol(
             "picture_match",
-            "which hypothesis each picture of the premise matches better. Majority (appendix A.3)",
+            "which hypothesis each image of the premise matches better. Majority (appendix A.3)",
             "picture_match",
             lambda question: [PictureMatch(picture, question.options) for picture in question.pictures],
             _scored,
         ),
         _protocol(
             "captions",
-            "the question with a caption of each picture of the premise. Majority (appendix A.3; the prompt is ours)",
+            "the question with a caption of each image of the premise. Majority (appendix A.3; the prompt is ours)",
             "generation",
             lambda question: [
                 Generation(_turns(question, caption), max_tokens=_ANSWER_TOKENS) for caption in question.captions

@@ -43,8 +43,8 @@ AMBIGUITY_MISINTERPRETATION = "ambiguity_misinterpretation"
 ENTITY_MISSELECTION = "entity_misselection"
 NO_ANSWER = "no_answer"
 ERRORS = (RESPONSE_EVASION, AMBIGUITY_MISINTERPRETATION, ENTITY_MISSELECTION, NO_ANSWER)
-"""The kinds of errors: those of section 4.1, and what is none of them (no answer could be read, or several were equally
-probable)."""
+"""The kinds of errors: those of section 4.1, and what is not one of them (no answer could be read, or several were
+equally probable)."""
 
 CHANCE = {"accuracy": 1 / 3, "pair_accuracy": 1 / 9}
 
@@ -82,7 +82,7 @@ def prompt(name: str, question: str) -> str:
       question: as `question_text` gives it.
 
     Raises:
-      ValueError: there is no such protocol.
+      ValueError: the protocol does not exist.
     """
     if name not in _GENERATION:
         raise ValueError(f"the prompts are {', '.join(_GENERATION)}, not {name!r}.")
@@ -339,7 +339,7 @@ def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) 
         return None
     fixed = [f"{item.row} ({item.original['type']!r}: {item.type})" for item in rows if item.type != data.UNTYPED]
     left = [f"{item.row} ({item.original['type']!r})" for item in rows if item.type == data.UNTYPED]
-    said = [f"{results} has {len(rows)} row{'s' * (len(rows) > 1)} whose type is none of {', '.join(data.TYPES)}"]
+    said = [f"{results} has {len(rows)} row{'s' * (len(rows) > 1)} whose type is not one of {', '.join(data.TYPES)}"]
     if fixed:
         said.append(f"{len(fixed)} took it from the same sentence in {data.FILE_NAME}: {', '.join(fixed)}")
     if left:

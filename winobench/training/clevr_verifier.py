@@ -1,6 +1,6 @@
 """The recipe of the verifier: rendered scenes, and what two autoencoders make of them -> detector -> folder.
 
-Images that a diffusion model draws come out of its autoencoder, and its latents are never quite right. So half of
+Images that a diffusion model generates come out of its autoencoder, and its latents are never quite right. So half of
 what the verifier learns from are reconstructions of the images by the autoencoders of the embedded models, from
 latents with some noise. Colours, sharpness and noise of all images vary a little.
 
@@ -106,7 +106,7 @@ def check(config: ml_collections.ConfigDict) -> None:
             f" {settings.num_steps:,} of config.training.num_steps, so that the learning rate ends at zero"
         )
     memory.check(
-        f"training the verifier on {settings.batch_size:,} pictures a step",
+        f"training the verifier on {settings.batch_size:,} images a step",
         4 * 2 * settings.batch_size * (shape.sample_size // 4) ** 2 * shape.widths[0] // jax.device_count(),
         "lower config.training.batch_size",
         jax.local_devices()[0],
@@ -316,7 +316,7 @@ def _decoded(record: dict[str, np.ndarray], generator: np.random.Generator) -> d
 
 
 def held_out(group: str, count: int, seed: int) -> Scenes:
-    """Scenes of the split ``evaluation``, of which no training run can draw one.
+    """Scenes of the split ``evaluation``, of which no training run can generate one.
 
     Args:
       group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five. Or ``hard``, scenes of three to

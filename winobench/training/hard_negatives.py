@@ -9,7 +9,7 @@ A negative is another text for the image (a random one, or a hard one) or anothe
 and timestep with its positive, and both go through the network in one pass, side by side: rows 2 i and 2 i + 1 are the
 positive and the negative of example i, so a device that holds an example holds both.
 
-Everything random comes from the key that a step is given. With ``make_loss`` it is drawn example by example, from the
+Everything random comes from the key that a step is given. With ``make_loss`` it is sampled example by example, from the
 key and the example's place in the global batch, so that it does not depend on how the batch is spread over devices.
 """
 
@@ -57,13 +57,13 @@ class LossConfig:
       threshold: lambda; None for the ``unhinged`` variant without a threshold.
       objective: what E_neg measures: ``hinged`` the error of the negative's prediction; ``relativistic`` its mean
         squared distance to the positive's prediction, through both of which gradients flow (published code).
-      mixing: whether ``mixed`` draws once a ``batch`` (published code) or for each ``example``.
-      timestep_range: timesteps are drawn uniformly from [first, last); None for all of the schedule's (published code).
-      threshold_over: whether E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published code),
-        or for each ``example`` by itself, so that a batch's easy negatives do not silence its hard ones (ours).
+      mixing: whether ``mixed`` samples once a ``batch`` (published code) or for each ``example``.
+      timestep_range: timesteps are sampled uniformly from [first, last); None for all of the schedule's (published
+      code). threshold_over: whether E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published
+        code), or for each ``example`` by itself, so that a batch's easy negatives do not silence its hard ones (ours).
 
     Raises:
-      InputError: for a value that is none of these.
+      InputError: for a value that is not one of these.
     """
 
     kind: str = "mixed"
@@ -178,7 +178,7 @@ def draw(
       shape: [B, h, w, c] of the latents.
       schedule: of the network.
       config: of the loss.
-      first_example: place of the first of these examples in the global batch. What is drawn for an example depends on
+      first_example: place of the first of these examples in the global batch. What is sampled for an example depends on
         its place and on ``key``, and on nothing else.
 
     Raises:
@@ -210,9 +210,9 @@ def make_loss(
     remat: bool = False,
     axis_name: str | None = None,
 ) -> LossFn:
-    """The loss as a function of the adapters, with all that is random drawn from a key.
+    """The loss as a function of the adapters, with all that is random sampled from a key.
 
-    Errors are reduced in float32 whatever the networks compute in. Under ``jax.jit`` with a batch that is split over a
+    Errors are reduced in float32 for every networks compute in. Under ``jax.jit`` with a batch that is split over a
     mesh, the means are those of the global batch, and results equal those of one device but for rounding.
 
     Args:
@@ -241,7 +241,7 @@ def make_loss(
       ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``. With negatives ``negative_error``
       and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0, with a threshold over examples, the
       share of those where it was). For ``mixed``
-      ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
+      ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds sampled.
 
     Raises:
       InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the

@@ -212,7 +212,7 @@ class Training(tuning.Tuning):
             state = state._replace(ema=jax.tree.map(parallel.fetch, state.ema))
         if jax.process_index() == 0:
             model = self.model(state)
-            # Without a threshold it is none of the paper's rows.
+            # Without a threshold it is not one of the paper's rows.
             loss = self._config.loss
             known = loss.kind if loss.kind == "none" or loss.threshold is not None else None
             checkpoints.save_lora(

@@ -115,7 +115,7 @@ def pair(name: str, value: Any) -> tuple[int, int] | str | None:
     """The two numbers of a field that holds a range, or ``all``, or None.
 
     Raises:
-      InputError: it is none of these.
+      InputError: it is not one of these.
     """
     if value is None or value == options.ALL:
         return value

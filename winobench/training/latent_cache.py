@@ -224,7 +224,7 @@ def _records(
             if not np.isfinite(latents).all():
                 raise InputError(
                     f"the latents of image {number} are not finite in float16: load the model with"
-                    " encoder_dtype='float32', and see whether the image is a picture",
+                    " encoder_dtype='float32', and check whether the image is noise",
                     code="not-finite",
                 )
             yield {"latents": latents}

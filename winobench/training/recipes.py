@@ -33,7 +33,7 @@ def load(name: str) -> Any:
     """A recipe: its module, or the ``RECIPE`` there.
 
     Raises:
-      InputError: there is none of this name.
+      InputError: there is not one of this name.
     """
     if name not in RECIPES:
         raise InputError(

@@ -27,12 +27,12 @@ _CHOICES = (
 
 
 def annotations(folder: str | os.PathLike, name: str) -> judging.Labels:
-    """One person's labels of items, to be opened; see `winobench.judging.Labels`."""
+    """One person's labels of items, to be opened. See `winobench.judging.Labels`."""
     return judging.Labels(folder, name, LABELS)
 
 
 def read_annotations(folder: str | os.PathLike) -> dict[str, dict[str, str]]:
-    """Annotator -> item's id -> label, of all files in a folder; see `winobench.judging.read_labels`."""
+    """Annotator -> item's id -> label, of all files in a folder. See `winobench.judging.read_labels`."""
     return judging.read_labels(folder, LABELS)
 
 

@@ -71,7 +71,7 @@ class _AnswerJSON(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Malformed:
-    """A part of an answer that is no sentence in the layout.
+    """A part of an answer that is not a sentence in the layout.
 
     Attributes:
       origin: of the answer.

@@ -1,9 +1,10 @@
-"""Checks that need no person: what breaks a rule that can be seen, or is known already, is no work for the annotators.
+"""Checks that need no person: what breaks a rule that can be seen, or is known already, is not a work for the
+annotators.
 
 The rules are those of the paper's queries (Table 8) and of section 2: the pronoun is there, both candidates are named,
 the sentences of a pair differ by few words and have opposite answers, ambiguous and offensive ones have neither. Of the
 2,069 pairs and questions of the published data, which two people have judged valid, the rules refuse 6.5%, most of them
-because the sentences of a pair differ by more words than "one or two". So many would be lost that are no loss to the
+because the sentences of a pair differ by more words than "one or two". So many would be lost that are not loss to the
 rules as they are written. Near-duplicates are 8% of the published data.
 """
 
@@ -115,7 +116,7 @@ def _check_sentence(sentence: Sentence) -> Rejection | None:
     if pronoun not in PRONOUNS:
         return Rejection(NOT_A_PRONOUN, sentence.pronoun)
     statement = f" {normalised(sentence.statement)} "
-    # As a word of its own: "he" is not in "the"; "he's" holds it.
+    # As its own word: "he" is not in "the"; "he's" holds it.
     if not re.search(rf" {pronoun}(?:'\w+)? ", statement):
         return Rejection(NO_PRONOUN, f"{sentence.pronoun}: {sentence.statement}")
     if _name(sentence.options[0]) == _name(sentence.options[1]):
@@ -147,7 +148,7 @@ def _check_pair(one: Sentence, other: Sentence, max_changed_words: int) -> Rejec
 
 
 def changed_words(one: str, other: str) -> int:
-    """The number of words of a sentence that differ from the other's; the larger of both sides."""
+    """The number of words of a sentence that differ from the other's. The larger of both sides."""
     first, second = words(one), words(other)
     codes = difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
     parts = [code for code in codes if code[0] != "equal"]

@@ -110,7 +110,7 @@ def _write(
 
 
 def _save(panels: Sequence[Panel], legend: Sequence[Mark], temporary: str) -> None:
-    """Writes the picture under a name that tells the format, which the temporary one does not."""
+    """Writes the image under a name that tells the format, which the temporary one does not."""
     path = pathlib.Path(f"{temporary}.png")
     try:
         to_png(panels, path, legend=legend, columns=1)

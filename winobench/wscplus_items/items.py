@@ -29,7 +29,7 @@ class Sentence:
 
     Attributes:
       statement: the whole sentence, or several.
-      pronoun: the one that is asked about.
+      pronoun: the one that is queried about.
       snippet: the part of the statement that holds it.
       options: the two candidates that it may refer to.
       answer: 0 or 1 for a candidate, ``NEITHER`` where it remains open.
@@ -139,7 +139,7 @@ def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation; apostrophes inside a word stay."""
+    """The words of a text in lower case, without punctuation. Apostrophes inside a word stay."""
     return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
 
 

@@ -1,4 +1,4 @@
-"""Free text to sentences: what models write when they are asked for pairs, in the forms that they write it in.
+"""Free text to sentences: what models write when they are requested pairs, in the forms that they write it in.
 
 Read are, in this order of preference: one JSON object a sentence (also with the broken quotes and commas that models
 produce). Lines with labels ("Sentence 1: ...", "Options: ..."). And, in both, the bracket form of a pair ("... because
@@ -117,7 +117,7 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
     Returns:
       Groups of two sentences (one where they stand alone), in order, and what could not be used.
     """
-    # What a model thinks aloud before it answers is no answer, nor are thoughts that were cut off.
+    # What a model thinks aloud before it answers is not an answer, nor are thoughts that were cut off.
     text = readable((text or "").rpartition("</think>")[2].partition("<think>")[0])
     records, malformed = _json_records(text)
     if not records:
@@ -183,8 +183,8 @@ def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 def _broken_fields(text: str) -> dict[str, Any]:
-    """The fields of an object that is no JSON, cut at the names: whatever quotes and commas stand between them cannot
-    lead astray."""
+    """The fields of an object that is not a JSON, cut at the names: whatever quotes and commas stand between them
+    cannot lead astray."""
     names = list(_FIELD.finditer(text))
     ends = [*(match.start() for match in names), len(text) - 1][1:]
     return {
@@ -194,7 +194,7 @@ def _broken_fields(text: str) -> dict[str, Any]:
 
 
 def _line_records(text: str) -> list[_Record]:
-    """The sentences that are lines with labels; a record holds those of a pair that share its other lines."""
+    """The sentences that are lines with labels. A record holds those of a pair that share its other lines."""
     records: list[_Record] = []
     fields: dict[str, Any] = {}
     group: str | None = None
@@ -231,7 +231,7 @@ def _line_records(text: str) -> list[_Record]:
             key = key if index is None else f"{key} {_index(index)}"
             statements = [place for place, known in enumerate(fields) if known.startswith("statement")]
             if name.lower() in _STATEMENT_NAMES and statements and "answer" in fields:
-                # One sentence after the other, each with its answer. What stands before them belongs to both.
+                # One sentence after the other, each with its answer. What comes before them belongs to both.
                 shared = dict(list(fields.items())[: statements[0]])
                 close()
                 fields = shared
@@ -307,7 +307,7 @@ def _two_answers(value: Any) -> tuple[Any, Any] | None:
 
 
 def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
-    """A sentence from its fields; a reason need not be given, and a snippet that does not fit is cut out again."""
+    """A sentence from its fields. A reason need not be given, and a snippet that does not fit is cut out again."""
     statement = _text(fields.get("statement"))
     claim = _CLAIM.search(statement)
     if claim:
@@ -330,8 +330,8 @@ def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
 
 
 def read_options(value: Any) -> list[str]:
-    """The candidates in a list, in an object by number, or in text that names them; a third one that says "neither" is
-    left out."""
+    """The candidates in a list, in an object by number, or in text that names them. A third one that states "neither"
+    is left out."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -380,7 +380,7 @@ def read_answer(value: Any, options: Sequence[str]) -> int | None:
 
 
 def snippet_of(statement: str, pronoun: str) -> str:
-    """The part of a statement from its last such pronoun to the end of the clause; empty if it has none."""
+    """The part of a statement from its last such pronoun to the end of the clause. Empty if it has none."""
     places = _places(statement, pronoun)
     if not places:
         return ""
@@ -421,7 +421,7 @@ def _alike(one: Sentence, other: Sentence) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A field's text with single spaces, without quotes around it; quotes that belong to it stay."""
+    """A field's text with single spaces, without quotes around it. Quotes that belong to it stay."""
     text = "" if value is None else " ".join(str(value).split())
     for marks in ('"“”', "'‘’", "`"):
         if len(text) > 1 and text[0] in marks and text[-1] in marks:

@@ -1,10 +1,10 @@
-"""One generation of WSC+ items from beginning to end, in a folder of its own.
+"""One generation of WSC+ items from beginning to end, in its own folder.
 
     config.json                  what was asked, and of whom
     responses/                   what came in, before anything has looked into it (`winobench.runs.responses`)
     answers.jsonl                a line a request: where it comes from, the text, whether the call failed
     candidates.jsonl             a line an item, with its verdict: null, or why the checks refuse it
-    malformed.jsonl              a line a part of an answer that is no sentence in the layout, with the reason
+    malformed.jsonl              a line a part of an answer that is not a sentence in the layout, with the reason
     checks.json                  how many of what
     annotations/<name>.jsonl     a person's clicks
     wscplus.csv                  the items that both annotators call valid, in the published layout
@@ -110,14 +110,14 @@ def generate(
 
 
 def _read_answers(path: pathlib.Path) -> list[candidates.Answer]:
-    """The answers of a run; raises InputError for a record that is not one."""
+    """The answers of a run. Raises InputError for a record that is not one."""
     answers = []
     for number, record in enumerate(read_lines(path), start=1):
         try:
             answers.append(candidates.answer_from_json(record))
         except InputError as error:
             raise InputError(
-                f"{path}, record {number}: {error}; give the same command again, which writes it.", code=error.code
+                f"{path}, record {number}: {error}. Give the same command again, which writes it.", code=error.code
             ) from None
     return answers
 
@@ -133,7 +133,7 @@ def check(
 
     Args:
       workdir: the run's folder.
-      known: files in the layout of WSC+ whose sentences are no new ones. The prompts' examples never are.
+      known: files in the layout of WSC+ whose sentences are not new ones. The prompts' examples never are.
       max_changed_words, similarity: see `winobench.wscplus_items.checks`.
 
     Returns:
@@ -196,7 +196,7 @@ def accepted_items(workdir: str | os.PathLike) -> list[Item]:
     items = [item for item, verdict in _candidates(_folder(workdir)) if verdict is None]
     if not items:
         raise InputError(
-            f"no item in {workdir} has passed the checks: {CANDIDATES} says why; ask for more requests.",
+            f"no item in {workdir} has passed the checks: {CANDIDATES} says why. Ask for more requests.",
             code="no-examples",
         )
     return items
@@ -311,7 +311,7 @@ def _refused(folder: pathlib.Path) -> list[tuple[Origin, str]]:
     """What no annotator has seen, with the reason: items that the checks refuse, and malformed ones.
 
     Two malformed sentences of an answer count as one pair. Answers without anything in the layout, such as refusals,
-    are no items; ``checks.json`` counts them.
+    are not items; ``checks.json`` counts them.
     """
     refused = [(item.origin, reason) for item, reason in _candidates(folder) if reason is not None]
     fields = [field.name for field in dataclasses.fields(Origin)]

@@ -95,7 +95,7 @@ def by_model(found: Iterable[Fate]) -> list[Spread]:
 
 
 def by_prompt(found: Iterable[Fate]) -> list[Spread]:
-    """Paper, Figure 3: template and query, the best last as in the paper's text; traditional pairs alone."""
+    """Paper, Figure 3: template and query, the best last as in the paper's text. Traditional pairs alone."""
     order = {name: place for place, name in enumerate(("cot", "coe", "tot", "toe"))}
     spreads = spread(
         (fate for fate in found if fate.origin.query in ("wdq", "wiq")),

@@ -30,7 +30,7 @@ def build_decoupled(item: Item, statements: tuple[str, str]) -> tuple[Item, Item
     Source: appendix A.2, "Pragmatic Reasoning vs. Visual Knowledge Reasoning".
     """
     if item.version != "single":
-        raise ValueError(f"{item.id} is a {item.version} item; decoupled items are made of single-hop ones.")
+        raise ValueError(f"{item.id} is a {item.version} item. Decoupled items are made of single-hop ones.")
     pragmatic, visual = (
         dataclasses.replace(item, id=derived_id(item.id, version), version=version, source=item.id)
         for version in ("pragmatic", "visual")

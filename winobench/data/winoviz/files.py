@@ -2,9 +2,9 @@
 
 **JSONL.** One object a line. Required: ``id`` (unique in the file), ``object``, ``version``, ``premises`` and
 ``hypotheses`` (two texts each). Optional: ``properties``, ``attributes`` and ``prototypes`` (two texts each, in the
-order of the premises; prototypes are the objects that a multi-hop item names), ``attribute_kind`` (one of
-``ATTRIBUTE_KINDS``, otherwise ``other``), ``source`` (id of the single-hop item that this one was made of; required
-for ``pragmatic`` and ``visual``, so that all three are asked about the same subset). Other keys are errors.
+order of the premises, prototypes are the objects that a multi-hop item names), ``attribute_kind`` (one of
+``ATTRIBUTE_KINDS``, otherwise ``other``), ``source`` (id of the single-hop item that this one was made of, required
+for ``pragmatic`` and ``visual``, so that all three are queried about the same subset). Other keys are errors.
 
 **CSV.** The same with a header and the columns ``id``, ``object``, ``version``, ``premise_1``, ``premise_2``,
 ``hypothesis_1``, ``hypothesis_2``, and, where wanted, ``property_1``, ``property_2``, ``attribute_1``, ``attribute_2``,
@@ -104,7 +104,7 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except json_files.NotJSON as error:
             raise InputError(f"line {number} of {path} is not JSON ({error}): mend the line", code=error.code) from None
         if not isinstance(values, dict):
-            raise InputError(f"line {number} of {path} is no object: write one item a line", code="not-an-object")
+            raise InputError(f"line {number} of {path} is not an object: write one item a line", code="not-an-object")
         yield number, values
 
 
@@ -128,7 +128,7 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
             row = next(reader, None)
         except csv.Error as error:
             raise InputError(
-                f"line {line} of {path} is no row of a table ({error}): mend the line", code="damaged-table"
+                f"line {line} of {path} is not a row of a table ({error}): mend the line", code="damaged-table"
             ) from None
         if row is None:
             return
@@ -166,7 +166,7 @@ def _item(values: dict[str, Any], where: str) -> Item:
         if field in PAIRS:
             if not isinstance(value, list) or len(value) != 2 or not all(_is_text(one) for one in value):
                 raise InputError(
-                    f"{field!r} in {where} is no pair of texts: give two, in the order of the premises",
+                    f"{field!r} in {where} is not a pair of texts: give two, in the order of the premises",
                     code="not-a-pair",
                 )
             if value[0].strip() == value[1].strip():
@@ -174,7 +174,7 @@ def _item(values: dict[str, Any], where: str) -> Item:
                     f"{field!r} in {where} has the same text twice: a pair has two different ones", code="repeated-text"
                 )
         elif not _is_text(value):
-            raise InputError(f"{field!r} in {where} is no text: mend it", code="not-a-text")
+            raise InputError(f"{field!r} in {where} is not a text: mend it", code="not-a-text")
     version, kind = values["version"], values.get("attribute_kind", "other")
     if version not in VERSIONS:
         raise InputError(
@@ -232,6 +232,6 @@ def read_text(path: pathlib.Path) -> str:
         # As Python reads texts: an end of a line is one character, whichever it is in the file.
         return io.TextIOWrapper(io.BytesIO(files.content(path)), encoding="utf-8-sig").read()
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: name an existing one", code="no-such-file") from None
+        raise InputError(f"the file {path} does not exist: name an existing one", code="no-such-file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): it must be a UTF-8 text", code="cannot-read") from None

@@ -44,7 +44,7 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
     except json_files.NotJSON as error:
         raise InputError(f"{path} is not JSON ({error}): mend it", code=error.code) from None
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("phrases", "table")):
-        raise InputError(f"{path} is no object with the objects 'phrases' and 'table': mend it", code="not-an-object")
+        raise InputError(f"{path} has no objects 'phrases' and 'table': mend it", code="not-an-object")
     for kind, attributes in content["table"].items():
         phrase = content["phrases"].get(kind)
         if not isinstance(phrase, str) or phrase.count("{}") != 1:
@@ -54,7 +54,7 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
         for attribute, objects in attributes.items() if isinstance(attributes, dict) else [("", None)]:
             if not isinstance(objects, list) or not objects or not all(isinstance(one, str) and one for one in objects):
                 raise InputError(
-                    f"{attribute!r} of {kind!r} in {path} is no list of objects: mend it", code="not-an-object"
+                    f"{attribute!r} of {kind!r} in {path} is not a list of objects: mend it", code="not-an-object"
                 )
     return Prototypes(content["phrases"], content["table"])
 
@@ -115,7 +115,7 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
 
 
 def _choose_prototypes(item: Item, prototypes: Prototypes, used: Mapping[str, int]) -> tuple[str, str]:
-    """Raises LookupError with the reason where there are none."""
+    """Raises LookupError with the reason if missing."""
     if item.attributes is None:
         raise LookupError("the item states no attributes")
     if item.attribute_kind not in prototypes.table:

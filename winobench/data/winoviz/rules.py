@@ -38,7 +38,7 @@ _KIND_WORDS = stems("shape color")
 _PRESENT = frozenset(words_of("is are am has does do isn aren doesn don hasn"))
 _PAST_AUXILIARIES = frozenset(words_of("was were had did wasn weren didn hadn"))
 
-# Past forms that are no participles and no other words, so that they tell the tense wherever they stand.
+# Past forms that are not participles and no other words, so that they tell the tense wherever they stand.
 _PAST_VERBS = frozenset(
     words_of(
         "went took gave came began knew grew flew drank sang swam ran wrote drove rode fell ate threw blew drew spoke"
@@ -132,7 +132,7 @@ def check_item(item: Item) -> list[RuleBreak]:
 
 
 def check_items(items: Iterable[Item]) -> list[RuleBreak]:
-    """The annotation rules that items break; see `check_item`."""
+    """The annotation rules that items break. See `check_item`."""
     return [problem for item in items for problem in check_item(item)]
 
 

@@ -64,19 +64,19 @@ _UNDECIDED = re.compile(
 
 
 def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) -> int | None:
-    """The answer that a text gives: 0, 1 or 2, or None where there is none.
+    """The answer that a text gives: 0, 1 or 2, or None if missing.
 
     In this order: what the last ``Final Answer:`` names. The result of a majority vote. A boxed number. A number at
     the beginning (``0; ...``, ``A: 1``). The last ``answer is 1``. The last ``1;`` that begins a sentence. Where there
-    is no number, words: a candidate's name as an answer at the beginning. That nobody can tell (``neither``,
-    ``ambiguous``, ``cannot be determined``, a refusal to answer; the paper counts refusals so). The one candidate that
+    is not a number, words: a candidate's name as an answer at the beginning. That nobody can tell (``neither``,
+    ``ambiguous``, ``cannot be determined``, a refusal to answer, the paper counts refusals so). The one candidate that
     is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text. Thoughts in
-    ``<think>`` tags, and everything from a made-up next question on, are no answer.
+    ``<think>`` tags, and everything from a made-up next question on, are not answer.
 
     Args:
       text: a model's answer.
       options: the two candidates. A third one, for neither, is left out of account.
-      cut_off: the text ended because it was as long as it may be. Words of a reasoning that breaks off are no answer.
+      cut_off: the text ended because it was as long as it may be. Words of a reasoning that breaks off are not answer.
     """
     # Thoughts that were cut off hold no answer either.
     text = readable(text.rpartition("</think>")[2].partition("<think>")[0]).strip()

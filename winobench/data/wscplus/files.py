@@ -21,7 +21,7 @@ from winobench.data.wscplus.items import TYPES, UNTYPED, Item, validation_ids
 from winobench.data.wscplus.text import normalize, repair
 
 COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "model", "type")
-"""The columns of the layout; a file may have others as well, as the files of recorded answers do."""
+"""The columns of the layout. A file may have others as well, as the files of recorded answers do."""
 
 FILE_NAME = "WSC+.csv"
 
@@ -43,7 +43,7 @@ def data_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path:
 
 
 def result_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
-    """The first of ``RESULT_FILES`` that lies beside the data; None where there is none."""
+    """The first of ``RESULT_FILES`` that lies next to the data; None if missing."""
     paths = [data_file(data_dir).with_name(name) for name in RESULT_FILES]
     return next((path for path in paths if path.is_file()), None)
 
@@ -52,7 +52,7 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
     """All rows of a file in the layout of WSC+, in its order.
 
     A file of recorded answers (one with the column ``predicted_answer``) is read as well. Its rows are shuffled, so
-    that it has no pairs, and all of them are validation items. Its authors' slips in the column ``type`` are no fault:
+    that it has no pairs, and all of them are validation items. Its authors' slips in the column ``type`` are not fault:
     such a row is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type up.
 
     Args:
@@ -80,12 +80,12 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
 
 
 def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
-    """The rows of such a file as they stand there, with all columns and unrepaired. Raises as `read`."""
+    """The rows of such a file as they are there, with all columns and unrepaired. Raises as `read`."""
     return _rows(pathlib.Path(path))[1]
 
 
 def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
-    """Writes items as a CSV file of the same layout (UTF-8), which `read` gives back; whole or not at all."""
+    """Writes items as a CSV file of the same layout (UTF-8), which `read` gives back. Whole or not at all."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -147,7 +147,7 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
         table = [row for row in reader if row]
     except csv.Error as error:
         raise InputError(
-            f"line {reader.line_num} of {path} is no row of a CSV table ({error}): save the table once more as CSV",
+            f"line {reader.line_num} of {path} is not a row of a CSV table ({error}): save the table once more as CSV",
             code="damaged-table",
         ) from None
     header = tuple(name.strip() for name in table[0]) if table else ()
@@ -171,7 +171,7 @@ def _text(path: pathlib.Path) -> str:
     try:
         content = files.content(path)
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: name a CSV file of WSC+", code="no-such-file") from None
+        raise InputError(f"the file {path} does not exist: name a CSV file of WSC+", code="no-such-file") from None
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"{path} cannot be read ({reason}): name a CSV file of WSC+", code="cannot-read") from None
@@ -183,7 +183,7 @@ def _text(path: pathlib.Path) -> str:
                 f"{path} is broken off in the middle of a character: get the file once more", code="incomplete-file"
             ) from None
     text = content.decode("utf-8-sig", "surrogateescape")
-    # A byte that is no UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
+    # A byte that is not a UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
     return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
 
 

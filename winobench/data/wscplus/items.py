@@ -16,7 +16,7 @@ UNTYPED = ""
 """The type of a recorded answer's row that names none, and whose sentence the data do not have."""
 
 GENERATORS = ("GPT4", "GPT3", "Claude2", "Human")
-"""The generators of the published data; a file of other sentences may name others."""
+"""The generators of the published data. A file of other sentences may name others."""
 
 SPLITS = ("validation", "test", "few_shot")
 

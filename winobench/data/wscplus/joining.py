@@ -18,7 +18,7 @@ class Joined(NamedTuple):
     """Which item each of some recorded rows is about.
 
     Attributes:
-      items: for each row its item, or None where there is none.
+      items: for each row its item, or None if missing.
       edited: indices of the rows that were joined by the nearest text, since none is equal.
       missing: indices of the rows without an item.
     """

@@ -31,7 +31,7 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
         sentence in the data, and is otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
 
     Raises:
-      InputError: as `read`, or ``results`` is no file of recorded answers.
+      InputError: as `read`, or ``results`` is not a file of recorded answers.
     """
     items = read(path)
     if results is None:

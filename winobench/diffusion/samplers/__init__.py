@@ -41,7 +41,7 @@ def find_sampler(name: Any, schedule: Schedule) -> Sampler:
     """The sampler of a name; None follows the model's folder.
 
     Raises:
-      InputError: there is no such sampler, or it is none for this kind of schedule.
+      InputError: the sampler does not exist, or it is none for this kind of schedule.
     """
     fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
     if name is None:

@@ -99,7 +99,7 @@ class Sampler(abc.ABC):
           schedule: the noise schedule. Its own sampler options are respected.
           num_steps: number of steps of a run from pure noise.
           first: the first that is taken, from 0. A run that begins with an image leaves out those before it.
-          evenly: of a flow model, as of `winobench.diffusion.flow_schedule.FlowSchedule.sampling_levels`.
+          evenly: of a flow model, as in `winobench.diffusion.flow_schedule.FlowSchedule.sampling_levels`.
 
         Raises:
           InputError: there are not that many steps, or the schedule's options ask for what is not supported.
@@ -152,7 +152,7 @@ class Sampler(abc.ABC):
 
 
 def check_num_steps(num_steps: Any, most: int, name: str = "the number of sampling steps") -> int:
-    """Returns a number of steps; raises InputError unless it is a whole number from 1 to ``most``."""
+    """Returns a number of steps. Raises InputError unless it is a whole number from 1 to ``most``."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
         raise InputError(f"{name} is {options.shown(num_steps)}, but it must be a whole number", code="wrong-type")
     if not 1 <= num_steps <= most:
@@ -174,7 +174,7 @@ def sample(
     step_noise: jax.Array | None = None,
     keys: jax.Array | None = None,
 ) -> jax.Array:
-    """Draws latents. Pure: call it inside of a ``jax.jit``, with ``sampler`` and ``denoiser`` static.
+    """Generates latents. Pure: call it inside of a ``jax.jit``, with ``sampler`` and ``denoiser`` static.
 
     Args:
       sampler: one of `winobench.diffusion.samplers.SAMPLERS`.
@@ -185,11 +185,11 @@ def sample(
       text_states: conditions, arrays ``[B, ...]``.
       empty_states: those of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance, which
         halves the work.
-      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is no guidance.
+      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is not a guidance.
       clean: latents of the images to begin with, like ``noise``; None to begin with noise alone.
       step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal.
         Or else
-      keys: ``[B]``, each image's. The noise of a step is drawn from the image's key and the step's number.
+      keys: ``[B]``, each image's. The noise of a step is generated from the image's key and the step's number.
 
     Returns:
       Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.
@@ -217,7 +217,7 @@ def _of_step(key: jax.Array, number: jax.Array, shape: tuple[int, ...]) -> jax.A
 def _guided(
     denoiser: Denoiser, params: Any, text_states: Any, empty_states: Any | None, guidance_scale: float | jax.Array
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """(latents, time) -> float32 prediction; with and without the text in one batch."""
+    """(latents, time) -> float32 prediction. With and without the text in one batch."""
     states = text_states
     if empty_states is not None:
         states = jax.tree.map(

@@ -42,7 +42,7 @@ class Ddim(Sampler):
     """DDIM, which clips the clean latents of each step if the schedule's file sets ``clip_sample``."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """As of `Sampler`; every number of steps up to that of the timesteps."""
+        """See `Sampler`. Every number of steps up to that of the timesteps."""
         steps, following = ddim_timesteps(schedule, num_steps)
         to_one = timesteps.option(schedule, "set_alpha_to_one", schedule.scheduler_class != "PNDMScheduler")
         table = schedule.alphas_cumprod

@@ -27,7 +27,7 @@ _FEW = 15
 def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
     """The timesteps of a run: int64 ``[num_steps]``, falling.
 
-    The end of a run is no timestep of its own: ``leading`` and ``linspace`` (the usual one) space one more and leave
+    The end of a run is not a timestep of its own: ``leading`` and ``linspace`` (the usual one) space one more and leave
     out the last. ``lambda_min_clipped`` leaves out timesteps with hardly any signal.
 
     Raises:
@@ -65,7 +65,7 @@ class DpmSolver(Sampler):
     """
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """As of `Sampler`."""
+        """See `Sampler`."""
         timesteps.check_unsupported(schedule, **_SUPPORTED)
         training = sigmas.of_training(schedule)
         steps = dpm_timesteps(schedule, num_steps)
@@ -90,13 +90,13 @@ class DpmSolver(Sampler):
         )
 
     def carry(self, latents: jax.Array) -> jax.Array:
-        """The clean latents of the step before; the first step does not read them."""
+        """The clean latents of the step before. The first step does not read them."""
         return jnp.zeros_like(latents)
 
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: jax.Array, noise: None
     ) -> tuple[jax.Array, jax.Array]:
-        """As of `Sampler`."""
+        """See `Sampler`."""
         clean = row["clean_of_latents"] * latents + row["clean_of_prediction"] * prediction
         towards = row["of_clean"] * clean + row["of_change"] * (clean - carry)
         return row["of_latents"] * latents + towards, clean

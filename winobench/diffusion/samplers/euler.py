@@ -18,10 +18,10 @@ _SPACING = "linspace"
 
 @dataclasses.dataclass(frozen=True)
 class Euler(Sampler):
-    """Latents are z + sigma eps; the network is given them divided by sqrt(sigma^2 + 1)."""
+    """Latents are z + sigma eps. The network is given them divided by sqrt(sigma^2 + 1)."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """As of `Sampler`; the levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
+        """See `Sampler`. The levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
         training = sigmas.of_training(schedule)
         steps = timesteps.spaced(schedule, num_steps, usual=_SPACING)
         # Neither has diffusers between float32 ones.
@@ -41,7 +41,7 @@ class Euler(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
     ) -> tuple[jax.Array, tuple[()]]:
-        """As of `Sampler`."""
+        """See `Sampler`."""
         return latents + row["change"] * slope(prediction, latents, row), carry
 
 

@@ -32,7 +32,7 @@ def check_unsupported(schedule: NoiseSchedule, **supported: tuple[Any, ...]) -> 
 
 
 def spacing_of(schedule: NoiseSchedule, usual: str) -> str:
-    """The schedule's ``timestep_spacing``; raises InputError for one that is unknown."""
+    """The schedule's ``timestep_spacing``. Raises InputError for one that is unknown."""
     spacing = option(schedule, "timestep_spacing", usual) or usual
     if spacing not in SPACINGS:
         raise InputError(

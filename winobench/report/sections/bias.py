@@ -55,7 +55,7 @@ def bias_section(report_data: ReportData) -> Section | None:
             "only: a large negative effect size gets none, and its two-sided p tells. A star knows nothing of the "
             "other pairs: of models without any bias, one in ten has one among ten pairs. A dagger † says that p stays "
             f"under {STARS_BELOW:g} after Holm's adjustment for all pairs of the task.",
-            "A large effect size is evidence of bias; a small one is no proof of fairness.",
+            "A large effect size is evidence of bias. A small one is not a proof of fairness.",
         ],
         legend=report_data.legend,
     )
@@ -142,7 +142,7 @@ def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[st
     for said, metrics_of in published.notes(_TABLES, task).items():
         if names := [readable(name) for name in metrics_of if name in shown]:
             of_them = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
-            notes.append(f"{task_label(task)}: {of_them} {' and '.join(names)}: {said}; ours follow Eq. 8.")
+            notes.append(f"{task_label(task)}: {of_them} {' and '.join(names)}: {said}. Ours follow Eq. 8.")
     for value, labels in unbiased.items():
         whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
         notes.append(
@@ -201,14 +201,14 @@ def _starred(value: float, star: bool | None) -> str:
 def _association(entry: Mapping[str, Any] | None) -> Cell:
     if not entry:
         return ABSENT
-    # Errors are sums over latents and cosines are not: three digits that matter, whatever the scale.
+    # Errors are sums over latents and cosines are not: three digits that matter, for every scale.
     digits = max(0, 2 - math.floor(math.log10(max(abs(entry["value"]), 1e-9))))
     text = " to ".join(number(entry[key], digits) for key in ("low", "high"))
     return Cell(number(entry["value"], digits), text, "value")
 
 
 def _pair_label(name: str) -> str:
-    """``Christian-Muslim`` as two names; a name of another form as it is."""
+    """``Christian-Muslim`` as two names. A name of another form as it is."""
     return name.replace("-", " / ") if re.fullmatch(r"\w+-\w+", name) else readable(name)
 
 

@@ -1,4 +1,4 @@
-"""CLEVR by sub-task, beside the paper's Table 6."""
+"""CLEVR by sub-task, next to the paper's Table 6."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TABLE = ("6",)
 
 
 def clevr_section(report_data: ReportData) -> Section | None:
-    """CLEVR's sub-tasks beside the paper's (Table 6)."""
+    """CLEVR's sub-tasks next to the paper's (Table 6)."""
     records = report_data.records("clevr")
     if not any(records):
         return None
@@ -69,8 +69,8 @@ def clevr_section(report_data: ReportData) -> Section | None:
         "clevr",
         "CLEVR by sub-task",
         [
-            "Accuracy in percent; chance is 50. The paper's columns are its Table 6, on images that its authors "
-            "rendered: the question is the same, the pictures are not."
+            "Accuracy in percent. Chance is 50. The paper's columns are its Table 6, on images that its authors "
+            "rendered: the question is the same, the images are not."
         ],
         tables=[Table(["sub-task", *range(len(report_data.runs)), *(f"{model} (paper)" for model in models)], lines)],
         records={"clevr.csv": rows},

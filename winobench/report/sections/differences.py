@@ -210,7 +210,7 @@ def _compare(one: Run, other: Run, task: str, draws: Sequence[_Draws]) -> tuple[
         return None
     lacks_noise = any(reason for _, reason in draws)
     first, second = (analysis.select(record, rows) for record, rows in zip((first, second), shared, strict=True))
-    # The groups of the first run count for both: they are no part of what was asked.
+    # The groups of the first run count for both: they are not part of what was asked.
     second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
     rows, others = (
         {row.name: row for row in rows_of(record, None if lacks_noise else _taken(redrawn, taken))}

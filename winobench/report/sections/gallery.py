@@ -20,7 +20,7 @@ from winobench.runs.run import Run, TaskRun
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """The cards of a task in a run: (heading, cards) by kind, and whether pictures are missing."""
+    """The cards of a task in a run: (heading, cards) by kind, and whether images are missing."""
 
     task: str
     run: str
@@ -64,7 +64,7 @@ def task_gallery(
       run: the run.
       task: one of its tasks, with examples that have right answers.
       images: SHA-256 of an image -> JPEG.
-      count: examples of each kind: surely wrong, surely right, and drawn at random from the others.
+      count: examples of each kind: surely wrong, surely right, and sampled at random from the others.
       seed: of the draw.
 
     Returns:
@@ -91,7 +91,7 @@ def task_gallery(
 
 
 def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, str], tuple[Edit, bytes]]:
-    """Edits of the pictures of some examples, where a run has edited pictures."""
+    """Edits of the images of some examples, where a run has edited images."""
     known, examples, found = read_edits(run.path), record.examples, {}
     for pair in {pair for row in rows for pair in itertools.product(examples.images[row], examples.texts[row])}:
         if pair in known:

@@ -1,4 +1,4 @@
-"""Does a model draw what it understands? Accuracy of telling apart against accuracy of drawing, skill by skill."""
+"""Does a model generate what it understands? Accuracy of telling apart against accuracy of drawing, skill by skill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Point:
     Attributes:
       run: number of the run that judged.
       skill: sub-task and category of prompts.
-      judged, drawn: the two accuracies' entries, "value", "low", "high", "n".
+      judged, generated: the two accuracies' entries, "value", "low", "high", "n".
     """
 
     run: int
@@ -34,21 +34,22 @@ class _Point:
 
 
 def generation_section(report_data: ReportData) -> Section | None:
-    """A point for each skill of each model that has judged scenes and drawn them: the same weights, by fingerprint."""
+    """A point for each skill of each model that judged and generated scenes with the same weights."""
     points = [point for number in range(len(report_data.runs)) for point in _points(report_data, number)]
     if not points:
         return None
     marks = [mark for number, mark in enumerate(report_data.dots) if any(point.run == number for point in points)]
     description = "Accuracy of drawing against accuracy of telling captions apart, a point for each skill of each model"
     dots = report_data.dots
-    panel = Panel("Drawn as asked and told apart", lambda axes: _draw(axes, points, dots), 5.2, 4.2, description)
+    panel = Panel("Generated as asked and told apart", lambda axes: _draw(axes, points, dots), 5.2, 4.2, description)
     return Section(
         "generation",
-        "Does it draw what it understands?",
+        "Does it generate what it understands?",
         [
             "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
-            "false one (the task clevr; chance 50%). Up: how often pictures that it drew show what their prompts ask "
-            "for, by a detector that is no diffusion model.",
+            "false one (the task clevr; chance 50%). Up: how often images that it generated show what their prompts"
+            " ask "
+            "for, by a detector that is not a diffusion model.",
             _correlation(points),
         ],
         legend=marks,
@@ -84,7 +85,7 @@ def _draw(axes: Any, points: list[_Point], marks: list[Mark]) -> None:
         x, y = ([100 * value[name] for name in ("value", "low", "high")] for value in (point.judged, point.drawn))
         bars = {"xerr": [[x[0] - x[1]], [x[2] - x[0]]], "yerr": [[y[0] - y[1]], [y[2] - y[0]]]}
         axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
-    axes.set(xlabel="told apart, %", ylabel="drawn as asked, %", xlim=(30, 103), ylim=(-3, 103))
+    axes.set(xlabel="told apart, %", ylabel="generated as asked, %", xlim=(30, 103), ylim=(-3, 103))
 
 
 def _correlation(points: list[_Point]) -> str:
@@ -109,7 +110,7 @@ def _table(report_data: ReportData, points: list[_Point]) -> Table:
         )
         for point in points
     ]
-    return Table(["model and skill", "told apart, %", "drawn as asked, %"], rows)
+    return Table(["model and skill", "told apart, %", "generated as asked, %"], rows)
 
 
 def _interval(value: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Agreement with people: how well scores rank pictures that people have rated."""
+"""Agreement with people: how well scores rank images that people have rated."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def people_section(report_data: ReportData) -> Section | None:
         "people",
         "Agreement with people",
         [
-            "Do scores rank pictures as people do? Pairwise accuracy: the share of pairs of pictures, of any "
+            "Do scores rank images as people do? Pairwise accuracy: the share of pairs of images, of any "
             "prompts, in whose order scores and ratings agree. Scores that differ by no more than a threshold are a "
-            "tie; it is the one that suits these pictures best (Deutsch et al. 2023). Kendall's tau and Pearson's "
-            "correlation are of the same pictures. Measures within prompts compare pictures of one prompt only. "
+            "tie. It is the one that suits these images best (Deutsch et al. 2023). Kendall's tau and Pearson's "
+            "correlation are of the same images. Measures within prompts compare images of one prompt only. "
             "Preference accuracy: the share of pairs of which people prefer one in which its score is higher. AUROC "
             "and best accuracy: people's yes or no. Intervals (95%) are from a bootstrap over prompts.",
             "A diffusion model's score is minus its error under the prompt less that under the empty text, unless the "
-            "run says otherwise.",
+            "run states otherwise.",
         ],
         legend=report_data.legend,
     )

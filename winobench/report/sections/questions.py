@@ -1,4 +1,4 @@
-"""Questions that models got wrong, with what they answered; and a row a question and run in a CSV file."""
+"""Questions that models got wrong, with what they answered. And a row a question and run in a CSV file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def questions_section(report_data: ReportData) -> Section | None:
         "Wrong answers",
         [
             "Questions that at least one run has wrong, at random among those that most runs have wrong. ✓ and ✗ say "
-            "whether the answer is right; what could not be read as an answer, and a tie, are wrong. Below stands what "
-            "the model wrote, shortened. All questions are in the file beside this page.",
+            "whether the answer is right. What could not be read as an answer, and a tie, are wrong. Below stands what "
+            "the model wrote, shortened. All questions are in the file next to this page.",
         ],
     )
     rows = []

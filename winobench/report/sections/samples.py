@@ -14,7 +14,7 @@ from winobench.runs.labels import task_label
 
 @dataclasses.dataclass
 class _Found:
-    """What there is of a task: number of a run -> metric -> curve, or value without samples; labels of runs without."""
+    """What there is of a task: number of a run -> metric -> curve, or value without samples. Labels of runs without."""
 
     curves: dict[int, Mapping[str, analysis.Curve]] = dataclasses.field(default_factory=dict)
     levels: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -46,9 +46,9 @@ def sample_section(report_data: ReportData) -> Section | None:
         title,
         [
             f"Each point is the mean over {analysis.SUBSETS} random subsets of a run's own samples (seed "
-            f"{report_data.seed}), from the recorded errors and under the task's normalisation; the band holds the "
+            f"{report_data.seed}), from the recorded errors and under the task's normalisation. The band holds the "
             f"{low}th to {high}th percentile of the subsets. It closes at the full number by construction, because "
-            "there is one such subset only. The dashed grey line is chance; runs that need no samples are horizontal.",
+            "there is one such subset only. The dashed grey line is chance. Runs that need no samples are horizontal.",
         ],
         legend=report_data.legend,
         panels=shown,

@@ -20,16 +20,16 @@ from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
 FEW_RUNS = 3
-"""So many runs are compared each with each; more of them with the first."""
+"""So many runs are compared each with each. More of them with the first."""
 
 FEWEST_EXAMPLES = 5
 """With fewer examples than this, a figure of them says nothing."""
 
 SHOWN_PANELS = 12
-"""Panels that a section shows at once; the others are folded, unless these are few."""
+"""Panels that a section shows at once. The others are folded, unless these are few."""
 
 MINUS, DASH = "−", "–"
-"""What stands before negative numbers, and in ranges and empty cells."""
+"""What comes before negative numbers, and in ranges and empty cells."""
 
 NUMBER_COLUMNS = ("value", "low", "high", "n")
 """What CSV files say of every number."""
@@ -48,7 +48,7 @@ _FEWEST_SAMPLES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A proportion with its interval, drawn beside its number; all in [0, 1]."""
+    """A proportion with its interval, sampled next to its number. All in [0, 1]."""
 
     value: float
     low: float
@@ -59,7 +59,7 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One cell of a table: text, small print beside and below it, and how it looks."""
+    """One cell of a table: text, small print next to and below it, and how it looks."""
 
     text: str
     small: str = ""
@@ -74,7 +74,7 @@ ABSENT = Cell(DASH, style="absent")
 
 @dataclasses.dataclass(frozen=True)
 class TableRow:
-    """A row of cells; a heading row has one cell that spans the table."""
+    """A row of cells. A heading row has one cell that spans the table."""
 
     cells: Sequence[Cell]
     heading: bool = False
@@ -97,7 +97,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Vote:
-    """What a run has made of a picture: its number, its choice in a word, whether that is right, and what was said."""
+    """What a run has made of an image: its number, its choice in a word, whether that is right, and what was said."""
 
     run: int
     choice: str
@@ -130,7 +130,7 @@ class PicturedQuestion:
 
 @dataclasses.dataclass(frozen=True)
 class Details:
-    """Tables, panels or questions with pictures that are shown when a reader opens them."""
+    """Tables, panels or questions with images that are shown when a reader opens them."""
 
     title: str
     names: str = ""
@@ -195,7 +195,7 @@ class ReportData:
       ratings: people's answers to the questions of WSC+; None for none.
       examples: to show a task; 0 for none.
       fit_timesteps: learn weights of timesteps.
-      drawn: runs of images, with what a verifier says of them.
+      sampled: runs of images, with what a verifier says of them.
     """
 
     runs: list[Run]
@@ -213,7 +213,7 @@ class ReportData:
 
     @property
     def dots(self) -> list[Mark]:
-        """The looks of the runs where nothing is drawn as a line."""
+        """The looks of the runs where nothing is sampled as a line."""
         return [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in self.marks]
 
     @property
@@ -223,7 +223,7 @@ class ReportData:
 
     @property
     def is_text(self) -> bool:
-        """Whether the runs are of text benchmarks; they all are, or none is."""
+        """Whether the runs are of text benchmarks. They all are, or none is."""
         return self.runs[0].is_text
 
     @property
@@ -259,7 +259,7 @@ class ReportData:
         ]
 
     def headlines(self, task: str) -> list[str]:
-        """The rows that charts and summaries show of a task; its other ones follow from the same answers."""
+        """The rows that charts and summaries show of a task. Its other ones follow from the same answers."""
         return list(dict.fromkeys(name for record in self.records(task) if record for name in record.shown))
 
     def best(self, task: str) -> float:
@@ -336,7 +336,7 @@ def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:
 
 
 def drawn_values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
-    """[3, n] float64 values and the ends of their intervals; NaN where there are none."""
+    """[3, n] float64 values and the ends of their intervals; NaN if missing."""
     keys = ("value", "low", "high")
     return np.array([[entry[key] if entry else np.nan for entry in entries] for key in keys], np.float64)
 

@@ -60,7 +60,7 @@ def skill_means(report_data: ReportData) -> list[SkillMean]:
 
 
 def _headlines(report_data: ReportData, task: str) -> list:
-    """The row of a task's headline in each run; empty where a run lacks it, and where its chance is not known."""
+    """The row of a task's headline in each run. Empty where a run lacks it, and where its chance is not known."""
     record = next(record for record in report_data.records(task) if record)
     if record.judge is None:
         return []
@@ -96,7 +96,7 @@ def skill_section(report_data: ReportData) -> Section | None:
         "skills",
         "Skills",
         [
-            "Means over the tasks that ask for a skill, of the value by which a task counts as right or wrong; each "
+            "Means over the tasks that ask for a skill, of the value by which a task counts as right or wrong. Each "
             "task weighs the same, whatever its size. Only tasks that every run has are counted. The way from chance "
             "to all right is (value − chance) / (1 − chance), task by task, and then its mean. Intervals are those of "
             "the tasks, in their table."

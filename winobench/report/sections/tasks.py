@@ -98,7 +98,7 @@ def _on_the_paper(report_data: ReportData) -> str:
     if report_data.is_text:
         others = "asked by the same prompt, or in WSC+ for people"
     return (
-        f"Beside ours stands what the paper ({cited}) states for the same model, {others}; its row and table are named."
+        f"Beside ours stands what the paper ({cited}) states for the same model, {others}. Its row and table are named."
     )
 
 

@@ -104,7 +104,7 @@ def _protocol_text(run: Run) -> str:
 
 
 def _pictures(run: Run) -> list[tuple[str, str]]:
-    """Whose pictures were asked about, and who wrote captions of them."""
+    """Whose images were asked about, and who wrote captions of them."""
     counts = [len(some) for one in run.tasks.values() for some in getattr(one.examples, "pictures", ()) if some]
     if not counts:
         return []

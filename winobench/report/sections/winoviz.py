@@ -40,7 +40,7 @@ _BLOCKS = (
     ("Four examples, without and with reasons (Table 2)", ("few_shot", "chain_of_thought"), ("Table 2",)),
     ("After NLI training (Table 3)", ("entailment",), ("Table 3",)),
     ("By similarity of the texts (ours)", ("similarity",), ()),
-    ("With pictures of the premises (Table 6)", ("picture_match", "captions", "vqa"), ("Table 6",)),
+    ("With images of the premises (Table 6)", ("picture_match", "captions", "vqa"), ("Table 6",)),
 )
 # What these tables compare with.
 _WITH_ZERO_SHOT = ("Table 2", "Table 6")
@@ -50,9 +50,9 @@ _PROMPTS = {
     "chain_of_thought": "4 examples with reasons",
     "entailment": "entailment",
     "similarity": "similarity",
-    "picture_match": "match of pictures and hypotheses",
-    "captions": "captions of pictures",
-    "vqa": "asked about pictures",
+    "picture_match": "match of images and hypotheses",
+    "captions": "captions of images",
+    "vqa": "asked about images",
 }
 
 
@@ -76,7 +76,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         "winoviz",
         "WinoViz",
         [
-            "Ind. counts questions, Pair the pairs of which both questions are right; chance is 50% and 25%. Options "
+            "Ind. counts questions, Pair the pairs of which both questions are right. Chance is 50% and 25%. Options "
             "that are scored stand among answers that are generated, as the small print says.",
         ],
     )
@@ -109,7 +109,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
     if "winoviz_mini" in sets:
         section.intro.append(
             "Our small set is not the paper's, whose items are not public: its numbers are not to be compared with the "
-            "paper's, and the paper's stand beside the user's items alone."
+            "paper's, and the paper's stand next to the user's items alone."
         )
     section.panels = panels
     section.legend = marks if panels else []

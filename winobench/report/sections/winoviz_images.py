@@ -1,4 +1,4 @@
-"""Questions about pictures: what was seen in each picture, and how the majority decided."""
+"""Questions about images: what was seen in each image, and how the majority decided."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def pictured_section(report_data: ReportData) -> Section | None:
     """
     section = Section(
         "pictured",
-        "What was seen in pictures",
+        "What was seen in images",
         [
-            "Pictures were drawn of a sentence, and each was asked about by itself; the option that most of them are "
-            "for is the answer. Below each picture stands its vote, with the caption that was read or what was written "
+            "Images were generated of a sentence, and each was asked about by itself. The option that most of them are "
+            "for is the answer. Below each image stands its vote, with the caption that was read or what was written "
             f"about it; {DASH} is a vote that could not be read, or a tie. Shown are questions that most runs have "
-            "wrong, and after them others, of those that runs keep small pictures of; all are in the file beside this "
+            "wrong, and after them others, of those that runs keep small images of. All are in the file next to this "
             "page.",
         ],
     )
@@ -59,7 +59,7 @@ def pictured_section(report_data: ReportData) -> Section | None:
 
 
 def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Place]]:
-    """What tells a question from others -> where runs have answered it about pictures."""
+    """What tells a question from others -> where runs have answered it about images."""
     found: dict[tuple, list[_Place]] = {}
     for number, record in enumerate(report_data.records(task)):
         some = None if record is None else record.examples
@@ -92,7 +92,7 @@ def _card(places: Sequence[_Place], pictures: Mapping[str, bytes]) -> PicturedQu
     for number, some, each in places:
         choice = some.choices[each]
         count = sum(one == choice for one in some.orders[each])
-        said = "" if choice is None else f"with {count} of {len(some.pictures[each])} pictures"
+        said = "" if choice is None else f"with {count} of {len(some.pictures[each])} images"
         text = "no answer" if choice is None else some.options[each][choice]
         answers.append(Vote(number, text, bool(some.correct[each]), said))
     return PicturedQuestion(
@@ -117,7 +117,7 @@ def _choice(some: Questions, row: int, place: int) -> int | None:
 
 
 def _said(some: Questions, row: int, place: int) -> str:
-    """The caption that was read, or else what was written about the picture."""
+    """The caption that was read, or else what was written about the image."""
     said = some.captions[row] or some.responses[row]
     return " ".join((said[place] or "").split()) if place < len(said) else ""
 

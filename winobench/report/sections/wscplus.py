@@ -1,4 +1,4 @@
-"""WSC+: accuracy beside people's, by type and by writer of the sentences, and kinds of errors (Figures 6 to 9)."""
+"""WSC+: accuracy next to people's, by type and by writer of the sentences, and kinds of errors (Figures 6 to 9)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ERROR_LABELS = {
     wscplus.ENTITY_MISSELECTION: "entity misselection",
     wscplus.NO_ANSWER: "no answer",
 }
-"""The kinds of errors of the paper's section 4.1, and what is none of them."""
+"""The kinds of errors of the paper's section 4.1, and what is not one of them."""
 
 GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "Human": "people"}
 
@@ -66,7 +66,7 @@ def asked_tasks(report_data: ReportData) -> list[str]:
 
 
 def wscplus_section(report_data: ReportData) -> Section | None:
-    """The paper's Figures 6 to 9, drawn of the runs' answers, and people's answers in the layout of Table 6.
+    """The paper's Figures 6 to 9, sampled of the runs' answers, and people's answers in the layout of Table 6.
 
     Args:
       report_data: runs of text benchmarks.
@@ -81,7 +81,7 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         "wscplus",
         "WSC+",
         [
-            "As the paper's Figures 6 to 9: the share of right answers beside people's, by type, what kind the errors "
+            "As the paper's Figures 6 to 9: the share of right answers next to people's, by type, what kind the errors "
             "are of, and by the model that wrote the sentences. Lines are 95% intervals, the dashed line is chance.",
             "Response evasion is an answer “neither” where one of the candidates is meant, ambiguity misinterpretation "
             "a candidate where neither is, entity misselection the wrong candidate (section 4.1). People's numbers are "
@@ -246,7 +246,7 @@ def _answered(record: TaskRun | None) -> bool:
 
 
 def _writers(report_data: ReportData, task: str) -> _Measured:
-    """Who wrote the sentences, and the row of the results on it; the paper's first."""
+    """Who wrote the sentences, and the row of the results on it. The paper's first."""
     there = [name.removesuffix("/accuracy") for name in report_data.names(task) if name.endswith("/accuracy")]
     others = [name for name in there if name not in TYPES and name not in GENERATORS]
     names = [*(name for name in GENERATORS if name in there), *others]
@@ -276,7 +276,7 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
 
 
 def _pronouns(report_data: ReportData, task: str) -> list[Details]:
-    """How often each pronoun is asked about, and how often it is understood (compare Figure 4)."""
+    """How often each pronoun is queried about, and how often it is understood (compare Figure 4)."""
     records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
     counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
@@ -300,4 +300,4 @@ def _pronouns(report_data: ReportData, task: str) -> list[Details]:
         rows.append(TableRow(cells))
     columns = ["pronoun", "questions", *range(len(report_data.runs))]
     title = "Pronouns" if task == TASKS[0] else f"Pronouns of {task_label(task)}"
-    return [Details(title, tables=[Table(columns, rows, "How often it is asked about, and right answers")])]
+    return [Details(title, tables=[Table(columns, rows, "How often it is queried about, and right answers")])]

@@ -6,7 +6,7 @@
 
 The official clients send the calls, with their own retries off. `calls` repeats a call after an error and after an
 incomplete answer alike, within the same limits, and pauses all calls together. An answer is passed on as the text that
-the server sent, before anything is parsed. Calls run in an event loop in a thread of its own. A call begins only when
+the server sent, before anything is parsed. Calls run in an event loop in its own thread. A call begins only when
 the answers before it have been taken, so that a kill loses no more answers than ``concurrency``. The first Ctrl-C
 begins no new call, and waits a few seconds for those under way, which are paid for. It also waits while an answer is
 being stored.

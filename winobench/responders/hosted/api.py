@@ -199,7 +199,7 @@ class Api(abc.ABC):
         if isinstance(error, TimeoutError):
             return Failure("timeout", f"no whole answer within {self.timeout:g} s", passing=True)
         if isinstance(reason, bounded.Unusable):
-            return Failure("unusable", f"{reason}; it may have been billed")
+            return Failure("unusable", f"{reason}. It may have been billed")
         if isinstance(error, package.APITimeoutError):
             return Failure("timeout", "no connection in time", passing=True)
         if not isinstance(error, package.APIStatusError):

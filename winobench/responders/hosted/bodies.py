@@ -53,7 +53,7 @@ class Error:
     Attributes:
       message: its words.
       codes: the names and numbers that it gives.
-      status: that they stand for; None where that is not known.
+      status: that they mean; None where that is not known.
     """
 
     message: str

@@ -189,7 +189,7 @@ class Caller:
             return Outcome(error=InputError(f"{self._name}: {words}", code=failure.fatal.code))
         if failure.passing and asked > self._longest_wait:
             words = f"the server asks to be left alone for {asked:.0f} s ({message}): give the same command again after"
-            words += " that; what has been answered is kept."
+            words += " that. What has been answered is kept."
             return Outcome(error=InputError(f"{self._name}: {words}", code="rate-limited"))
         if wait is None:
             error = {"kind": failure.kind, "message": message, "attempts": attempt.number}

@@ -4,7 +4,7 @@ Two ways lead from what such a model gives to a log-likelihood of each answer:
 
 - the probabilities of the most likely first tokens, where the API tells them: each counts for the one answer that it
   is, or begins;
-- votes: the question is put several times at temperature 1, and the share of the answers that are this one stands for
+- votes: the question is put several times at temperature 1, and the share of the answers that are this one means
   its probability.
 """
 
@@ -28,7 +28,7 @@ _LEAST = math.log(1e-9)
 
 
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
-    """The question as it is sent, and what stands for each option in an answer.
+    """The question as it is sent, and what means each option in an answer.
 
     A question that states itself what to answer with is sent as it is: in one of its sentences, all options stand
     behind "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are
@@ -67,7 +67,7 @@ def _names(question: str, options: Sequence[str]) -> bool:
 
 
 def beginning(marks: Sequence[str]) -> str:
-    """What all marks begin with, and what no token of an answer can tell apart."""
+    """What all marks begin with, and what no token of an answer can distinguish."""
     alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*map(_normal, marks), strict=False))
     return "".join(letters[0] for letters in alike)
 
@@ -77,7 +77,7 @@ def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks
 
     Args:
       tokens: that were written, each with the most likely ones in its place and their log-probabilities.
-      marks: what stands for each answer.
+      marks: what means each answer.
     """
     written = ""
     for token, likely in tokens:
@@ -97,12 +97,12 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
     Args:
       likely: tokens, with what was written before them, and their log-probabilities.
-      marks: what stands for each answer.
+      marks: what means each answer.
 
     Returns:
       One a mark, in nats, at most 0.
     """
-    listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 stands for "less likely"
+    listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 means "less likely"
     found = [0.0] * len(marks)
     for token, value in listed:
         number = _begun(token, marks)
@@ -118,14 +118,14 @@ def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float
 
     Args:
       texts: answers to the same question; None for an empty one.
-      marks: what stands for each answer.
+      marks: what means each answer.
     """
     given = [chosen(bodies.spoken(text or ""), marks) for text in texts]
     return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
 
 
 def chosen(text: str, marks: Sequence[str]) -> int | None:
-    """The number of the mark that an answer begins with, whatever stands before or behind it; None if it is none."""
+    """The number of the mark that an answer begins with, whatever comes before or behind it; None if it is none."""
     text = re.sub(r"^[\W_]+", "", _normal(text))
     begun = [number for number, mark in enumerate(marks) if re.match(rf"{re.escape(_normal(mark))}(?!\w)", text)]
     return max(begun, key=lambda number: len(marks[number]), default=None)

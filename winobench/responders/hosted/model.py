@@ -94,7 +94,7 @@ class HostedModel:
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
             protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
             that field: then all calls have the other one.
-          send_temperature: False for models that refuse the field. They then draw as they please.
+          send_temperature: False for models that refuse the field. They then generate as they please.
           seed: sent to servers of OpenAI's protocol, plus the number of the sample. Not sent when None.
           extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``. Not for secrets.
           logprobs: whether options about an image are judged by log-probabilities, which Anthropic's protocol does not
@@ -276,7 +276,7 @@ class HostedModel:
     def _all_failed(self, count: int, last: str) -> InputError:
         return InputError(
             f"{self._name}: the last {count} calls have all failed ({last}): see whether {self.base_url} is"
-            " in order and give the same command again; what has been answered is kept.",
+            " in order and give the same command again. What has been answered is kept.",
             code="all-calls-failed",
         )
 
@@ -299,7 +299,7 @@ class HostedModel:
         if not isinstance(content, dict):
             raise ValueError("the body is not a JSON object")
         if (error := bodies.error(content)) is not None:
-            raise ValueError(f"the server says: {self._blank(one_line(error.message))}")
+            raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
         # The first tokens tell all, so that the limit is that of one token.
         if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
