@@ -38,7 +38,7 @@ Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100
 _ACCELERATOR = flags.DEFINE_list(
     "accelerator", "h100:8", "Kind and shape, several with commas: v5e:4x4, v6e:2x4, v5p:2x2x1, h100:8, l4:1, ..."
 )
-_DEVICES = flags.DEFINE_list("devices", None, "Numbers of devices, for a table of how it scales. The accelerator's number by default.")
+_DEVICES = flags.DEFINE_list("devices", None, "Numbers of devices for a table of scaling. By default --accelerator's.")
 _PRICE = flags.DEFINE_float("price", None, "Dollars per device and hour.", lower_bound=0)
 _STORAGE = flags.DEFINE_float("storage_gb_per_s", 1.0, "What a host reads of weights and images.", lower_bound=1e-6)
 _LARGEST = flags.DEFINE_bool("largest", False, "Find the largest step that fits, too. Compiles several more.")

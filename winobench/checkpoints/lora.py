@@ -15,7 +15,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,9 +28,7 @@ from winobench.checkpoints import lora_configs, lora_keys, lora_layers, sources,
 from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.models import lora
-
-if TYPE_CHECKING:
-    from winobench.diffusion.pipeline import Pipeline
+from winobench.models.any_pipeline import AnyPipeline
 
 WEIGHTS_NAME = "pytorch_lora_weights"
 """Stem of the file's name."""
@@ -161,7 +159,7 @@ def _is_pefts(names: Iterable[str]) -> bool:
 
 
 def load_lora(
-    pipeline: Pipeline,
+    pipeline: AnyPipeline,
     source: str | os.PathLike | LoRAWeights,
     *,
     scale: float = 1.0,
@@ -217,7 +215,7 @@ def load_lora(
     return LoRAWeights(chosen, read.file, read.negatives)
 
 
-def _network_name(pipeline: Pipeline, part: str, path: str) -> str:
+def _network_name(pipeline: AnyPipeline, part: str, path: str) -> str:
     """The name in the pipeline of the network that a file's part adapts."""
     if part == lora_keys.DENOISER:
         part = pipeline.DENOISER

@@ -19,9 +19,9 @@ from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
 from winobench.models import holding
+from winobench.models.any_pipeline import AnyPipeline
 
 if TYPE_CHECKING:
-    from winobench.diffusion.pipeline import Pipeline
     from winobench.models.base import Network
 
 _STRENGTH = options.number(above=0, high=1)
@@ -84,7 +84,7 @@ class Drawing:
           InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
             gives NaN or infinite numbers.
         """
-        pipeline = cast("Pipeline", self).held()  # all parts of an image are of one moment
+        pipeline = cast(AnyPipeline, self).held()  # all parts of an image are of one moment
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
@@ -131,7 +131,7 @@ class Drawing:
         self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
     ) -> tuple[np.ndarray, Decoded | None]:
         """Latents and, if they are wanted, the images of them, a batch at a time."""
-        function, params = cast("Pipeline", self).image_function()
+        function, params = cast(AnyPipeline, self).image_function()
         decode = PictureDecoding(function.family, function.structure)
         params = self._copied("autoencoder", params, mesh) if decoding else None
         split, total = parallel.split_axis(mesh), len(rows.noise)
@@ -205,7 +205,7 @@ def _checked_mesh(mesh: Mesh, batch_size: int) -> Mesh:
     return mesh
 
 
-def _check_memory(pipeline: Pipeline, size: int, total: int, batch_size: int, mesh: Mesh) -> None:
+def _check_memory(pipeline: AnyPipeline, size: int, total: int, batch_size: int, mesh: Mesh) -> None:
     rows, device = batch_size // parallel.data_parallelism(mesh), mesh.devices.flat[0]
     # The devices of a CPU have one memory.
     rows = batch_size if device.platform == "cpu" else rows
@@ -221,7 +221,7 @@ def _size_of(image: ArrayLike | None) -> int | None:
 
 
 def _clean(
-    pipeline: Pipeline, image: ArrayLike, pictures: tuple[int, ...], latents: tuple[int, ...], batch_size: int
+    pipeline: AnyPipeline, image: ArrayLike, pictures: tuple[int, ...], latents: tuple[int, ...], batch_size: int
 ) -> jax.Array:
     """The latents of images, which may be these latents."""
     shape = np.shape(image)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.models.any_pipeline import AnyPipeline
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
-    from winobench.diffusion.folders import Description
-    from winobench.diffusion.pipeline import Pipeline
 
 FAMILIES: dict[str, str] = {
     "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
@@ -31,7 +30,7 @@ _LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 def load_pipeline(
     source: str | os.PathLike, dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
-) -> Pipeline:
+) -> AnyPipeline:
     """Loads a pipeline of any family. Arguments and errors as in `Pipeline.from_pretrained`."""
     from winobench.checkpoints import sources
 
@@ -44,8 +43,10 @@ def read_description(
     *,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Description:
-    """Reads what a pipeline of any family is, without its weights. Arguments as in `Pipeline.read_description`.
+) -> Any:
+    """Reads what a pipeline of any family is, without its weights, a `folders.Description`.
+
+    Arguments as in `Pipeline.read_description`.
 
     Raises:
       InputError: it is not a pipeline, or one of an unknown family.
@@ -56,7 +57,7 @@ def read_description(
     return family_of(source).read_description(source, settings=settings)
 
 
-def released(name: str) -> Description | None:
+def released(name: str) -> Any:
     """What a published pipeline is, from its sizes in code, without a file of it; None for other names.
 
     Args:
@@ -68,21 +69,20 @@ def released(name: str) -> Description | None:
     return None
 
 
-def family_of(source: Source) -> type[Pipeline]:
+def family_of(source: Source) -> type[AnyPipeline]:
     """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has.
 
     Raises:
       InputError: it is not a pipeline, or one of an unknown family.
     """
     from winobench.checkpoints import sources
-    from winobench.diffusion import folders
 
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
     if name := family_name(kind):
         return _family(name)
-    fitting = [name for name in FAMILIES if folders.mismatch(_family(name), index) is None]
+    fitting = [name for name in FAMILIES if mismatch(_family(name), index) is None]
     if kind is None and fitting:
         return _family(fitting[0])
     if fitting:
@@ -98,6 +98,34 @@ def family_of(source: Source) -> type[Pipeline]:
     )
 
 
+def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
+    """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
+    from winobench.checkpoints import fast_tokenizers
+
+    for part, (library, known) in family.PARTS.items():
+        named = index.get(part)
+        if part in family.OPTIONAL and is_absent(named):
+            continue
+        name = named[1] if isinstance(named, list) and len(named) == 2 else None
+        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
+        names = {known, f"Flax{known}", f"{known.removesuffix('Fast')}Fast", known.removesuffix("Fast")}
+        if part in family.TOKENIZERS and known != "CLIPTokenizer":
+            names |= fast_tokenizers.ANY
+        if not isinstance(name, str) or name not in names:
+            return f"whose {part} is {name or 'missing'}, not {known}"
+        # A class of this name that the repository brings along may compute something else.
+        if named[0] != library:
+            return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
+    others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
+    if there := sorted(others & index.keys()):
+        return f"with {', '.join(there)}"
+    return None
+
+
+def is_absent(named: Any) -> bool:
+    return named is None or named == [None, None]
+
+
 def family_name(kind: Any) -> str | None:
     """The key of ``FAMILIES`` for a ``_class_name``, None if it is not known.
 
@@ -110,6 +138,6 @@ def family_name(kind: Any) -> str | None:
     return next((name for name in FAMILIES if name in plain), None)
 
 
-def _family(name: str) -> type[Pipeline]:
+def _family(name: str) -> type[AnyPipeline]:
     module, _, attribute = FAMILIES[name].partition(":")
     return getattr(importlib.import_module(module), attribute)

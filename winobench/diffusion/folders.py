@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,10 @@ from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_fi
 from winobench.checkpoints.sources import Source
 from winobench.diffusion import families
 from winobench.diffusion.schedules import Schedule
-
-if TYPE_CHECKING:
-    from winobench.diffusion.pipeline import Pipeline
+from winobench.models.any_pipeline import AnyPipeline
 
 _log = logging.getLogger(__name__)
-_Family = TypeVar("_Family", bound="Pipeline")
+_Family = TypeVar("_Family", bound=AnyPipeline)
 
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
 _OWN_KEY = "_winobench"
@@ -43,7 +41,7 @@ class Description:
       settings: what its folder states of the family's own options (``"_winobench": {"settings": {...}}``) and fields.
     """
 
-    family: type[Pipeline]
+    family: type[AnyPipeline]
     schedule: Schedule
     timestep_range: tuple[int, int] | None
     configs: dict[str, Any]
@@ -113,7 +111,7 @@ def load(
     )
 
 
-def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
+def save(pipeline: AnyPipeline, folder: str | os.PathLike, dtype: Any) -> None:
     """Writes a pipeline's folder. Arguments and errors as in `Pipeline.save_pretrained`."""
     with files.writing(folder):
         index_path = os.path.join(folder, "model_index.json")
@@ -144,7 +142,7 @@ def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
 
 
 def read_description(
-    family: type[Pipeline],
+    family: type[AnyPipeline],
     source: str | os.PathLike | Source,
     *,
     revision: str | None = None,
@@ -155,7 +153,7 @@ def read_description(
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
-    problem = mismatch(family, index)
+    problem = families.mismatch(family, index)
     if kind is not None and problem is None and families.family_name(kind) != family.CLASS_NAME:
         problem = "by its _class_name"
     if problem:
@@ -184,60 +182,34 @@ def read_description(
     return Description(family, schedule, timestep_range, configs, {**fields, **own_settings})
 
 
-def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:
-    """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
-    for part, (library, known) in family.PARTS.items():
-        named = index.get(part)
-        if part in family.OPTIONAL and _is_absent(named):
-            continue
-        name = named[1] if isinstance(named, list) and len(named) == 2 else None
-        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
-        names = {known, f"Flax{known}", f"{known.removesuffix('Fast')}Fast", known.removesuffix("Fast")}
-        if part in family.TOKENIZERS and known != "CLIPTokenizer":
-            names |= fast_tokenizers.ANY
-        if not isinstance(name, str) or name not in names:
-            return f"whose {part} is {name or 'missing'}, not {known}"
-        # A class of this name that the repository brings along may compute something else.
-        if named[0] != library:
-            return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
-    others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
-    if there := sorted(others & index.keys()):
-        return f"with {', '.join(there)}"
-    return None
-
-
-def _is_absent(named: Any) -> bool:
-    return named is None or named == [None, None]
-
-
-def _absent(family: type[Pipeline], source: Source, settings: Mapping[str, Any]) -> list[str]:
+def _absent(family: type[AnyPipeline], source: Source, settings: Mapping[str, Any]) -> list[str]:
     """The optional parts that a folder leaves out, or these settings do."""
     if not family.OPTIONAL:
         return []
     index = sources.read_json(source.require("model_index.json", "so it is not a pipeline in the diffusers layout"))
     unused = family.left_out(settings)
-    return [part for part in family.OPTIONAL if part in unused or _is_absent(index.get(part))]
+    return [part for part in family.OPTIONAL if part in unused or families.is_absent(index.get(part))]
 
 
-def _changed_settings(pipeline: Pipeline) -> dict[str, Any]:
+def _changed_settings(pipeline: AnyPipeline) -> dict[str, Any]:
     """The family's own options that are not as they are by default."""
     defaults = {field.name: field.default for field in dataclasses.fields(pipeline)}
     values = {name: getattr(pipeline, name) for name in pipeline.SETTINGS}
     return {name: value for name, value in values.items() if value != defaults[name]}
 
 
-def _read_tokenizer(family: type[Pipeline], source: Source, name: str) -> Any:
+def _read_tokenizer(family: type[AnyPipeline], source: Source, name: str) -> Any:
     if _is_clip(family, name):
         return tokenizer_files.read_clip_tokenizer(source, subfolder=name)
     return fast_tokenizers.read_fast_tokenizer(source, subfolder=name)
 
 
-def _is_clip(family: type[Pipeline] | Pipeline, name: str) -> bool:
+def _is_clip(family: type[AnyPipeline] | AnyPipeline, name: str) -> bool:
     return family.PARTS[name][1] == "CLIPTokenizer"
 
 
 def _own_values(
-    family: type[Pipeline], content: Mapping[str, Any], schedule: Schedule
+    family: type[AnyPipeline], content: Mapping[str, Any], schedule: Schedule
 ) -> tuple[tuple[int, int] | None, dict[str, Any]]:
     """The range of timesteps and the settings that a ``scheduler_config.json`` brings along, if it does."""
     own = content.get(_OWN_KEY, {})

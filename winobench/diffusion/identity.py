@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 
 from winobench.checkpoints import fast_tokenizers, models, tokenizer_files
 from winobench.models import lora
-
-if TYPE_CHECKING:
-    from winobench.diffusion.pipeline import Pipeline
+from winobench.models.any_pipeline import AnyPipeline
 
 
-def fingerprint(pipeline: Pipeline) -> str:
+def fingerprint(pipeline: AnyPipeline) -> str:
     """The value of `Pipeline.fingerprint`: 64 hexadecimal digits."""
     networks = pipeline.networks.values()
     description = {

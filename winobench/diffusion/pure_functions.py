@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,7 @@ from winobench import parallel
 from winobench.base import random_numbers
 from winobench.diffusion import samplers
 from winobench.models import functional
-
-if TYPE_CHECKING:
-    from winobench.diffusion.pipeline import Pipeline
+from winobench.models.any_pipeline import AnyPipeline
 
 Tree = Any
 """A pytree of arrays with one leading axis, such as the token ids of some texts."""
@@ -30,7 +28,7 @@ Tree = Any
 class TextEncoding:
     """Token ids as conditions. Hashable, and equal to those of pipelines that are built alike."""
 
-    family: type[Pipeline]
+    family: type[AnyPipeline]
     structures: tuple[tuple[str, functional.Structure], ...]
     dtype: str | None
 
@@ -50,7 +48,7 @@ class TextEncoding:
 class ImageEncoding:
     """Images as latents, scaled as in training: uint8 [n, H, W, 3], or floats in [-1, 1] -> float32 [n, h, w, c]."""
 
-    family: type[Pipeline]
+    family: type[AnyPipeline]
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
@@ -81,7 +79,7 @@ class Decoded(NamedTuple):
 class PictureDecoding:
     """Latents as images: [n, h, w, c] -> `Decoded`."""
 
-    family: type[Pipeline]
+    family: type[AnyPipeline]
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], latents: jax.Array) -> Decoded:
@@ -97,7 +95,7 @@ class PictureDecoding:
 class Denoising:
     """A denoiser as a pure function, the one that `winobench.scorers.denoising.denoising_errors` takes."""
 
-    family: type[Pipeline]
+    family: type[AnyPipeline]
     structure: functional.Structure
 
     def __call__(
