@@ -314,7 +314,7 @@ def test_unsupported_configs_are_refused(options, message):
     ("options", "message"),
     [
         ({"model_type": ["llama"]}, "model type ['llama'] is none of"),
-        ({"rope_theta": 0}, "rope_theta=0; expected a number from"),
+        ({"rope_theta": 0}, "rope_theta=0. Expected a number from"),
         ({"rope_theta": -1.0}, "rope_theta=-1.0"),
         ({"rope_theta": 0, "rope_parameters": {"rope_theta": 1e4}}, "rope_theta=0 in one place and 10000.0"),
         (

@@ -123,6 +123,7 @@ def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
 
 
 def is_absent(named: Any) -> bool:
+    """Whether ``model_index.json`` names no class for a part."""
     return named is None or named == [None, None]
 
 
