@@ -113,6 +113,6 @@ def check_drawer(config: ml_collections.ConfigDict) -> None:
 
         if loading.resolve(config.drawer).kind != "diffusion_itm":
             raise InputError(
-                f"--config.generator={config.drawer} judges images, but generates none: name a diffusion model",
+                f"--config.drawer={config.drawer} judges images, but generates none: name a diffusion model",
                 code="wrong-kind-of-model",
             )

@@ -90,7 +90,7 @@ def _label(run: image_runs.Pictures, model: str | None) -> str:
     if len(meant) != 1:
         known = ", ".join(one.name for one in run.models)
         raise InputError(
-            f"{run.folder} has images by {known}: say whose are meant (--config.generator={run.models[0].name})",
+            f"{run.folder} has images by {known}: say whose are meant (--config.drawer={run.models[0].name})",
             code="unknown-name",
         )
     return meant[0]
