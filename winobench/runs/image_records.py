@@ -1,8 +1,8 @@
 """The folder of a run that generates images.
 
     config.json                                 what was asked: prompts, models, seeds, settings. And how far it got
-    drawn/prompts.jsonl                             a line a prompt. The line's number less 1 is the image's number
-    drawn/part-<process>-<number>.jsonl             a line an image (`PictureRecord`), written once the image is there
+    drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
+    drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
