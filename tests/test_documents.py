@@ -275,6 +275,7 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     assert all(0 <= score <= 1 for score in scores)
 
 
+@pytest.mark.slow
 def test_the_python_of_scoring_in_a_loop_runs(capsys):
     (block,) = blocks("docs/performance.md", "python")
     names: dict = {}

@@ -496,6 +496,8 @@ def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pair
     _assert_same(data / pair.sound, pair.data_dir / pair.sound)
 
     # What was prepared from a sound source stays when the source is prepared again and has become bad.
+    if fault is not FAULTS[name][0]:
+        return
     older = tmp_path / "older"
     shutil.copytree(pair.data_dir, older)
     options = {"workers": 1, "overwrite": True}
