@@ -53,6 +53,25 @@ def _single_threaded_torch():
         sys.modules["torch"].set_num_threads(1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the process lives
+    """Loading a small network takes less time than the shapes that it must have: these are made once."""
+    if (models := sys.modules.get("winobench.checkpoints.models")) is None or hasattr(models.abstract_model, "make"):
+        return
+    from flax import nnx
+
+    make = models.abstract_model
+
+    def abstract_model(cls, config, *, dtype="float32"):
+        key = (cls, repr(config), str(models.as_dtype(dtype)))
+        if key not in _made_shapes:
+            _made_shapes[key] = nnx.split(make(cls, config, dtype=dtype))
+        return nnx.merge(*_made_shapes[key])
+
+    abstract_model.make = make
+    models.abstract_model = abstract_model
+
+
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = (
     "launch/test_train.py",

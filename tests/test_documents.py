@@ -276,6 +276,7 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     assert all(0 <= score <= 1 for score in scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
 def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
     exec(blocks("docs/own_program.md", "python")[number], {})

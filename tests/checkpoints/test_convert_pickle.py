@@ -109,7 +109,7 @@ def test_nothing_is_left_of_a_conversion_that_fails(tmp_path, monkeypatch):
     [
         ([], "name a folder"),
         (["{folder}"], "has no weight files that are pickles"),
-        (["no/such"], "is no file or folder"),
+        (["no/such"], "is not a file or folder"),
         (["{folder}", "other"], "is converted in place"),
         (["{folder}/weights.bin"], "damaged"),
     ],

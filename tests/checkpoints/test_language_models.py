@@ -326,7 +326,7 @@ def test_files_that_cannot_be_used(folder, tensors):
     write_weights(folder, {**tensors, QUERY: np.zeros((32, 32), np.int32)})
     expect_error(folder, f"the tensor {QUERY} holds int32, not real numbers")
     (folder / "model.safetensors").write_bytes(b"not a file of tensors")
-    expect_error(folder, "no complete safetensors file")
+    expect_error(folder, "not a complete safetensors file")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     expect_error(folder, "Python pickle (pytorch_model.bin)")
     write_weights(folder, tensors)

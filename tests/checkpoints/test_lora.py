@@ -556,7 +556,7 @@ def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
 def test_a_cut_off_file(path):
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(InputError, match="is no complete safetensors file"):
+    with pytest.raises(InputError, match="is not a complete safetensors file"):
         checkpoints.read_lora(path)
 
 

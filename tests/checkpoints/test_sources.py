@@ -74,7 +74,7 @@ def test_local_files(tmp_path):
     assert source.names("unet") == ["config.json"]
     assert source.names("vae") == []
     with pytest.raises(InputError, match=names("config.json")):
-        source.require("config.json", "so it is no model")
+        source.require("config.json", "so it is not a model")
 
 
 def test_hub_files_come_from_the_cache(hub_cache):
@@ -176,7 +176,7 @@ def test_shorten():
 def test_an_adapter_is_no_model(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     source = sources.resolve(tmp_path)
-    for read in (lambda: source.require("config.json", "so it is no model"), lambda: checkpoint_kind(str(tmp_path))):
+    for read in (lambda: source.require("config.json", "so it is not a model"), lambda: checkpoint_kind(str(tmp_path))):
         with raises("wrong-kind-of-model", str(tmp_path), "adapter_config.json"):
             read()
     (tmp_path / "config.json").write_text("{}")

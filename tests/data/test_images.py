@@ -390,6 +390,6 @@ def test_what_is_neither_path_nor_picture(source):
 
 
 def test_an_object_that_opens_to_something_else():
-    source = types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no picture")
+    source = types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no image")
     with raises("wrong-type", "PIL"):
         images.open_image(source)

@@ -76,7 +76,7 @@ def test_what_is_there_comes_and_what_is_not_is_listed(sites, tmp_path):
     dead, failed = listed(tmp_path / web_images.DEAD), listed(tmp_path / web_images.FAILED)
     assert set(failed) == {"7.jpg", "8.jpg"}
     assert dead.keys() == addresses.keys() - there.keys() - failed.keys()
-    for name, part in {"3.jpg": "404", "4.jpg": "text/html", "5.jpg": "no picture", "12.jpg": "403"}.items():
+    for name, part in {"3.jpg": "404", "4.jpg": "text/html", "5.jpg": "no image", "12.jpg": "403"}.items():
         assert part in dead[name]
     assert "broke off" in failed["7.jpg"]
     assert "not whole" in failed["8.jpg"]

@@ -215,7 +215,7 @@ class TestBadFiles:
         return message
 
     def test_missing(self, tmp_path):
-        assert "there is no file" in self.message(tmp_path / "no.csv")
+        assert "does not exist" in self.message(tmp_path / "no.csv")
 
     def test_columns(self, table):
         message = self.message(table([row[:-2] for row in ROWS], wscplus.COLUMNS[:-2]))
@@ -231,7 +231,7 @@ class TestBadFiles:
     def test_quotation_mark_without_end(self, tmp_path):
         path = tmp_path / "open.csv"
         path.write_text(",".join(wscplus.COLUMNS) + '\n"a,b')
-        assert "no row of a CSV table" in self.message(path)
+        assert "not a row of a CSV table" in self.message(path)
 
     @pytest.mark.parametrize(
         ("column", "cell", "part"),

@@ -102,7 +102,7 @@ def test_only_what_is_missing_is_drawn(tmp_path):
 
 
 def many(number):
-    return [fakes.Prompt(str(n), f"picture {n}") for n in range(number)]
+    return [fakes.Prompt(str(n), f"image {n}") for n in range(number)]
 
 
 def test_lost_and_damaged_pictures_are_drawn_again_and_said(tmp_path, capsys):
@@ -113,7 +113,7 @@ def test_lost_and_damaged_pictures_are_drawn_again_and_said(tmp_path, capsys):
     PIL.Image.new("RGB", (8, 8)).save(run.path(changed))
     with pytest.raises(InputError, match=r"has lost \d of its 6 pictures, such as pictures/fake/3/00000.png: give the"):
         winobench.read_pictures(tmp_path / "run")
-    with pytest.raises(InputError, match="is not the picture that was drawn"):
+    with pytest.raises(InputError, match="is not the image that was drawn"):
         run.image(changed)
     capsys.readouterr()
     pipeline = fakes.FakePipeline()
@@ -147,7 +147,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
     # Images of an earlier version, which did not do what the folder of the model says.
     later = fakes.FakePipeline()
     later.drawing_identity = lambda guidance_scale, sampler: {"zero_empty_text": True}
-    with raises("another-run", "'the fake'", "how it draws"):
+    with raises("another-run", "'the fake'", "how it generates"):
         draw(tmp_path / "run", later)
     # What is there stays, and can be read; with overwrite it goes.
     before = winobench.read_pictures(tmp_path / "run")
@@ -173,21 +173,21 @@ def test_arguments_are_checked(tmp_path, keywords, said):
 
 
 def test_what_is_no_run_of_pictures_is_said_in_one_sentence(tmp_path):
-    with pytest.raises(InputError, match="there is no folder"):
+    with pytest.raises(InputError, match="does not exist"):
         winobench.read_pictures(tmp_path / "absent")
     with pytest.raises(InputError, match=r"is no run of pictures: it has no config\.json"):
         winobench.read_pictures(tmp_path)
     (tmp_path / "config.json").write_text('{"schema": 2, "identity": {}}')
-    with pytest.raises(InputError, match="is a run without pictures"):
+    with pytest.raises(InputError, match="is a run without images"):
         winobench.read_pictures(tmp_path)
     (tmp_path / "config.json").write_text('{"schema": 2, "layout": 1, "kind": "pictures", "identity": {}}')
-    with pytest.raises(InputError, match="does not say what was drawn"):
+    with pytest.raises(InputError, match="does not say what was generated"):
         winobench.read_pictures(tmp_path)
     run = draw(tmp_path / "run", fakes.FakePipeline())
     config = json.loads((run.folder / "config.json").read_text())
     config["identity"]["models"]["../out"] = config["identity"]["models"]["fake"]
     (run.folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="does not say what was drawn"):
+    with pytest.raises(InputError, match="does not say what was generated"):
         winobench.read_pictures(run.folder)
     with pytest.raises(InputError, match="has no pictures of a model 'absent': it has those of fake"):
         run.model("absent")
@@ -197,5 +197,5 @@ def test_changed_prompts_are_noticed(tmp_path):
     run = draw(tmp_path / "run", fakes.FakePipeline())
     path = run.folder / "drawn" / "prompts.jsonl"
     path.write_text(path.read_text().replace("red", "tan"))
-    with pytest.raises(InputError, match="has changed since the pictures were drawn"):
+    with pytest.raises(InputError, match="has changed since the images were generated"):
         winobench.read_pictures(run.folder)

@@ -176,7 +176,7 @@ def _table(file, pattern, broken, what):
         Fault(
             BROKEN,
             remove("data"),
-            f"there is no file {pattern} in {{root}}, which the task needs: get it as it was published",
+            f"the task needs {pattern} in {{root}}, which does not exist: get it as it was published",
         ),
         wrong(BROKEN, _change_table(file, broken), what.format(f"in row 2 of {{root}}/{file}")),
     ]
@@ -447,7 +447,7 @@ def _imagenet():
         Fault(
             BROKEN,
             remove("val"),
-            "there is no folder {root}/val, which the task needs: put ILSVRC2012's validation set there",
+            "the task needs the folder {root}/val, which does not exist: put ILSVRC2012's validation set there",
         ),
         Fault(
             DUPLICATE,

@@ -132,7 +132,7 @@ def broken_off(file, share=0.5, line=""):
 
 
 def no_file(file, make=None):
-    sentence = f"there is no file {{root}}/{file}, which the task needs: get it as it was published"
+    sentence = f"the task needs the file {{root}}/{file}, which does not exist: get it as it was published"
     return Fault(BROKEN, make or remove(file), sentence)
 
 

@@ -196,7 +196,7 @@ def _visual_genome(file, count):
         wrong(
             BROKEN,
             change(file, lambda rows: rows[2].update(bbox_w="12")),
-            f"'bbox_w' in row 3 of {{root}}/{file} is no number",
+            f"'bbox_w' in row 3 of {{root}}/{file} is not a number",
         ),
         wrong(DUPLICATE, repeat_first_key(file, 3), f"row 4 of {{root}}/{file} has the key 'image_id' twice"),
     ]
@@ -270,7 +270,7 @@ def _mmbias():
         Fault(
             MISSING,
             remove(_MUSLIM),
-            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it{or_partial}",
+            f"the folder {{root}}/{_MUSLIM} does not exist: make it, with the task's .jpg files in it{or_partial}",
         ),
         missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
         wrong(FEWER, count(list.pop), f"{phrases} 59 entries, not 60"),
@@ -296,7 +296,7 @@ def _genderbias():
         Fault(
             MISSING,
             remove("suit-images"),
-            "there is no folder {root}/suit-images: make it, with the task's .jpg files in it",
+            "the folder {root}/suit-images does not exist: make it, with the task's .jpg files in it",
         ),
         missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b""), "is empty"),
         missing_image(
@@ -496,6 +496,8 @@ def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pair
     _assert_same(data / pair.sound, pair.data_dir / pair.sound)
 
     # What was prepared from a sound source stays when the source is prepared again and has become bad.
+    if fault is not FAULTS[name][0]:
+        return
     older = tmp_path / "older"
     shutil.copytree(pair.data_dir, older)
     options = {"workers": 1, "overwrite": True}

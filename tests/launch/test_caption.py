@@ -44,7 +44,7 @@ def photos(tmp_path):
     for number in range(3):
         pixels = np.random.default_rng(number).integers(0, 256, (20, 24, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
-    (folder / "notes.txt").write_text("no picture")
+    (folder / "notes.txt").write_text("no image")
     return folder
 
 

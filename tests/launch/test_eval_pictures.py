@@ -148,7 +148,7 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     folders = run(None, model="flan-t5-xxl,clip-vit-l14")
     page = report.write_report(folders, tmp_path / "report")
     words = page.read_text()
-    assert "What was seen in pictures" in words
+    assert "What was seen in images" in words
     assert "With pictures of the premises (Table 6), our small set" in words
     assert "3 a question, drawn by sd15" in words
     assert words.count('class="card pictured') == 4
@@ -239,4 +239,4 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     again = run(None, **fields)
     assert again == folders
     assert [results_of(folder)["asked"] for folder in again] == [0] * len(folders)
-    assert "What was seen in pictures" in report.write_report(folders, tmp_path / "report").read_text()
+    assert "What was seen in images" in report.write_report(folders, tmp_path / "report").read_text()

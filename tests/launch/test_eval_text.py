@@ -235,7 +235,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
         ("winoviz", {"model": "recorded:{tmp}/none.csv"}, "none.csv does not exist"),
         ("winoviz", {"model": "recorded:{file}", "protocol": "zero_shot_options"}, "the model does generation"),
-        ("winoviz", {"model": "{empty}"}, "is no language model"),
+        ("winoviz", {"model": "{empty}"}, "is not a language model"),
         ("winoviz", {"model": "{blip}"}, "has the model_type 'blip'"),
         ("winoviz", {"model": "openai:m@http://localhost:1/v1", "api__extra_body": "low"}, "is a JSON object such as"),
         ("winoviz", {"model": "openai:m@http://localhost:1/v1", "api__price": "1"}, "api.price is"),

@@ -94,7 +94,7 @@ def test_offensive_questions_are_marked(tmp_path):
     words += ["--config.queries=offensive-race", "--config.templates=toe"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
-    assert "offensive questions are asked for: what the models write may offend" in err
+    assert "offensive questions are requested: what the models write may offend" in err
     assert "left to judge: 1 offensive question" in out
     assert "some of them are offensive" in out
     assert json.loads((tmp_path / "run" / "config.json").read_text())["warning"] == "some of the items may offend"

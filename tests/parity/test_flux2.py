@@ -136,7 +136,8 @@ def test_levels(ours):
     np.testing.assert_allclose(schedule.noise_rates, np.exp(own) / (np.exp(own) + 1 / u - 1), rtol=1e-5)
 
 
-@pytest.mark.parametrize("steps", [2, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("steps", [2, 7])
 def test_generation(ours, theirs, distilled, steps):
     texts, seed, shape = ["a red cube", "a photo"], 3, (8, 8, CHANNELS)
     start = np.stack([jax.random.normal(jax.random.fold_in(jax.random.key(seed), i), shape) for i in range(2)])

@@ -36,12 +36,14 @@ def scorer(reference_data):
 EACH, MEAN = 1e-3, 3e-4
 
 
-def test_distances(run, scorer):
-    errors = scorer.errors(
-        run["images"], run["captions"], timesteps="published", num_samples=10, noise=run["noise"]
-    )  # fmt: skip
-    np.testing.assert_allclose(errors, run["dist_cond"], rtol=0, atol=EACH)
-    np.testing.assert_allclose(errors.mean(axis=-1), run["dist_cond"].mean(axis=-1), rtol=0, atol=MEAN)
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("images", [1, 3])
+def test_distances(run, scorer, images):
+    options = {"timesteps": "published", "num_samples": 10, "noise": run["noise"]}
+    errors = scorer.errors(run["images"][:images], run["captions"], **options)
+    expected = run["dist_cond"][:images]
+    np.testing.assert_allclose(errors, expected, rtol=0, atol=EACH)
+    np.testing.assert_allclose(errors.mean(axis=-1), expected.mean(axis=-1), rtol=0, atol=MEAN)
 
 
 @pytest.mark.slow

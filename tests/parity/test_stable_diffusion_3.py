@@ -176,6 +176,7 @@ def test_errors(ours, theirs, noise):
     np.testing.assert_allclose(got, torch_errors(theirs, noise), rtol=1e-4)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("error", "power"), [("l2", 0.5), ("squared_l2", 1.0)])
 def test_self_bench_scores(ours, theirs, error, power):
     """Its levels, and its distance, which is not squared unless asked for."""
@@ -196,6 +197,7 @@ def test_errors_in_noise(ours, theirs, noise):
     np.testing.assert_allclose(got, expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_near(ours, theirs, folder, noise):
     rounded = families.load_pipeline(folder, dtype="bfloat16", encoder_dtype="float32")
     # T5 is as large as the transformer, and has its dtype.

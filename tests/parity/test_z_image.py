@@ -126,7 +126,8 @@ def test_levels(shift):
     np.testing.assert_allclose(schedule.published_levels(30, left_out), shift * u / (1 + (shift - 1) * u), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("steps", "guidance"), [(2, 4.0), (3, 0.0), pytest.param(7, 0.5, marks=pytest.mark.slow)])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("steps", "guidance"), [(2, 4.0), (3, 0.0), (7, 0.5)])
 def test_generation(ours, theirs, steps, guidance):
     texts, seed, shape = ["a red cube", "a photo of the suitcase on the left"], 3, (8, 8, CHANNELS)
     start = np.stack([jax.random.normal(jax.random.fold_in(jax.random.key(seed), i), shape) for i in range(2)])

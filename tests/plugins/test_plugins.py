@@ -58,44 +58,53 @@ def test_an_installed_package_is_listed(site, tmp_path):
     assert "plugged in (winobench_brightness:BrightnessScorer)" in out
 
 
-def test_its_task_is_evaluated_with_its_scorer(site, tmp_path):
-    words = ["--config=gdbench", "--config.tasks=brightness", "--config.model=brightness-scorer", "--workdir=run"]
-    status, out, err = _launch(site, *words, cwd=tmp_path)
+WORDS = ["--config=gdbench", "--config.tasks=brightness,brightness_failures", "--config.model=brightness-scorer"]
+WORDS += ["--workdir=run"]
+
+
+@pytest.fixture(scope="module")
+def evaluated(site, tmp_path_factory):
+    """The folder that holds the run of both tasks, and what the launch printed."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    status, out, err = _launch(site, *WORDS, cwd=folder)
     assert status == 0, err
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    return folder, out
+
+
+def test_its_task_is_evaluated_with_its_scorer(site, evaluated):
+    folder, out = evaluated
+    results = json.loads((folder / "run" / "results.json").read_text())
     assert results["tasks"]["brightness"]["accuracy"]["value"] == 1.0
     assert results["tasks"]["brightness"]["accuracy"]["n"] == 16
     assert results["tasks"]["brightness"]["dark/accuracy"]["n"] == 8
     assert results["passes"] == 32
     assert "brightness" in out
-    status, _, err = _launch(site, *words, "--config.error=l2", cwd=tmp_path)
+    status, _, err = _launch(site, *WORDS, "--config.error=l2", cwd=folder)
     assert status == 2
     assert err == "error: error is an option of diffusion models, but 'brightness-scorer' is none: leave it out\n"
 
 
-def test_its_metric_is_counted_recorded_and_reported(site, tmp_path):
-    words = ["--config=gdbench", "--config.tasks=brightness_failures", "--config.model=brightness-scorer"]
-    status, out, err = _launch(site, *words, "--workdir=run", cwd=tmp_path)
-    assert status == 0, err
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["tasks"]["brightness_failures"]
+def test_its_metric_is_counted_recorded_and_reported(site, evaluated):
+    folder, out = evaluated
+    found = json.loads((folder / "run" / "results.json").read_text())["tasks"]["brightness_failures"]
     assert {name: (entry["value"], entry["chance"]) for name, entry in found.items()} == {
         "failures": (0.0, 0.5),
         "dark/failures": (0.0, 0.5),
     }
     assert "failures" in out
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = json.loads((folder / "run" / "config.json").read_text())
     assert config["metrics"]["brightness_failures"] == {
         "name": "failures",
         "headline": "failures",
         "shown": ["failures"],
         "higher_is_better": False,
     }
-    for sites, is_installed in ((site, True), (tmp_path, False)):
-        status, _, err = _launch(sites, "run", f"--out=page-{is_installed}", cwd=tmp_path, launcher="report")
+    for sites, is_installed in ((site, True), (folder, False)):
+        status, _, err = _launch(sites, "run", f"--out=page-{is_installed}", cwd=folder, launcher="report")
         assert status == 0, err
-        page = (tmp_path / f"page-{is_installed}" / "report.html").read_text()
+        page = (folder / f"page-{is_installed}" / "report.html").read_text()
         # No failure is the best there is, though 0 is below what chance gives.
-        assert "brightness-scorer is above chance on 1 of 1 measures" in page
+        assert "brightness-scorer is above chance on 2 of 2 measures" in page
         assert ("nor that of an installed package" in page) == (not is_installed)
 
 

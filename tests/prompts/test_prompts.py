@@ -58,9 +58,9 @@ def test_a_table_has_columns_in_any_order(tmp_path):
         ("p.csv", b"prompt,category\n,b\n", "line 2 of .*p.csv has an empty prompt"),
         ("p.csv", b"prompt,id\na,1\nb,1\n", "line 3 of .*p.csv repeats the id '1' of line 2"),
         ("p.csv", b"prompt,id\na,1\nb,\n", "line 3 of .*p.csv has an empty id"),
-        ("p.csv", b'prompt,id\n"a"b,1\n', "line 2 of .*p.csv is no row of a table"),
+        ("p.csv", b'prompt,id\n"a"b,1\n', "line 2 of .*p.csv is not a row of a table"),
         ("p.csv", b"prompt\na\0b\n", "line 2 of .*p.csv has a NUL byte"),
-        ("p.json", b"[]", "is no source of prompts: name a .txt file"),
+        ("p.json", b"[]", "is not a source of prompts: name a .txt file"),
     ],
 )
 def test_bad_files_are_said_with_file_and_line(tmp_path, name, content, said):

@@ -4,9 +4,11 @@ import hashlib
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from tests.evaluation import fakes
 from winobench.evaluation import evaluate
+from winobench.report import panels
 from winobench.tasks.base import Association, Example, TargetPair, Task
 
 NUM_SAMPLES = 8
@@ -132,6 +134,12 @@ def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="cle
         **changes,
     )
     return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Panels stay empty: drawing takes most of the time of a report, and few tests look at it."""
+    monkeypatch.setattr(panels, "_figure", lambda panel: Figure((panel.width, panel.height)))
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     page = report.write_report(
         [tmp_path / name for name in ("one", "two", "three")], tmp_path / "report", drawn=[drawn.folder]
     )
-    assert "Does it draw what it understands?" in page.read_text()
+    assert "Does it generate what it understands?" in page.read_text()
     rows = read(tmp_path / "report" / "generation.csv")
     # Three has drawn nothing; counting is no sub-task.
     assert {row["run"] for row in rows} == {"one", "two"}
@@ -88,7 +88,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
 def test_without_pictures_there_is_no_such_section(tmp_path):
     evaluate.evaluate(Judge("one"), [scenes()], tmp_path / "one", progress=False)
     page = report.write_report([tmp_path / "one"], tmp_path / "report")
-    assert "Does it draw" not in page.read_text()
+    assert "Does it generate" not in page.read_text()
     assert not (tmp_path / "report" / "generation.csv").exists()
 
 
@@ -96,7 +96,7 @@ def test_scorers_and_drawers(tmp_path, drawn):
     for name in ("one", "two"):
         evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
     page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
-    assert "Whose pictures are understood" in page.read_text()
+    assert "Whose images are understood" in page.read_text()
     rows = read(tmp_path / "report" / "drawers.csv")
     drawers = [f"{drawer}{kept}" for drawer in ("one", "two") for kept in ("", ", correct")]
     assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), drawers))

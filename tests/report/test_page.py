@@ -147,6 +147,7 @@ def test_files_on_disk_decode(comparison):
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_sections_come_where_their_data_exist(page, run_folders, tmp_path):
     keys = ["runs", "tasks", "radar", "differences", "clevr", "bias", "overlap", "samples", "timesteps", "gallery"]
     assert [key for key in page.ids if f'<section id="{key}">' in page.source] == keys
@@ -220,6 +221,7 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
     assert f"adjusted for the {len(csv_rows(comparison / 'differences.csv'))} differences below" in page.words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
     lost = shutil.copytree(run_folders[1], tmp_path / "strong")
     shutil.rmtree(lost / "errors")
@@ -274,6 +276,7 @@ def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
         assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     part = make_run(
@@ -285,6 +288,7 @@ def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     assert "clevr-tiny was not asked: Words." in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
     folder = pathlib.Path(shutil.copytree(run_folders[2], tmp_path / "run"))
     shutil.rmtree(folder / "examples")
@@ -309,6 +313,7 @@ def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
     assert "Charts and the gallery leave out the last" in page.words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_tasks_are_noted(run_folders, tmp_path):
     folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
     results = json.loads((folder / "results.json").read_text())
@@ -318,6 +323,7 @@ def test_failed_tasks_are_noted(run_folders, tmp_path):
     assert "Pets gave no numbers: there is no image at <pets/1.jpg>" in page.words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
     report.write_report(run_folders[2:], tmp_path, gallery_examples=3)
     (tmp_path / "notes.csv").write_text("mine")
@@ -328,6 +334,7 @@ def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
     assert (tmp_path / "notes.csv").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_older_run_is_reported_without_what_it_lacks(run_folders, tmp_path):
     folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
     shutil.rmtree(folder / "gallery")
@@ -368,6 +375,7 @@ def test_the_papers_tables_answer_by_model():
     assert published.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
     chosen = [fakes.text_task(), fakes.image_task(count=4)]
     few = make_run(Skilled(0.3), tmp_path / "few", chosen=chosen, num_samples=3)

@@ -166,16 +166,16 @@ def test_templates_that_do_not_end_are_refused_soon(template):
     assert sys.gettrace() is before
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "template",
     [
-        "{{ 2**10000000000 }}",
-        "{{ [1]|slice(10**10)|list }}",
-        "{{ 'x' * 10**10 }}{{ messages[0].content }}",
-        "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
         "<assistant>",
         " ",
+        "{{ 'x' * 10**10 }}{{ messages[0].content }}",
+        "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+        "{{ 2**10000000000 }}",
+        "{{ [1]|slice(10**10)|list }}",
     ],
 )
 def test_templates_that_no_conversation_comes_out_of(template):

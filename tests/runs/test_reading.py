@@ -212,7 +212,7 @@ def refused(folder):
 
 
 def test_what_is_no_finished_run_is_refused_in_a_sentence(run_folders, tmp_path):
-    assert "there is no folder" in refused(tmp_path / "nowhere")
+    assert "does not exist" in refused(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     assert "has no config.json" in refused(tmp_path / "empty")
     with raises("nothing-named"):

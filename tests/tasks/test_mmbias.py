@@ -91,7 +91,7 @@ def test_a_data_set_without_a_category_has_the_pairs_that_are_there(folder, tmp_
     shutil.rmtree(folder / "data" / "Images" / "Religion" / "Jewish")
     data_dir = str(tmp_path / "prepared")
     assert launcher.prepare_tasks("mmbias", str(folder), data_dir, workers=1) == ["mmbias"]
-    assert capsys.readouterr().err.count("error: mmbias: there is no folder") == 1
+    assert capsys.readouterr().err.count("error: mmbias: the folder") == 1
     assert launcher.prepare_tasks("mmbias", str(folder), data_dir, workers=1, allow_partial=True) == []
     task = TASKS["mmbias"]
     assert "(partial)" in capsys.readouterr().out

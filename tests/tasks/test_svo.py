@@ -124,9 +124,9 @@ def test_what_is_on_the_web_is_downloaded_and_prepared(tmp_path, monkeypatch, ca
 
     # A list of the user's own is left alone.
     (root / "svo.json").write_text("[]")
-    assert "no image is asked for" in svo.fetch(root, Progress)
+    assert "no image is requested" in svo.fetch(root, Progress)
     (root / "svo_probes.csv").unlink()
-    assert "no image is asked for" in svo.fetch(root, Progress)
+    assert "no image is requested" in svo.fetch(root, Progress)
 
 
 def _fetch(folder, progress):
