@@ -186,7 +186,7 @@ def _vismin():
     return [
         too_few(_change_table(_VISMIN, list.pop), 2, 3),
         too_many(_change_table(_VISMIN, lambda rows: rows.append(rows[-1])), 4, 3),
-        *_table(_VISMIN, "test-*.parquet", lambda rows: rows[1].update(text_1=" "), "'text_1' {} is no text"),
+        *_table(_VISMIN, "test-*.parquet", lambda rows: rows[1].update(text_1=" "), "'text_1' {} is not a text"),
     ]
 
 
@@ -260,7 +260,7 @@ def _cifar10():
         Fault(
             BROKEN,
             _shorten(file, -1),
-            f"{{root}}/{file} has 9,218 bytes, which are no records of 3,073: get the file again",
+            f"{{root}}/{file} has 9,218 bytes, which are not records of 3,073: get the file again",
         ),
         no_file(file),
     ]
@@ -282,7 +282,7 @@ def _stl10():
         Fault(
             BROKEN,
             _shorten(pictures, -size),
-            f"{{root}}/{labels} has the classes of 3 pictures, but {{root}}/{pictures} has 2: get both again",
+            f"{{root}}/{labels} has the classes of 3 images, but {{root}}/{pictures} has 2: get both again",
         ),
         no_file(labels),
     ]
@@ -414,12 +414,12 @@ def _geneval():
         wrong(
             BROKEN,
             change_lines(file, lambda lines: [lines[0], lines[1].replace("HIT,0_0,", "HIT,zero,"), *lines[2:]]),
-            f"'Input.index' in row 1 of {{root}}/{file} is no prompt and picture such as 328_1",
+            f"'Input.index' in row 1 of {{root}}/{file} is not a prompt and image such as 328_1",
         ),
         wrong(
             DUPLICATE,
             change_lines(file, lambda lines: [*lines, lines[1]]),
-            f"{{root}}/{file} has 6 answers to picture 00000 of prompt 00000, not 5",
+            f"{{root}}/{file} has 6 answers to image 00000 of prompt 00000, not 5",
         ),
     ]
 
@@ -521,7 +521,7 @@ def _crepe():
     return [
         missing_image("VG_100K/1.jpg", 2),
         no_file(file),
-        wrong(BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is no list in Python's notation"),
+        wrong(BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is not a list in Python's notation"),
         wrong(BROKEN, in_row_2(",10,", ",ten,"), f"'width' in row 2 of {{root}}/{file} is 'ten', no whole number"),
         wrong(
             BROKEN,

@@ -333,7 +333,7 @@ def _hardneg(column, fewer):
         wrong(
             BROKEN,
             cut(_HARDNEG, 0.8),
-            f"'{column}' in row 4 of {{root}}/{_HARDNEG} is no list in Python's notation",
+            f"'{column}' in row 4 of {{root}}/{_HARDNEG} is not a list in Python's notation",
         ),
         wrong(
             DUPLICATE,

@@ -133,7 +133,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
         (["--config.tasks="], "no task is chosen"),
         (["--config.dtype=int8"], "int8"),
         (["--config.error=l3", "--config.model={tiny}"], "error is 'l3'"),
-        (["--config.lora=none.safetensors", "--config.model={tiny}"], "there is no file none.safetensors"),
+        (["--config.lora=none.safetensors", "--config.model={tiny}"], "none.safetensors does not exist"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline, tmp_path):

@@ -70,7 +70,7 @@ def launch(monkeypatch, tmp_path):
             ["--config.model=clevr-tiny", "--config.image_size=100"],
             "image_size is 100, but 'clevr-tiny' needs a multiple",
         ),
-        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], "there is no file"),
+        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], "does not exist"),
     ],
 )
 def test_what_a_later_model_cannot_do_is_said_before_the_first_runs(launch, clip, words, message):

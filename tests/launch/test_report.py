@@ -94,7 +94,7 @@ def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
         (["RUN", "--out=file"], "--out file cannot be written"),
         (["RUN", "--gallery=many"], "--gallery"),
         (["RUN", "--galery=3"], "did you mean --gallery?"),
-        (["RUN", "--raters=absent.csv"], "there is no file absent.csv: name a CSV file with the columns item"),
+        (["RUN", "--raters=absent.csv"], "the file absent.csv is missing: name a CSV file with the columns item"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):

@@ -180,7 +180,7 @@ def test_texts_of_questions():
     for question, answer in (("", "A"), ("Which?", " "), ("Which?", "A\nB")):
         with pytest.raises(ValueError, match="one line"):
             question_texts.join(question, answer)
-    with pytest.raises(ValueError, match="no question"):
+    with pytest.raises(ValueError, match="not a question"):
         question_texts.split("a cat")
 
 
