@@ -198,7 +198,7 @@ def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
     items = [Item(name, (ImageFile(tmp_path / f"{name}.png"),), ("x",)) for name in ("pipe", "zero")]
     with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, tmp_path)
-    assert caught.value.problems == ("pipe.png: is no file", "zero.png: is no file")
+    assert caught.value.problems == ("pipe.png: is not a file", "zero.png: is not a file")
     for name in ("pipe.png", "zero.png"):  # one that took a file's place after the first look
         with pytest.raises(images.ImageProblem) as problem:
             preparing.encode(tmp_path / name)
@@ -215,7 +215,7 @@ def test_missing_images_are_named_one_by_one(root, items, tmp_path):
     with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, root)
     # Once each, though two parts of each are asked about.
-    assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is no file"]
+    assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is not a file"]
     assert str(caught.value) == (
         f"2 of 10 images of task 'toy' in {root} cannot be used, {caught.value.problems[0].replace(': ', ' (')}) and 1"
         f" other, listed in {tmp_path / 'toy.problems.txt'}: add or replace them, or give --allow_partial to leave out"

@@ -254,6 +254,6 @@ def test_a_deep_answer_is_a_failed_call_with_its_reason(api, tmp_path):
     )
     assert results["failed_calls"]["requests"] == 1
     assert results["failed_calls"]["first"] == (
-        "malformed: the body is not JSON (it nests lists or objects more than 100 deep); it was answered, so it may"
+        "malformed: the body is not JSON (it nests lists or objects more than 100 deep). It was answered, so it may"
         " have been billed"
     )

@@ -85,7 +85,7 @@ def test_only_what_is_missing_is_drawn(tmp_path):
         draw(tmp_path / "run", fakes.FakePipeline(fails_after=2 * at_once), prompts=many(4 * at_once))
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["status"] == "failed: the device is on fire: wait"
-    with pytest.raises(InputError, match=r"lacks \d+ of its \d+ pictures, such as pictures/fake/"):
+    with pytest.raises(InputError, match=r"lacks \d+ of its \d+ images, such as pictures/fake/"):
         winobench.read_pictures(tmp_path / "run")
     partial = winobench.read_pictures(tmp_path / "run", complete=False)
     assert 0 < len(partial.records) <= 2 * at_once
@@ -111,9 +111,9 @@ def test_lost_and_damaged_pictures_are_drawn_again_and_said(tmp_path, capsys):
     run.path(lost).unlink()
     run.path(damaged).write_bytes(run.path(damaged).read_bytes()[:-1])
     PIL.Image.new("RGB", (8, 8)).save(run.path(changed))
-    with pytest.raises(InputError, match=r"has lost \d of its 6 pictures, such as pictures/fake/3/00000.png: give the"):
+    with pytest.raises(InputError, match=r"has lost \d of its 6 images, such as pictures/fake/3/00000.png: give the"):
         winobench.read_pictures(tmp_path / "run")
-    with pytest.raises(InputError, match="is not the image that was drawn"):
+    with pytest.raises(InputError, match="is not the image that was generated"):
         run.image(changed)
     capsys.readouterr()
     pipeline = fakes.FakePipeline()
@@ -142,7 +142,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         draw(tmp_path / "run", fakes.FakePipeline(), prompts=fakes.PROMPTS[:2])
     other = fakes.FakePipeline()
     other.fingerprint = "0" * 64
-    with pytest.raises(InputError, match="'the fake' is not the one that has drawn in"):
+    with pytest.raises(InputError, match="'the fake' is not the one that has generated in"):
         draw(tmp_path / "run", other)
     # Images of an earlier version, which did not do what the folder of the model says.
     later = fakes.FakePipeline()
@@ -175,7 +175,7 @@ def test_arguments_are_checked(tmp_path, keywords, said):
 def test_what_is_no_run_of_pictures_is_said_in_one_sentence(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         winobench.read_pictures(tmp_path / "absent")
-    with pytest.raises(InputError, match=r"is no run of pictures: it has no config\.json"):
+    with pytest.raises(InputError, match=r"is not a run of images: it has no config\.json"):
         winobench.read_pictures(tmp_path)
     (tmp_path / "config.json").write_text('{"schema": 2, "identity": {}}')
     with pytest.raises(InputError, match="is a run without images"):
@@ -189,7 +189,7 @@ def test_what_is_no_run_of_pictures_is_said_in_one_sentence(tmp_path):
     (run.folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="does not say what was generated"):
         winobench.read_pictures(run.folder)
-    with pytest.raises(InputError, match="has no pictures of a model 'absent': it has those of fake"):
+    with pytest.raises(InputError, match="has no images of a model 'absent': it has those of fake"):
         run.model("absent")
 
 

@@ -87,7 +87,7 @@ def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
     run.path(run.records[0]).write_bytes(b"no picture")
     for path in (tmp_path / "thumbnails").iterdir():
         path.unlink()
-    with pytest.raises(InputError, match=r"00000\.png is no picture: give the command again"):
+    with pytest.raises(InputError, match=r"00000\.png is not an image: give the command again"):
         page.write_page(run)
 
 
@@ -101,5 +101,5 @@ def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
 
 def test_a_report_says_that_pictures_have_their_own_page(tmp_path):
     draw(tmp_path, 8)
-    with pytest.raises(InputError, match=r"holds pictures, which have a page of their own: open .*pictures\.html"):
+    with pytest.raises(InputError, match=r"holds images, which have a page of their own: open .*pictures\.html"):
         report.write_report([tmp_path])

@@ -102,7 +102,7 @@ def test_the_commands_of_the_manual_print_a_job():
         assert status == 0, err
         assert "launch.eval" in out
         assert "--config=gdbench" in out
-        assert "note: nothing is submitted; with this in FILE: " in err
+        assert "note: nothing is submitted. With this in FILE: " in err
         if out.startswith("#!"):
             assert subprocess.run(["bash", "-n"], input=out, text=True).returncode == 0
         else:
@@ -133,7 +133,7 @@ def test_help_teaches():
         (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.write_items, which one process"),
         (["--target=slurm", "--config=edit"], "is for python -m launch.edit, which one process runs"),
         (["--target=slurm", "--node=2"], "there is no flag --node: did you mean --nodes?"),
-        (["--target=skypilot", "run"], "'run' is no flag"),
+        (["--target=skypilot", "run"], "'run' is not a flag"),
         (["--target=gke"], "--target=gke is gone"),
         (["--target=tpu_vm"], "give --target=skypilot --infra=gcp --accelerator=v5litepod-8"),
     ],
@@ -181,7 +181,7 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ("slurm", {"partition": "a b"}, "--partition=a b has characters"),
         ("skypilot", {"name": "My_Job"}, "small letters, digits and inner dashes"),
         ("skypilot", {"name": "x" * 41}, "up to 40 small letters"),
-        ("skypilot", {"nodes": 0}, "--nodes=0 is no number of machines"),
+        ("skypilot", {"nodes": 0}, "--nodes=0 is not a number of machines"),
         *(
             ("skypilot", {"store": url}, "neither a bucket (gs://BUCKET, s3://BUCKET)")
             for url in ("gs://", "gs:///a", "gs://-", "x://a")

@@ -261,7 +261,7 @@ def test_a_launcher_gets_its_config_and_flags(path):
         (["--config=nonsense"], 2, None),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
         (["--number=x"], 2, None),
-        (["stray"], 2, "error: 'stray' is no flag: flags start with --, and --help lists them.\n"),
+        (["stray"], 2, "error: 'stray' is not a flag: flags start with --. See --help.\n"),
         (["--config.count"], 2, "error: --config.count lacks a value: write --config.count=<value>.\n"),
         (["--number=13"], 2, "error: 13 is unlucky.\n"),
         (["--number=14"], 130, "interrupted\n"),
@@ -300,7 +300,7 @@ configuration.start_without_config(lambda words: print(words, _NUMBER.value), us
     [
         (["words", "a", "--number=3", "b"], 0, "['a', 'b'] 3\n", ""),
         (["none", "--number=3"], 0, "[] 3\n", ""),
-        (["none", "a"], 2, "", "error: 'a' is no flag: flags start with --, and --help lists them.\n"),
+        (["none", "a"], 2, "", "error: 'a' is not a flag: flags start with --, and --help lists them.\n"),
         (["words", "--nubmer=3"], 2, "", "error: there is no flag --nubmer: did you mean --number?\n"),
         (["words", "--config=x"], 2, "", "error: there is no flag --config: --help lists the flags.\n"),
         (["words", "--help"], 0, "Toy.\n\nFlags:\n  --number  A number.\n", ""),

@@ -79,7 +79,7 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     image, lost = run.image(run.record(adapted.label, 7, 2)), run.path(run.record(adapted.label, 7, 2))
     lost.unlink()
     status, out, err = launch(*words, cwd=tmp_path)
-    assert (status, "1 picture is lost or damaged and drawn again, such as pictures/" in err) == (0, True), err
+    assert (status, "1 image is lost or damaged and generated again, such as pictures/" in err) == (0, True), err
     again = winobench.read_pictures(folder)
     assert np.abs(image.astype(int) - again.image(again.record(adapted.label, 7, 2))).max() <= 1
     assert {path for path in before if path.stat().st_mtime_ns != before[path]} == {lost}
@@ -89,10 +89,10 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     ("words", "said"),
     [
         (["--config.prompts=absent.txt"], "absent.txt cannot be read"),
-        (["--config.prompts=prompts"], "'prompts' is no source of prompts: name a .txt file"),
+        (["--config.prompts=prompts"], "'prompts' is not a source of prompts: name a .txt file"),
         (["--config.prompts=drawbench"], "'drawbench' are read from their published file: write drawbench:FILE"),
         (["--config.categories=color"], "clevr:70 has no prompt of the category 'color': its categories are"),
-        (["--config.model=clip-vit-b32"], "'clip-vit-b32' judges pictures, but draws none"),
+        (["--config.model=clip-vit-b32"], "'clip-vit-b32' judges images, but generates none"),
         (["--config.model=clevr-tiny,clevr-tiny"], "the model 'clevr-tiny' is named twice"),
         (["--config.model=a/b,c/d,e/f", "--config.lora=none,x"], "3 models and 2 LoRAs do not fit"),
         (["--config.lora_scale=2"], "lora_scale is 2.0, but no LoRA is named"),
@@ -104,7 +104,7 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
         (["--config.seeds=-1"], "--config.seeds is"),
         (["--finish"], "there is no flag --finish"),
         (["--config=edit"], "config 'edit' is for python -m launch.edit, not for launch.draw"),
-        (["photos"], "'photos' is no flag"),
+        (["photos"], "'photos' is not a flag"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):

@@ -149,7 +149,7 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     page = report.write_report(folders, tmp_path / "report")
     words = page.read_text()
     assert "What was seen in images" in words
-    assert "With pictures of the premises (Table 6), our small set" in words
+    assert "With images of the premises (Table 6), our small set" in words
     assert "3 a question, drawn by sd15" in words
     assert words.count('class="card pictured') == 4
     assert words.count("data:image/jpeg;base64,") == 12

@@ -226,9 +226,9 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
     ("spec", "fields", "message"),
     [
         ("winoviz", {"protocol": "zeroshot"}, "has no protocol 'zeroshot': did you mean zero_shot?"),
-        ("winoviz", {"tasks": "winoviz_mini"}, "there is not a text task 'winoviz_mini'"),
+        ("winoviz", {"tasks": "winoviz_mini"}, "there is no text task 'winoviz_mini'"),
         ("winoviz", {"tasks": "winoviz_single"}, "task 'winoviz_single' has no data yet"),
-        ("winoviz", {"tasks": "clevr"}, "there is not a text task 'clevr'"),
+        ("winoviz", {"tasks": "clevr"}, "there is no text task 'clevr'"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "qwen3_8b"}, "nor one of qwen3-8b"),
         ("winoviz", {"model": "opnai:gpt-4"}, "unknown provider 'opnai'"),

@@ -191,7 +191,7 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
         failed, _, err = run("toy")
         assert failed == ["toy"]
         assert "404 Not Found" in err
-        assert err.endswith("; or name with --source=DIR a folder that holds list.txt\n")
+        assert err.endswith(". Or name with --source=DIR a folder that holds list.txt\n")
         failed, _, err = run("toy,other")
         assert failed == []
         assert "downloading list.txt (free): 0.0 MB\n" in err
@@ -277,7 +277,7 @@ def test_ctrl_c_is_one_line(gender_source, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--task=genderbias", "--source=/nowhere"], "--source=/nowhere is no folder: name the one that holds"),
+        (["--task=genderbias", "--source=/nowhere"], "--source=/nowhere is not a folder: name the one that holds"),
         (["--tsk=clevr"], "there is no flag --tsk: did you mean --task?"),
         (["--workers=0", "--task=genderbias"], "flag --workers"),
         (["--config=gdbench"], "there is no flag --config"),

@@ -158,7 +158,7 @@ def test_a_saved_verifier_comes_back(small, tmp_path):
     "images", [np.zeros((1, 32, 32, 3), np.uint8), np.zeros((1, 64, 64, 3)), [np.zeros((64, 64), np.uint8)]]
 )
 def test_other_pictures_are_refused(small, images):
-    with pytest.raises(InputError, match=r"picture 0 is .* the verifier knows uint8"):
+    with pytest.raises(InputError, match=r"image 0 is .* the verifier knows uint8"):
         small.objects(images)
 
 

@@ -282,7 +282,7 @@ def test_published_configs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "qwen3_moe"}, "model type 'qwen3_moe' is none of llama, qwen3 and llava"),
+        ({"model_type": "qwen3_moe"}, "model type 'qwen3_moe' is not one of llama, qwen3 and llava"),
         ({"model_type": "llava"}, "no text_config"),
         ({"model_type": "llava", "text_config": {"model_type": "mistral"}}, "model type 'mistral'"),
         ({"model_type": "llama", "sliding_window": 4096}, "sliding_window=4096"),
@@ -293,7 +293,7 @@ def test_published_configs():
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "unsupported rope_type='yarn'"),
         ({"rope_scaling": {"rope_type": "linear"}}, "needs a positive factor below 1,000,000,000, not None"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "mscale": 1}}, "unknown option mscale=1"),
-        ({"rope_scaling": 4}, "rope_scaling=4 in the config is no object"),
+        ({"rope_scaling": 4}, "rope_scaling=4 in the config is not an object"),
         ({"partial_rotary_factor": 0.5}, "unknown option partial_rotary_factor"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor other than 1"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
@@ -313,7 +313,7 @@ def test_unsupported_configs_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": ["llama"]}, "model type ['llama'] is none of"),
+        ({"model_type": ["llama"]}, "model type ['llama'] is not one of"),
         ({"rope_theta": 0}, "rope_theta=0. Expected a number from"),
         ({"rope_theta": -1.0}, "rope_theta=-1.0"),
         ({"rope_theta": 0, "rope_parameters": {"rope_theta": 1e4}}, "rope_theta=0 in one place and 10000.0"),

@@ -130,7 +130,7 @@ def test_a_broken_metric_is_left_out(site, tmp_path, monkeypatch):
             "all_answers",
         ]
     assert [str(one.message).partition(": ")[2] for one in told] == [
-        "TypeError: 5 is no winobench.metrics.Metric",
+        "TypeError: 5 is not a winobench.metrics.Metric",
         "ValueError: there is a metric 'accuracy' already",
         "ZeroDivisionError: division by zero",
     ]

@@ -97,7 +97,7 @@ def test_the_papers_numbers_stand_beside_ours():
 @pytest.mark.parametrize(
     ("model", "settings", "value", "note"),
     [
-        ("clevr-tiny", {"num_samples": 16}, "46.1", "of Stable Diffusion 2.1 where it lacks clevr-tiny"),
+        ("clevr-tiny", {"num_samples": 16}, "46.1", "Of Stable Diffusion 2.1 where it lacks clevr-tiny"),
         ("clevr-tiny", {"normalize": "none"}, "11.1", '"Diffusion Classifier" in Table 1a'),
         ("sd21-base", {"num_samples": 8}, "46.1", '10 samples a pair: "Vanilla SD" in Table 2a'),
     ],

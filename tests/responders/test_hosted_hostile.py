@@ -143,7 +143,7 @@ def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
         ((index, raw),) = model.ask(questions(1))
     assert index == 0
     assert raw["error"]["kind"] == "unusable"
-    assert raw["error"]["message"] == "the answer has more than 1 MB; it may have been billed"
+    assert raw["error"]["message"] == "the answer has more than 1 MB. It may have been billed"
     assert len(calls) == 1  # each attempt may cost money
 
 
