@@ -120,7 +120,7 @@ def test_lost_and_damaged_pictures_are_drawn_again_and_said(tmp_path, capsys):
     again = draw(tmp_path / "run", pipeline)
     assert pipeline.drawn == [(3, 0), (3, 2), (1, 2)]
     assert (
-        "3 pictures are lost or damaged and drawn again, such as pictures/fake/3/00000.png" in capsys.readouterr().err
+        "3 images are lost or damaged and generated again, such as pictures/fake/3/00000.png" in capsys.readouterr().err
     )
     assert again.records == run.records
 

@@ -521,7 +521,9 @@ def _crepe():
     return [
         missing_image("VG_100K/1.jpg", 2),
         no_file(file),
-        wrong(BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is not a list in Python's notation"),
+        wrong(
+            BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is not a list in Python's notation"
+        ),
         wrong(BROKEN, in_row_2(",10,", ",ten,"), f"'width' in row 2 of {{root}}/{file} is 'ten', no whole number"),
         wrong(
             BROKEN,
