@@ -16,7 +16,7 @@ def from_settings(settings: type, kind: str, values: Mapping[str, Any]) -> ml_co
 
     Args:
       settings: its fields are made by `winobench.base.options.option` and `winobench.base.options.group`.
-      kind: the program that the config is for: score, ask, generate, edit, train, or items.
+      kind: the program that the config is for: score, ask, draw, edit, train, or items.
       values: dotted name -> value, of options that do not have their usual one.
     """
     config, values = ml_collections.ConfigDict({"kind": kind}), dict(values)

@@ -66,7 +66,7 @@ class Loss:
     mixing: str = option(
         "batch",
         options.choice("batch", "example"),
-        "mixed generates once a batch (the published code), or for each example",
+        "mixed samples once a batch (the published code), or for each example",
     )
     # On these the embedded model is judged.
     timestep_range: tuple | None = option(

@@ -11,7 +11,7 @@ python -m launch.eval --config=winoviz:table2 --config.model=flan-t5-xxl --confi
 python -m launch.eval --config=winoviz:table3 --config.model=FOLDER
 python -m launch.eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
 
-With images: five are generated of each premise, and whoever sees them is queried about each. The majority decides.
+With images: five are generated of each premise, and whoever sees them is asked about each. The majority decides.
 
 python -m launch.eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
 python -m launch.eval --config=winoviz:pictures                    # SD 1.5 generates, CLIP says which hypothesis fits

@@ -182,7 +182,7 @@ def _workdir(label: str, num_models: int) -> str | None:
 
 
 def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str) -> str:
-    """What reports call a model: its name or hub id, or the label of a folder. And its LoRA, if any."""
+    """What reports call a model: its name or hub id, or the label of a folder, and its LoRA, if any."""
     if model.kind == registry.HOSTED:
         return text.display_name(model.name)
     name = label if model.is_folder else model.name

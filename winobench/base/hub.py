@@ -134,7 +134,7 @@ def _answers(address: str, seconds: float) -> bool:
         try:
             utils.get_session().head(address, timeout=seconds, follow_redirects=False)
             answers.put(True)
-        except Exception:  # for every transport has to say, there was no answer
+        except Exception:  # whatever the transport reports, there was no answer
             answers.put(False)
 
     # In a thread: no timeout of a client covers the look-up of a name.

@@ -331,7 +331,7 @@ MAX_STEPS = 1_000_000_000
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 """As `winobench.scorers.samples` has them."""
 ALL = "all"
-"""In place of a range of timesteps: all of the schedule's, for every model's folder states."""
+"""In place of a range of timesteps: all of the schedule's, and not the range in the model's folder."""
 
 SEED = whole(0, 2**32 - 1)
 COUNT = whole(1, 1_000_000_000)

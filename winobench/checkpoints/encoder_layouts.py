@@ -352,7 +352,7 @@ def build_t5(
       int8: the dense kernels of the layers hold numbers of 8 bits.
 
     Returns:
-      The config, in which it is now said whether there is a head besides the embeddings; (graph, state). And a digest
+      The config, in which it is now said whether there is a head besides the embeddings; (graph, state), and a digest
       of the tensors.
     """
     mesh = parallel.as_mesh(mesh)

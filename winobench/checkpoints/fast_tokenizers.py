@@ -153,10 +153,10 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
       length: of all of them, in tokens.
 
     Returns:
-      int32 ``[num_texts, length]``. And the number of each text's own tokens, int32 ``[num_texts]``.
+      int32 ``[num_texts, length]``, and the number of each text's own tokens, int32 ``[num_texts]``.
 
     Raises:
-      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:

@@ -62,7 +62,7 @@ class LoRAWeights:
 
     @property
     def sha256(self) -> str:
-        """Identifies layers, values and alphas, for every names of tensors and the format of the file."""
+        """Identifies layers, values and alphas. Names of tensors and the file's format do not matter."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts.items(), key=_denoisers_first):
             for layer, adapter in sorted(part.items()):
@@ -249,7 +249,7 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
       The path of the file.
 
     Raises:
-      InputError: the adapters are missing, or one holds a value that is not finite.
+      InputError: there is not one adapter, or one holds a value that is not finite.
     """
     arrays: dict[str, np.ndarray] = {}
     for part, network in networks.items():

@@ -146,7 +146,7 @@ KEY_TABLES: dict[str, KeyTable] = {
     "Qwen3VLForConditionalGeneration": KeyTable(
         renames=((r"model\.(visual|language_model)\.", r"\1."), (r"lm_head\.", r"language_model.lm_head."))
     ),
-    # With the prefix of a model that writes, or without. And what that one has besides.
+    # With the prefix of a model that writes, or without, and what that one has besides.
     "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
     # 0, 1, 2, ...: buffers of transformers before 4.38.
     "SiglipModel": KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",)),

@@ -187,7 +187,7 @@ def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
       length: of all of them, in tokens.
 
     Raises:
-      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     check_texts(texts)

@@ -168,7 +168,7 @@ def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
 
     Raises:
-      InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
     """
     texts = list(texts)
     if not texts:
@@ -320,7 +320,7 @@ def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:
 def _byte_letters() -> dict[int, str]:
     """A visible character for each byte, in the order of CLIP's vocabulary.
 
-    Printable Latin-1 bytes mean themselves. The other 68 get the characters from U+0100 on.
+    Printable Latin-1 bytes are themselves. The other 68 get the characters from U+0100 on.
     """
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {byte: chr(byte) for byte in visible}

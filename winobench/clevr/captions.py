@@ -167,7 +167,7 @@ def training_captions(
     Args:
       scenes: scenes of at least one object.
       generator: source of the samples.
-      per_scene: captions of a scene. They are generated independently and may repeat.
+      per_scene: captions of a scene. They are sampled independently and may repeat.
       weights: relative frequency of each form of `FORMS`. Forms that are not named have none. Where a scene has no
         objects that a form could be said of, a plainer form takes its place.
 

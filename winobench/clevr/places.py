@@ -1,6 +1,6 @@
 """Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
 
-Places are generated as if every object were a large sphere with the room of a large cube. So they say nothing about
+Places are sampled as if every object were a large sphere with the room of a large cube. So they say nothing about
 what will stand on them, and whoever puts objects on them decides freely who is left of whom.
 """
 

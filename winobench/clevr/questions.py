@@ -1,9 +1,9 @@
 """Harder questions about rendered scenes of three to five objects: numbers, bindings, places, sizes, none, some, all.
 
 A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
-are made first, then the one that shall be true is generated, and then a scene is built for it. All candidates are built
-in the same way from the same generates, so that a text alone does not tell whether it is true. Another scene for
-another candidate of the same question, from the same generates, is the wrong image for the image side.
+are made first, then the one that shall be true is chosen at random, and then a scene is built for it. All candidates
+are built in the same way from the same random numbers, so that a text alone does not tell whether it is true. Another
+scene for another candidate of the same question, from the same random numbers, is the wrong image for the image side.
 
 Where two objects are compared, they are so with a margin (`clevr_places.SIDE_MARGIN`, ``DEPTH_MARGIN``), and sizes are
 compared at similar depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
@@ -241,7 +241,7 @@ VOCABULARY = tuple(
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What is generated
+# Kinds of random numbers
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +252,7 @@ def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation"
       group: a name of `GROUPS`.
       index: number of the question, not negative.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The generates of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The random numbers of different splits never meet.
 
     Raises:
       ValueError: there is no such group or split, or a number is negative.
@@ -314,7 +314,7 @@ def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int
     Args:
       count: number of scenes, at least one. Theirs are ``start``, ..., ``start + count - 1``.
       seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The generates of different splits never meet.
+      split: of `clevr_scenes.SPLITS`. The random numbers of different splits never meet.
       start: number of the first scene.
 
     Raises:
@@ -351,7 +351,7 @@ def _anything(target: int, rng: random.Random) -> list[Solid]:
 
 
 def _generator(purpose: str, index: int, seed: int, split: str) -> random.Random:
-    """Seeds by text are hashed with SHA-512, so that different arguments share no generates."""
+    """Seeds by text are hashed with SHA-512, so that different arguments share no random numbers."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if index < 0 or seed < 0:

@@ -5,7 +5,7 @@ closed form. What it meets is lit by a key light that casts shadows, a fill ligh
 with a faint, wide highlight. Metal has a sharp highlight and mirrors a simple studio. The ground is lit most under
 the camera's target and falls off softly.
 
-The same program of the same shape generates every chunk, for every number of scenes asked for, so an image depends on
+The same program of the same shape renders every chunk, for any number of scenes, so an image depends on
 its scene, the resolution and the machine alone. Different kinds of machine (CPU, GPU) agree up to rounding.
 """
 
@@ -76,7 +76,7 @@ def object_masks(scenes: Scenes, size: int = 64) -> np.ndarray:
 
 
 def chunk_size(size: int, supersample: int = 2) -> int:
-    """Number of scenes that one call of the compiled function generates. Multiples of it waste nothing."""
+    """Number of scenes that one call of the compiled function renders. Multiples of it waste nothing."""
     return max(1, _RAYS_PER_CHUNK // (size * supersample) ** 2)
 
 

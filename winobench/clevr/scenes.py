@@ -1,4 +1,4 @@
-"""CLEVR-like scenes as arrays: what stands where, before anything is generated.
+"""CLEVR-like scenes as arrays: what stands where, before anything is rendered.
 
 A scene has up to ten objects on a plane, seen by one fixed camera. An object has a shape, a colour, a size and a
 material, as in CLEVR (Johnson et al. 2017, section 3.1), a place on the plane and a rotation about the vertical.
@@ -8,7 +8,7 @@ two objects, which differ in colour, in shape and in size, one clearly in the le
 the right half. *Free* scenes are for training: attributes are independent, so objects may share some.
 
 A scene is a function of (split, seed, index) alone: its random key is made by folding these three in, one after the
-other, so neither the batch a scene is generated in nor the number of scenes changes it, and the first scenes of a large
+other, so neither the batch a scene is sampled in nor the number of scenes changes it, and the first scenes of a large
 set are those of a small one. The splits have different key trees: no seed and index of one split gives the key of any
 seed and index of another.
 
@@ -286,7 +286,7 @@ def _sample_chunk(seed, indices, clear, distinct, split, min_objects, max_object
 
 
 def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
-    # One generate for everything: each call of the generator takes a third of a second to compile.
+    # One draw for everything: each call of the generator takes a third of a second to compile.
     draws = random_numbers.uniform(key, (_SCENE_DRAWS + max_objects * (_OBJECT_DRAWS + 2 * _CANDIDATES),))
     scene = draws[:_SCENE_DRAWS]
     of_object = draws[_SCENE_DRAWS:].reshape(max_objects, -1)
@@ -335,7 +335,7 @@ def view_scale(y, half):
 
 
 def _place_pair(draws, radius, half):
-    """Places two objects left and right [2, 2] by six generates. Widths are in units of half the image's width."""
+    """Places two objects left and right [2, 2] by six random numbers. Widths are in units of half the image's width."""
     y = (2.0 * draws[:2] - 1.0) * _PAIR_DEPTH
     view = view_scale(y, half)
     width = WIDEST * radius / view
@@ -357,7 +357,8 @@ def _place_pair(draws, radius, half):
 def _place_crowd(draws, radius, half, number):
     """Places any number of objects [max_objects, 2], in frame and apart on the plane and in the image.
 
-    Each takes the first of its candidate places (generates [max_objects, candidates, 2]) that is free, or the freest.
+    Each takes the first of its candidate places (random numbers [max_objects, candidates, 2]) that is free, or the
+    freest.
     """
     sine, cosine = math.sin(CAMERA_ELEVATION), math.cos(CAMERA_ELEVATION)
     nearest = jnp.where(number <= 2, -_PAIR_DEPTH, _CROWD_DEPTH[0])

@@ -17,7 +17,7 @@ import numpy as np
 from winobench.base.errors import InputError
 
 _BLOCK_ROWS = 1024
-_BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, for every size of the data
+_BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, for data of any size
 
 
 class ContrastiveScorer(Protocol):

@@ -1,4 +1,4 @@
-"""An example of a task, whatever means its images: files, images, or their numbers in a table."""
+"""An example of a task. Its images are files, decoded images, or their numbers in a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pathlib
 from typing import Generic, TypeVar
 
 Image = TypeVar("Image")
-"""What means an image."""
+"""An image: a file, a decoded image, or its number."""
 Text = TypeVar("Text")
-"""What means a text: itself, or its number."""
+"""A text: itself, or its number."""
 
 
 @dataclasses.dataclass(frozen=True)

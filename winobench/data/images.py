@@ -142,7 +142,7 @@ def open_image(source: Any) -> Image.Image:
             ) from None
     try:
         array = np.asarray(source)
-    except Exception as error:  # for every object's own conversion raises
+    except Exception as error:  # an object's own conversion may raise anything
         raise InputError(
             f"an image cannot be a {type(source).__name__}: pass a path, a PIL image or an array", code="wrong-type"
         ) from error

@@ -164,7 +164,7 @@ def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
 
 
 def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Of each file its size and time of change. And the images whose files are missing, with the reason."""
+    """Of each file its size and time of change, and the images whose files are missing, with the reason."""
     stamps: dict[str, list[int]] = {}
     reasons: dict[str, str] = {}
     for path in dict.fromkeys(image.path for image in found):

@@ -81,7 +81,7 @@ def reordered_captions(
 
     Unlike in ARO, where tokens of the caption as it was written are shuffled, the words of the cleaned caption are: all
     candidates have the same words, with their hyphens, apostrophes and commas. It is cut to its first 30 words *before*
-    it is shuffled. And a perturbation that gives an earlier candidate again (compared without spaces) is resampled,
+    it is shuffled, and a perturbation that gives an earlier candidate again (compared without spaces) is resampled,
     up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
     candidates would be a tie that states nothing of the model.
 

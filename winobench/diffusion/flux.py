@@ -27,7 +27,7 @@ from winobench.models.transformer_flux_config import FluxTransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: what diffusers generates where nobody says how large. It is in no file.
+# Of the latents, along one side: the size of images that diffusers generates by default. It is in no file.
 _LATENT_SIZE = 128
 _STRENGTH = options.number(0, 1e3)
 
@@ -110,11 +110,11 @@ class Flux(Pipeline):
           image_size: does not matter here.
 
         Returns:
-          ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``. And of a transformer that is
+          ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``, and of a transformer that is
           told of it ``guidance``, float32 ``[num_texts]``.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = stable_diffusion.max_text_tokens(self.tokenizer, self.text_encoder)
         ids = {

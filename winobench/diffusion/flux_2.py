@@ -27,7 +27,7 @@ from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: what diffusers generates where nobody says how large. It is in no file.
+# Of the latents, along one side: the size of images that diffusers generates by default. It is in no file.
 _LATENT_SIZE = 128
 # diffusers' fits of the shift to the number of positions, in runs of 200 and of 10 steps: (slope, at none).
 _AT_200, _AT_10, _MOST_FITTED = (0.00016927, 0.45666666), (8.73809524e-05, 1.89833333), 4300
@@ -153,7 +153,7 @@ class Flux2Klein(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`texts.check_texts`). The tokenizer
+          InputError: ``texts`` is empty, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts)

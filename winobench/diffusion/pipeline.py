@@ -133,7 +133,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @staticmethod
     def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """Images in [-1, 1] as latents, float32, scaled as in training. The posterior's mean, or a generate. Pure."""
+        """Images in [-1, 1] as latents, float32, scaled as in training. The posterior's mean, or a sample. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
         shift = _shift(autoencoder)
@@ -428,7 +428,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
         Args:
           images: uint8 ``[n, H, W, 3]``, or float in [-1, 1]; H and W multiples of the autoencoder's factor.
-          noise: standard normal ``[n, h, w, c]`` to generate from the posterior. Its mean is returned when None.
+          noise: standard normal ``[n, h, w, c]`` to sample from the posterior. Its mean is returned when None.
           batch_size: images that are encoded at once.
 
         Returns:

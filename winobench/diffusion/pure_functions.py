@@ -52,9 +52,9 @@ class ImageEncoding:
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """The autoencoder's parameters, images, and noise for a generate -> latents.
+        """The autoencoder's parameters, images, and noise for a sample -> latents.
 
-        Without noise they are the posterior's mean: a generate would add noise to every comparison.
+        Without noise they are the posterior's mean: a sample would add noise to every comparison.
         """
         autoencoder = self.structure.module(params)
         if images.dtype == jnp.uint8:
@@ -123,7 +123,7 @@ class Rows(NamedTuple):
       noise: float32 ``[n, h, w, c]``.
       states: conditions, arrays ``[n, ...]``.
       clean: like ``noise``, or None.
-      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is generated from; None if missing.
+      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is sampled from; None if missing.
     """
 
     noise: jax.Array

@@ -229,7 +229,7 @@ class Schedule(abc.ABC):
         return signal_rate * noise - noise_rate * latents
 
     def as_noise(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """The noise that a network's answer means.
+        """The noise that a network's answer implies.
 
         Args:
           prediction: the network's answer, ``[B, ...]``.

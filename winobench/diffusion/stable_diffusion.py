@@ -88,7 +88,7 @@ class StableDiffusion(Pipeline):
           int32 ``[num_texts, max_text_tokens]``.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         return tokenizer_files.clip_ids(self.tokenizer, texts, self.max_text_tokens)
 

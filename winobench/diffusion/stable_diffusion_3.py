@@ -131,7 +131,7 @@ class StableDiffusion3(Pipeline):
           zeros where T5 is left out.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         length = self.max_text_tokens
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)

@@ -109,7 +109,7 @@ class StableDiffusionXL(Pipeline):
           int32 ``[num_texts]``, 0 where a text's conditions are zeros.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
         size = self.image_size if image_size is None else image_size
         length = self.max_text_tokens

@@ -102,7 +102,7 @@ class ZImage(Pipeline):
           ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
 
         Raises:
-          InputError: the texts are missing, or one cannot be tokenized (`texts.check_texts`). The tokenizer
+          InputError: ``texts`` is empty, or one cannot be tokenized (`texts.check_texts`). The tokenizer
             has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)

@@ -25,7 +25,7 @@ class Limit(NamedTuple):
     cpu: int
 
     def on(self, mesh: Mesh) -> int:
-        """The number for the devices of a mesh, for every process's own default devices are."""
+        """The number for the devices of a mesh, which need not be the process's default devices."""
         return self.cpu if mesh.devices.flat[0].platform == "cpu" else self.accelerator
 
 

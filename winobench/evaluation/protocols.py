@@ -18,7 +18,7 @@ class Has(NamedTuple):
     """What there is besides the questions' texts.
 
     Attributes:
-      images: of these texts. Then only protocols about images are meant where none is named.
+      pictures: of these texts. Then only protocols about images are meant where none is named.
       captions: somebody who writes them.
     """
 

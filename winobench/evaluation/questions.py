@@ -94,7 +94,7 @@ def evaluate_questions(
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
       recording: how the run is recorded and shown.
-      images: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
+      pictures: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
       **more: fields of settings and recording by their names, such as ``limit=10``.
@@ -354,7 +354,7 @@ def _prepare(
     pictures: Mapping[str, Sequence[Picture]] | None,
     captions: question_images.Captions | None,
 ) -> _Asked:
-    """Makes a task's requests. Of captions that are not yet written, the keys mean them.
+    """Makes a task's requests. Of captions that are not yet written, the keys take their place.
 
     Raises:
       InputError: there are no questions, or one cannot be asked.

@@ -60,7 +60,7 @@ def _of_run(
             raise InputError(f"{folder} has no image of the premise {text!r}: {advice}", code="no-picture")
         if len(run.seeds) < most:
             raise InputError(
-                f"{folder} has {len(run.seeds)} images of the premise {text!r}, but {most} are queried about: name as"
+                f"{folder} has {len(run.seeds)} images of the premise {text!r}, but {most} are needed: name as"
                 " many (--config.pictures_per_premise), or generate more",
                 code="too-few-pictures",
             )

@@ -100,7 +100,7 @@ def draw_pictures(
     generated again, which is reported.
 
     Args:
-      generators: the models. Loaded one after the other.
+      drawers: the models. Loaded one after the other.
       prompts: image number n is of ``prompts[n]``.
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
       seeds: of the noise. An image each.
@@ -279,7 +279,10 @@ def _describe(
 
 
 def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
-    """What the folder's config states of models that have generated. Whose config it is, `RunFolder.open` decides."""
+    """The entries of the folder's config about models with images here.
+
+    Whose config it is, `RunFolder.open` decides.
+    """
     try:
         drawn = json_files.load(folder.config_path).get("drawn")
     except (OSError, InputError, AttributeError):

@@ -1,4 +1,4 @@
-"""Names of models and LoRAs to what generates with them.
+"""Finds the pipelines and LoRAs that names refer to.
 
 What cannot generate is refused before any weights are read.
 """
@@ -32,7 +32,7 @@ def make_drawers(
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
 ) -> list[Drawer]:
-    """What generates with some models.
+    """The pipelines that generate images.
 
     Args:
       models: names in `winobench.base.registry.MODELS`, folders, or hub ids.

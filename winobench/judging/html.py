@@ -34,7 +34,7 @@ def render(package: str, template: str, *, title: str, person: str, choices: Seq
       template: name of the file.
       title: heading of the page.
       person: what it calls the one who judges.
-      choices: the labels, in the order of their buttons. Keys 1, 2, ... mean them.
+      choices: the labels, in the order of their buttons. Keys 1, 2, ... choose them.
     """
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("winobench.judging")])
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)

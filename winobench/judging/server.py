@@ -56,7 +56,7 @@ class Page:
         in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
-      image: name -> a PNG file's content, for ``pictures/<name>?token=...``; None if missing image.
+      picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None if missing image.
     """
 
     html: str

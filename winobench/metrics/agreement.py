@@ -45,7 +45,7 @@ class Kappa(NamedTuple):
     Attributes:
       value: from below 0 (less than chance) to 1; None where all judgements are the same, so that chance alone explains
         the agreement.
-      low, high: 95% bootstrap interval over items; None without value, or a single item.
+      low, high: 95% bootstrap interval over items; None without a value, or a single item.
       observed: mean share of pairs of raters that agree on an item.
       expected: the same share if labels were given by chance, as often as they occur.
       n: number of items.

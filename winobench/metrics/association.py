@@ -133,7 +133,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     values down to -0.78). With 250 images a group 0.23 has a one-sided p of about 0.005 and a two-sided one of 0.010.
 
     Where there are no more than ``num_permutations`` arrangements, all of them are judged, the observed one among them,
-    and the p-value is exact. Otherwise ``num_permutations`` random ones are sampled and the observed one is added to
+    and the p-value is exact. Otherwise ``num_permutations`` random ones are drawn and the observed one is added to
     them: p = (as extreme ones + 1) / (num_permutations + 1), which is never 0.
 
     Args:

@@ -34,7 +34,7 @@ def interval(
     too narrow.
 
     Args:
-      sizes: of each set. What is sampled are numbers of its members.
+      sizes: of each set. Numbers of its members are sampled.
       statistic: (int [..., size] of each set, the members that were sampled) -> [...].
       level: of the interval.
       num_resamples: of the bootstrap.

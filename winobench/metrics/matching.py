@@ -15,7 +15,7 @@ from winobench.metrics.metric import Decision, Metric, Outcome
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
-    """Is the right candidate among the ``k`` best, for every order of equal scores?
+    """Is the right candidate among the ``k`` best, in any order of equal scores?
 
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
 

@@ -14,7 +14,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
 
     Args:
       scores: [n, 1, texts, ...] float64, higher = better match. The last text is the false one.
-      targets: [n]. The first caption, which means all true ones.
+      targets: [n]. The first caption, in place of all true ones.
 
     Raises:
       ValueError: another shape, a score that is not finite, or a target that is not a true caption.

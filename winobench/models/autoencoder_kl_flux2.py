@@ -25,7 +25,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     """Shape of the autoencoder, with the names and defaults of the published ``config.json``.
 
     Attributes:
-      scaling_factor: 1. The batch norm means it, and the file has none.
+      scaling_factor: 1. The batch norm takes its place, and the file has none.
       batch_norm_eps: epsilon of the statistics' variance.
       others: see `AutoencoderKLConfig`.
     """

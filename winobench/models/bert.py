@@ -135,9 +135,9 @@ class BertConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. As the base class says.
+        """Builds the config from the contents of a published ``config.json``. See the base class.
 
-        Labels are the ones in ``id2label``, of ``label2id`` without other, or as many as ``num_labels`` says.
+        Labels are the ones in ``id2label``, of ``label2id`` where that is missing, or as many as ``num_labels`` says.
 
         Raises:
           InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
@@ -194,7 +194,7 @@ class BertOutput(NamedTuple):
 
 
 def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
-    """``x`` with a share of it at zero and the rest scaled up. As it is without key."""
+    """``x`` with a share of it at zero and the rest scaled up. As it is when ``key`` is None."""
     if key is None or not share:
         return x
     kept = jax.random.bernoulli(key, 1.0 - share, x.shape)

@@ -294,7 +294,7 @@ class BlipForImageTextRetrieval(Network):
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> tuple[KeysValues, ...]:
-        """What the text encoder's cross-attentions make of an image, for every text.
+        """What the text encoder's cross-attentions make of an image. It does not depend on the text.
 
         They are most of the work of a pair, so keep them where an image meets several texts.
 

@@ -128,7 +128,7 @@ class QFormer(nnx.Module):
         self.encoder = QFormerEncoder(config, reads_text=reads_text, **kwargs)
 
     def keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the layers attend to of images, [B, positions, width of images], for every question."""
+        """What the layers attend to of images, [B, positions, width of images], which no question changes."""
         return tuple(
             layer.crossattention.attention.keys_values(image_states)
             for layer in self.encoder.layer
@@ -222,7 +222,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the Q-Former attends to of images, for every question.
+        """What the Q-Former attends to of images, which no question changes.
 
         Args:
           image_states: results of `image_states`.
@@ -288,7 +288,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
           more: how many tokens are to follow.
 
         Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache. And
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache, and
           that token's position, int32 [B].
         """
         model = self.language_model

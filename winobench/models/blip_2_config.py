@@ -170,9 +170,9 @@ class Blip2Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. As the base class says.
+        """Builds the config from the contents of a published ``config.json``. See the base class.
 
-        The width of the image states that the Q-Former attends to is that of the image encoder, for every file
+        The width of the image states that the Q-Former attends to is that of the image encoder, whatever the file
         states.
 
         Raises:

@@ -169,9 +169,9 @@ class BlipConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. As the base class says.
+        """Builds the config from the contents of a published ``config.json``. See the base class.
 
-        The width of the image states that the text encoder attends to is that of the image encoder, for every file
+        The width of the image states that the text encoder attends to is that of the image encoder, whatever the file
         says: early files leave it out.
 
         Raises:

@@ -1,7 +1,7 @@
 """The modified ResNet of CLIP (Radford et al., 2021, section 2.4): RN50, RN101, RN50x4, RN50x16 and RN50x64.
 
 Three convolutions and an average pool stand where ResNet has one convolution and a maximum. Where ResNet's
-convolutions stride, an average pool comes before one that does not. And attention pools the last feature map.
+convolutions stride, an average pool comes before one that does not, and attention pools the last feature map.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class CLIPVisionConfig(NetworkConfig):
 
 
 class CLIPVisionEmbeddings(nnx.Module):
-    """Patches of an image as vectors, behind one that means the whole, with their positions."""
+    """Patches of an image as vectors, behind one for the whole image, with their positions."""
 
     def __init__(self, config: CLIPVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}

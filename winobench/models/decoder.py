@@ -170,7 +170,7 @@ def _attend(
     """Grouped-query attention, scores and softmax in float32.
 
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
-    fused kernels take as an array of biases only. And on CPUs these products are faster than
+    fused kernels take as an array of biases only, and on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.attention``). Keys and values are not repeated for the
     heads that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
 

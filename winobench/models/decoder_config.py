@@ -267,7 +267,7 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             f"DecoderConfig: unsupported rope_type={options.shown(kind)}. winobench implements {', '.join(_SCALINGS)}.",
             code="unsupported-option",
         )
-    # transformers notes the original length for every type.
+    # transformers notes the original length with any type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
             f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"

@@ -53,4 +53,4 @@ def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
     if jnp.dtype(dtype) == jnp.float32:
         return jax.default_matmul_precision("highest")
-    return jax.default_matmul_precision(None)  # the device's own, for every program is set to
+    return jax.default_matmul_precision(None)  # the device's own, not the program's setting

@@ -2,7 +2,7 @@
 
 Image and text are two streams with their own layers, which meet in one softmax; FLUX has blocks with one stream,
 too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights. Norms, rotations and
-scores are float32 for every compute dtype.
+scores are float32 in any compute dtype.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""General layers: NHWC, statistics of norms in float32 for every compute dtype, torch's attribute names."""
+"""General layers: NHWC, statistics of norms in float32 in any compute dtype, torch's attribute names."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class OPTConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. As the base class says.
+        """Builds the config from the contents of a published ``config.json``. See the base class.
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network.

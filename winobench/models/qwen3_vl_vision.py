@@ -148,7 +148,7 @@ class Qwen3VLVisionModel(nnx.Module):
 
         Returns:
           [B, squares, out_hidden_size], the states of the squares of patches row by row, with anything finite behind an
-          image's own. And those of the layers in ``deepstack_visual_indexes``.
+          image's own, and those of the layers in ``deepstack_visual_indexes``.
         """
         config = self.config
         rows, columns = places(patches.grid, patches.pixels.shape[1], config.spatial_merge_size)

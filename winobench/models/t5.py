@@ -48,7 +48,7 @@ class T5Cache(NamedTuple):
 def _buckets(longest: int, num_buckets: int, max_distance: int, both_ways: bool) -> np.ndarray:
     """The bucket of each distance (key minus query) from -longest to longest: int32 [2 * longest + 1].
 
-    Up to half of the buckets of a direction mean one distance each, the others for ranges that grow
+    Up to half of the buckets of a direction are for one distance each, the others for ranges that grow
     logarithmically up to ``max_distance``. A decoder, which looks back only, has all buckets for that direction.
     """
     distance = np.arange(-longest, longest + 1)

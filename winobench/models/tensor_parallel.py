@@ -24,7 +24,7 @@ def parameter_shardings(
 
     As `winobench.parallel.parameter_shardings`, but what leads back to the states is split along its inputs, which are
     the outputs of what comes before it, and the embedding along its tokens. Attention and feed-forward then add up
-    partial results once each (Shoeybi et al., 2019). So does the embedding, of whose rows each device has some. And
+    partial results once each (Shoeybi et al., 2019). So does the embedding, of whose rows each device has some, and
     nothing else of a layer travels. Logits are split along the vocabulary, so that of them the largest ones travel
     alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three
     times as many collectives, as every norm would add up its squares and every projection gather what it reads.

@@ -261,7 +261,7 @@ class SD3Transformer2DModel(Network):
     """
 
     config_class: ClassVar = SD3TransformerConfig
-    # The projections that image and text attend to each other by. And those of the image to itself alone.
+    # The projections that image and text attend to each other by, and those of the image to itself alone.
     lora_targets: ClassVar = {
         "cross": re.compile(r"transformer_blocks\.\d+\.attn\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
         "all": re.compile(r"transformer_blocks\.\d+\.attn2?\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),

@@ -282,7 +282,7 @@ class UNet2DConditionModel(Network):
             2 ** (levels - 1) need no cropping on the way up.
           timesteps: [B], whole or fractional.
           encoder_hidden_states: text states [B, L, cross_attention_dim]; [N, L, cross_attention_dim] with sample_rows.
-          sample_rows: int32 [N], where several texts are queried about one sample: the row of ``sample`` and
+          sample_rows: int32 [N], where several texts share one sample: the row of ``sample`` and
             ``timesteps`` that each of the text states belongs to. All that comes before the first cross-attention is
             then computed once for each sample.
           text_embeds: pooled texts [B, pooled_text_dim] ([N, ...] with sample_rows), for added conditioning.

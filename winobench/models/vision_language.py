@@ -146,7 +146,7 @@ class VisionLanguageNetwork(Network):
           more: how many tokens are to follow.
 
         Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache. And
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache, and
           that token's position, int32 [B].
         """
 

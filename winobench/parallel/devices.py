@@ -29,7 +29,7 @@ class Device(NamedTuple):
 
 
 def traced_device() -> Device | None:
-    """The device of the mesh around the function that is being traced; None without mesh.
+    """The device of the mesh around the function that is being traced; None without a mesh.
 
     Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or `traced_on`.
     JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None,
@@ -43,7 +43,7 @@ def runs_on_one_device() -> bool:
     """Whether what is being traced is one device's own part of a program, as it is under `map_over_data`.
 
     Kernels that the compiler cannot divide among devices, such as Pallas', may be called there, and nowhere else; False
-    without mesh, as nobody knows.
+    without a mesh, as nobody knows.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -53,7 +53,7 @@ def runs_on_one_device() -> bool:
 
 
 def traced_on(mesh: Mesh | None) -> Any:
-    """A context in which what is traced knows that it will run on a mesh. None without mesh.
+    """A context in which what is traced knows that it will run on a mesh. None without a mesh.
 
     Inside of `jax.jit`, where `jax.set_mesh` may not be called.
     """

@@ -66,7 +66,7 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
       A mesh with the axis ``data`` and, when ``model_parallel`` is more than 1, the axis ``model``.
 
     Raises:
-      InputError: the devices are missing, or their number is not a multiple of ``model_parallel``.
+      InputError: there is not one device, or their number is not a multiple of ``model_parallel``.
     """
     devices = list(jax.devices() if devices is None else devices)
     if not devices:

@@ -366,7 +366,7 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
     """Of a convolution: in how many places its kernel looks along each axis of positions, and features it sums over.
 
     XLA's TPU compiler writes matrix products as convolutions. A batch is then an axis of positions whose window is as
-    wide as the batch, over inputs so far apart that each place sees one of them. And heads of a result an axis along
+    wide as the batch, over inputs so far apart that each place sees one of them, and heads of a result an axis along
     which a single input is padded on both sides.
     """
     found = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels") or "")
@@ -471,8 +471,8 @@ def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[str, int]) -> int:
-    """Bytes that a fusion reads of something that each of its elements means one element of an operand. Those of
-    lines that were looked at before, which many ways may lead to, are known."""
+    """Bytes that a fusion reads of something that one element of it takes the place of one element of an operand. Those
+    of lines that were looked at before, which many ways may lead to, are known."""
     if line.name in known:
         return known[line.name]
     whole = sum(array.bytes for array in line.results)

@@ -17,7 +17,7 @@ KINDS = frozenset({Options.kind, Generation.kind})
 
 # Questions of the tasks whose data the user brings: the result files' and the rest of the 3,026 rows but 26.
 _PUBLISHED = {"wscplus": 700, "wscplus_test": 2_300}
-# A chat template writes some tokens around each turn. So many mean them.
+# A chat template writes some tokens around each turn. So many take the place of those.
 _TOKENS_A_TURN = 5
 
 

@@ -423,7 +423,7 @@ def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:
     right = np.zeros((len(batch.rows), num_images * num_texts), bool)
     wanted = [targets[row] for row in batch.rows]
     for row, target in enumerate(wanted):
-        # The diagonal of the matrix, in its flat order, without target.
+        # The diagonal of the matrix, in its flat order, without a target.
         right[row, slice(None, None, num_texts + 1) if target is None else target] = True
     return right.reshape(-1, num_images, num_texts)
 

@@ -31,7 +31,7 @@ class Candidate:
     """A candidate as a card shows it.
 
     Attributes:
-      image: a ``data:`` address; None for a text, and for an image that the run kept no image of.
+      picture: a ``data:`` address; None for a text, and for an image that the run kept no image of.
       text: the text; None for an image.
       number: its place in the example, from 1.
       score: how it compares, ``best`` or how far below the best.
@@ -58,7 +58,7 @@ class Square:
     """An example without a query: every image with every text. The right pairs are on the diagonal.
 
     Attributes:
-      images: of the images.
+      pictures: of the images.
       texts: the texts.
       cells: [images][texts] of (score relative to the best, whether the pair is right, whether the text is the best of
         its image).
@@ -108,7 +108,7 @@ def make_card(
       record: a task with examples.
       row: the example's place in it.
       by: how far the right answer's score is above the best other one's.
-      images: SHA-256 of an image -> JPEG.
+      pictures: SHA-256 of an image -> JPEG.
       edits: (SHA-256 of an image, text) -> what an edit towards the text did, and its image.
     """
     examples = record.examples

@@ -133,7 +133,7 @@ def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: boo
 
 
 def longest(config: Any) -> int | None:
-    """Tokens of the longest conversation that a model can read; None without limit."""
+    """Tokens of the longest conversation that a model can read; None without a limit."""
     length = getattr(config, "max_position_embeddings", None)
     scaling = getattr(config, "rope_scaling", None)
     # Slower rotations reach as much farther, which files with this scaling do not count.

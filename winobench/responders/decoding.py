@@ -151,7 +151,7 @@ def score_options(
     options: jax.Array,
     option_lengths: jax.Array,
 ) -> jax.Array:
-    """Log-likelihoods of options. A prompt is read once, for every number of its options.
+    """Log-likelihoods of options. A prompt is read once for all of its options.
 
     Args:
       program: of the model.
@@ -204,7 +204,7 @@ def generate(
       params: the network's.
       prompts: int32 [rows, ...].
       limits: int32 [rows], the most tokens of each text, up to ``width``; 0 for a row that only fills the batch.
-      generates: of the rows; None where every text is the most likely one.
+      draws: of the rows; None where every text is the most likely one.
       width: of the result.
 
     Returns:
@@ -380,7 +380,7 @@ def _most_likely(logits: jax.Array) -> jax.Array:
 
 
 def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
-    """Logits whose largest one is a generate from the softmax of logits / temperature (Gumbel's trick)."""
+    """Logits whose largest one is a sample from the softmax of logits / temperature (Gumbel's trick)."""
 
     def noise(key: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=random_numbers.GENERATOR), step)

@@ -5,7 +5,7 @@ The file is a CSV in UTF-8 with a header and a row a response. Its columns:
     response           the text of the answer. In the result files that are published with WSC+: predicted_reason
     prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
-    id                 the question, without prompt; ``bind`` says which prompts belong to it
+    id                 the question, without a prompt; ``bind`` says which prompts belong to it
     sample             optional: number of the draw. Rows of the same prompt are otherwise samples 0, 1, ... as they
     come
 
@@ -95,7 +95,7 @@ class RecordedModel:
         self._by_id: dict[str, dict[int, int]] = {}
         for number, row in enumerate(rows):
             sample = self._sample(number, row)
-            # Columns of a row may hold the same, which is one generate.
+            # Columns of a row may hold the same, which is one draw.
             for prompt in {normalise(row[column]) for column in self._prompt_columns} - {""}:
                 _enter(self._by_prompt, prompt, sample, number)
             if self._has_ids:

@@ -22,7 +22,7 @@ class Job:
       options: the options' tokens. None for a text.
       limit: the most tokens of a text.
       temperature: of a text.
-      key: of a text's generates, two words.
+      key: of a text's random numbers, two words.
     """
 
     index: int

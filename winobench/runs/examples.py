@@ -97,7 +97,7 @@ class Questions(Examples):
       choices: index of the chosen option; None where none could be read.
       orders: the choice in each of the protocol's requests.
       responses: the texts that came in; None for a response without one.
-      images: SHA-256 of each image that was asked about. Empty where none was.
+      pictures: SHA-256 of each image that was asked about. Empty where none was.
       captions: what was said of each of them before the question.
       num_failed: questions that are left out.
     """

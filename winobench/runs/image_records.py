@@ -1,6 +1,6 @@
 """The folder of a run that generates images.
 
-    config.json                                 what was asked: prompts, models, seeds, settings. And how far it got
+    config.json                                 what was asked: prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
     drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
@@ -152,7 +152,7 @@ class PictureStore:
         """Writes images, then their records. All are on disk when this returns.
 
         Args:
-          images: uint8 ``[height, width, 3]`` each.
+          pictures: uint8 ``[height, width, 3]`` each.
           records: the fields of `PictureRecord` of each, but for ``file``, ``sha256`` and ``size``.
 
         Raises:

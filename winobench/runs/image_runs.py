@@ -35,7 +35,7 @@ class DrawnModel:
 
     Attributes:
       label: short, different from the other models' labels, and the name of its folder.
-      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name. And its LoRA.
+      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA.
       fingerprint: of the pipeline, with its LoRA; None where it has not generated anything yet.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not generated anything yet.

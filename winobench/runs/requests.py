@@ -110,7 +110,7 @@ class Similarity:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """An image that is queried about. It is the same one wherever it lies.
+    """An image of a request. It is the same one wherever it lies.
 
     Attributes:
       path: its file.
@@ -126,7 +126,7 @@ class PictureText:
     """Asks for a text about an image.
 
     Attributes:
-      image: the image.
+      picture: the image.
       question: what is asked. The empty one asks for a caption.
       max_tokens: the longest answer.
       temperature: 0 for the most likely answer.
@@ -147,7 +147,7 @@ class PictureOptions:
     """Asks how likely each of some answers to a question about an image is.
 
     Attributes:
-      image: the image.
+      picture: the image.
       question: what is asked.
       options: the answers, at least two.
     """

@@ -35,7 +35,7 @@ class Scorer(Protocol):
       it has paid for, in its own folder. With ``reuse``, it may look into those of the runs next to it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (int [b], which of the pairs, their float32 scores [b]) of batch after batch, each pair once. Without it,
-      ``score`` is called for one image at a time, with the texts that are queried about that image.
+      ``score`` is called for one image at a time, with the texts of the questions about that image.
     """
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:

@@ -3,7 +3,7 @@
 CLIP's score is the cosine of the two; SigLIP's is the logit that its sigmoid is taken of, a scale times the cosine and
 a bias.
 
-Images and texts are encoded once each, for every number of pairs, in batches of one shape that the devices share.
+Images and texts are encoded once each, for any number of pairs, in batches of one shape that the devices share.
 The vectors come back to the host, where a pair costs one dot product.
 """
 

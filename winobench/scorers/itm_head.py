@@ -114,7 +114,7 @@ class ItmHead(PairScorer):
           tokenizer: a ``transformers.BertTokenizer``.
           processor: makes images ready for the network.
           head: ``itm`` (matching) looks at image and text together; ``itc`` (contrast) compares a vector of each.
-          first_token: the token that means the whole text. ``enc``, the default of ``itm``, is BLIP's token
+          first_token: the token whose state is the whole text's. ``enc``, the default of ``itm``, is BLIP's token
             ``[ENC]``, with which the matching head was trained and its retrieval results were published; ``cls``, the
             default of ``itc`` and the only choice there, is BERT's, which transformers' processor gives both heads.
           max_text_tokens: longer texts are cut off, both ends' tokens included; 35 when None, as published, or as many

@@ -4,8 +4,8 @@ An example is a prompt with images of it, and what people gave each. The score t
 model, minus the error under the prompt less that under the empty text: how much the prompt helps to tell the noise from
 this image, an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error
 alone says above all how plain an image is, and would rank images by that. What remains is that some prompts help
-more than others, for every image. Measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
-takes it away. Other scorers' scores are ranked as they are.
+more than others, whatever their images show. Measures ``within_prompt_*`` know nothing of it, and
+``normalize=gray_image`` takes it away. Other scorers' scores are ranked as they are.
 """
 
 from __future__ import annotations

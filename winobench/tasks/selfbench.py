@@ -60,7 +60,7 @@ class Drawn:
     Attributes:
       id: unique among all images.
       path: of the file.
-      generator: label of the model.
+      drawer: label of the model.
       tag: the skill, a key of `winobench.prompts.geneval.SKILLS`.
       texts: the candidates.
       target: which of them it was generated from.
@@ -125,7 +125,7 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
       name: of the task.
       description: of the task.
       size: number of candidates of each image.
-      generated: its images.
+      drawn: its images.
       skill: a key of `winobench.tasks.base.SKILLS`.
     """
 

@@ -279,7 +279,7 @@ def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[st
     """Accuracies with 95% intervals. Questions of a pair are one cluster.
 
     Rows: ``individual`` and ``pair``; ``<kind of attribute>/individual`` and ``.../pair``; ``unparsable``, the share of
-    questions from whose answer no choice could be read, which count as wrong. And ``position_bias/...`` where both
+    questions from whose answer no choice could be read, which count as wrong, and ``position_bias/...`` where both
     orders of the options were asked (see the module). For decoupled items, the rows of ``combined``, ``pragmatic``
     and ``visual`` take the place of the first two and of the kinds, as a mean over the three would mean nothing.
 

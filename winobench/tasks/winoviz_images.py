@@ -6,10 +6,10 @@ answer (`winobench.tasks.votes.majority`, which also says what becomes of ties).
 - ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. With any other scorer of images
   and texts, such as a diffusion model by its denoising errors, which is ours.
 - ``captions``: a caption of the image is said before the question, which a language model answers.
-- ``vqa``: a vision-language model is requested the option. The image takes the sentence's place.
+- ``vqa``: a vision-language model is asked for the option. The image takes the sentence's place.
 
 The paper prints no prompts for these and does not say whether its language model saw the captions one by one. Here each
-image's caption is queried about by itself, as "majority voting" is reported for all three ways.
+image's caption is asked about by itself, as "majority voting" is reported for all three ways.
 
 Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
 """

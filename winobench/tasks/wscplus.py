@@ -206,7 +206,7 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
     Returns:
       ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right). Each kind of error
       as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
-      questions; ``untyped``, the share that is in no figure by type, where there is one. And ``<type>/accuracy`` and
+      questions; ``untyped``, the share that is in no figure by type, where there is one, and ``<type>/accuracy`` and
       ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
       would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
     """

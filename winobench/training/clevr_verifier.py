@@ -316,7 +316,7 @@ def _decoded(record: dict[str, np.ndarray], generator: np.random.Generator) -> d
 
 
 def held_out(group: str, count: int, seed: int) -> Scenes:
-    """Scenes of the split ``evaluation``, of which no training run can generate one.
+    """Scenes of the split ``evaluation``, which no training run can contain.
 
     Args:
       group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five. Or ``hard``, scenes of three to

@@ -212,8 +212,8 @@ def make_loss(
 ) -> LossFn:
     """The loss as a function of the adapters, with all that is random sampled from a key.
 
-    Errors are reduced in float32 for every networks compute in. Under ``jax.jit`` with a batch that is split over a
-    mesh, the means are those of the global batch, and results equal those of one device but for rounding.
+    Errors are reduced in float32, also for networks in half precision. Under ``jax.jit`` with a batch that is split
+    over a mesh, the means are those of the global batch, and results equal those of one device but for rounding.
 
     Args:
       family: how the model's networks work together (`Pipeline.denoise`, `Pipeline.encode_conditions`).

@@ -270,7 +270,7 @@ def train(
 
     Args:
       step_fn: from ``make_step``.
-      state: where to start without checkpoint.
+      state: where to start without a checkpoint.
       batches_from: gives the batches from a step on. Batch n must depend on n alone, so that resuming is exact.
       num_steps: total number of steps, those before a resume included.
       checkpoints: where states are kept, or None.

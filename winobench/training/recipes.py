@@ -22,7 +22,7 @@ RECIPES = {
 }
 """Recipe, as a config's field ``recipe`` names it -> module. It, or its ``RECIPE``, has
 ``run(config, workdir, max_seconds=...)``, which returns what to tell the user at the end; ``free_fields(config)``, the
-fields that may change when a run continues. And ``default_name(config, spec, digest)``, the name of a run's folder."""
+fields that may change when a run continues, and ``default_name(config, spec, digest)``, the name of a run's folder."""
 
 
 EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")

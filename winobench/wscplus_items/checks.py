@@ -4,7 +4,7 @@ annotators.
 The rules are those of the paper's queries (Table 8) and of section 2: the pronoun is there, both candidates are named,
 the sentences of a pair differ by few words and have opposite answers, ambiguous and offensive ones have neither. Of the
 2,069 pairs and questions of the published data, which two people have judged valid, the rules refuse 6.5%, most of them
-because the sentences of a pair differ by more words than "one or two". So many would be lost that are not loss to the
+because the sentences of a pair differ by more words than "one or two". So many would be lost that are no loss to the
 rules as they are written. Near-duplicates are 8% of the published data.
 """
 

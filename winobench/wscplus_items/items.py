@@ -29,7 +29,7 @@ class Sentence:
 
     Attributes:
       statement: the whole sentence, or several.
-      pronoun: the one that is queried about.
+      pronoun: the one in question.
       snippet: the part of the statement that holds it.
       options: the two candidates that it may refer to.
       answer: 0 or 1 for a candidate, ``NEITHER`` where it remains open.

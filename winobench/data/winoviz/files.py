@@ -4,7 +4,7 @@
 ``hypotheses`` (two texts each). Optional: ``properties``, ``attributes`` and ``prototypes`` (two texts each, in the
 order of the premises, prototypes are the objects that a multi-hop item names), ``attribute_kind`` (one of
 ``ATTRIBUTE_KINDS``, otherwise ``other``), ``source`` (id of the single-hop item that this one was made of, required
-for ``pragmatic`` and ``visual``, so that all three are queried about the same subset). Other keys are errors.
+for ``pragmatic`` and ``visual``, so that all three have the same subset). Other keys are errors.
 
 **CSV.** The same with a header and the columns ``id``, ``object``, ``version``, ``premise_1``, ``premise_2``,
 ``hypothesis_1``, ``hypothesis_2``, and, where wanted, ``property_1``, ``property_2``, ``attribute_1``, ``attribute_2``,

@@ -183,7 +183,7 @@ def _text(path: pathlib.Path) -> str:
                 f"{path} is broken off in the middle of a character: get the file once more", code="incomplete-file"
             ) from None
     text = content.decode("utf-8-sig", "surrogateescape")
-    # A byte that is not a UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
+    # A byte that is not UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
     return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
 
 

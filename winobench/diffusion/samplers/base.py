@@ -185,7 +185,7 @@ def sample(
       text_states: conditions, arrays ``[B, ...]``.
       empty_states: those of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance, which
         halves the work.
-      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is not a guidance.
+      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 means none.
       clean: latents of the images to begin with, like ``noise``; None to begin with noise alone.
       step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal.
         Or else

@@ -201,7 +201,7 @@ def _starred(value: float, star: bool | None) -> str:
 def _association(entry: Mapping[str, Any] | None) -> Cell:
     if not entry:
         return ABSENT
-    # Errors are sums over latents and cosines are not: three digits that matter, for every scale.
+    # Errors are sums over latents and cosines are not: three digits that matter, at any scale.
     digits = max(0, 2 - math.floor(math.log10(max(abs(entry["value"]), 1e-9))))
     text = " to ".join(number(entry[key], digits) for key in ("low", "high"))
     return Cell(number(entry["value"], digits), text, "value")

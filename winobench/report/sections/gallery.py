@@ -63,7 +63,7 @@ def task_gallery(
     Args:
       run: the run.
       task: one of its tasks, with examples that have right answers.
-      images: SHA-256 of an image -> JPEG.
+      pictures: SHA-256 of an image -> JPEG.
       count: examples of each kind: surely wrong, surely right, and sampled at random from the others.
       seed: of the draw.
 

@@ -1,4 +1,4 @@
-"""Does a model generate what it understands? Accuracy of telling apart against accuracy of drawing, skill by skill."""
+"""Does a model generate what it understands? Accuracy of judging against accuracy of generating, skill by skill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Point:
     Attributes:
       run: number of the run that judged.
       skill: sub-task and category of prompts.
-      judged, generated: the two accuracies' entries, "value", "low", "high", "n".
+      judged, drawn: the two accuracies' entries, "value", "low", "high", "n".
     """
 
     run: int

@@ -1,4 +1,4 @@
-"""Questions that models got wrong, with what they answered. And a row a question and run in a CSV file."""
+"""Questions that models got wrong, with what they answered, and a row a question and run in a CSV file."""
 
 from __future__ import annotations
 

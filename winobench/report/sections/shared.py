@@ -48,7 +48,7 @@ _FEWEST_SAMPLES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A proportion with its interval, sampled next to its number. All in [0, 1]."""
+    """A proportion with its interval, plotted next to its number. All in [0, 1]."""
 
     value: float
     low: float
@@ -114,7 +114,7 @@ class PicturedQuestion:
       text: what the images are of.
       options: what can be answered.
       right: place of the right option.
-      images: ``data:`` address of each, or None where the run has kept none, and the votes on it.
+      pictures: ``data:`` address of each, or None where the run has kept none, and the votes on it.
       answers: what each run answers in the end.
       is_correct: whether all of them are right.
     """
@@ -154,7 +154,7 @@ class Section:
       folds: what is shown on demand.
       notes: sentences below.
       records: name of a CSV file -> its rows, all with the same keys.
-      images: name of a PNG file -> (panels, legend, columns).
+      pictures: name of a PNG file -> (panels, legend, columns).
     """
 
     key: str
@@ -195,7 +195,7 @@ class ReportData:
       ratings: people's answers to the questions of WSC+; None for none.
       examples: to show a task; 0 for none.
       fit_timesteps: learn weights of timesteps.
-      sampled: runs of images, with what a verifier says of them.
+      drawn: runs of images, with what a verifier says of them.
     """
 
     runs: list[Run]
@@ -213,7 +213,7 @@ class ReportData:
 
     @property
     def dots(self) -> list[Mark]:
-        """The looks of the runs where nothing is sampled as a line."""
+        """The looks of the runs where nothing is plotted as a line."""
         return [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in self.marks]
 
     @property

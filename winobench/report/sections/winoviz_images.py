@@ -20,7 +20,7 @@ _Place = tuple[int, Questions, int]
 
 
 def pictured_section(report_data: ReportData) -> Section | None:
-    """Some questions with their images, captions and votes. And a row an image and run in a CSV file.
+    """Some questions with their images, captions and votes, and a row an image and run in a CSV file.
 
     Args:
       report_data: runs of text benchmarks.

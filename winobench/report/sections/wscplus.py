@@ -66,7 +66,7 @@ def asked_tasks(report_data: ReportData) -> list[str]:
 
 
 def wscplus_section(report_data: ReportData) -> Section | None:
-    """The paper's Figures 6 to 9, sampled of the runs' answers, and people's answers in the layout of Table 6.
+    """The paper's Figures 6 to 9, plotted from the runs' answers, and people's answers in the layout of Table 6.
 
     Args:
       report_data: runs of text benchmarks.
@@ -276,7 +276,7 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
 
 
 def _pronouns(report_data: ReportData, task: str) -> list[Details]:
-    """How often each pronoun is queried about, and how often it is understood (compare Figure 4)."""
+    """How often each pronoun occurs, and how often it is understood (compare Figure 4)."""
     records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
     counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
@@ -300,4 +300,4 @@ def _pronouns(report_data: ReportData, task: str) -> list[Details]:
         rows.append(TableRow(cells))
     columns = ["pronoun", "questions", *range(len(report_data.runs))]
     title = "Pronouns" if task == TASKS[0] else f"Pronouns of {task_label(task)}"
-    return [Details(title, tables=[Table(columns, rows, "How often it is queried about, and right answers")])]
+    return [Details(title, tables=[Table(columns, rows, "How often it occurs, and right answers")])]

@@ -28,7 +28,7 @@ _LEAST = math.log(1e-9)
 
 
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
-    """The question as it is sent, and what means each option in an answer.
+    """The question as it is sent, and the mark of each option in an answer.
 
     A question that states itself what to answer with is sent as it is: in one of its sentences, all options stand
     behind "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are
@@ -77,7 +77,7 @@ def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks
 
     Args:
       tokens: that were written, each with the most likely ones in its place and their log-probabilities.
-      marks: what means each answer.
+      marks: the mark of each answer.
     """
     written = ""
     for token, likely in tokens:
@@ -97,7 +97,7 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
     Args:
       likely: tokens, with what was written before them, and their log-probabilities.
-      marks: what means each answer.
+      marks: the mark of each answer.
 
     Returns:
       One a mark, in nats, at most 0.
@@ -118,7 +118,7 @@ def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float
 
     Args:
       texts: answers to the same question; None for an empty one.
-      marks: what means each answer.
+      marks: the mark of each answer.
     """
     given = [chosen(bodies.spoken(text or ""), marks) for text in texts]
     return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
