@@ -24,6 +24,8 @@ Torch's default, uniform within 1 / sqrt(fan_in): training from scratch starts w
 class Network(nnx.Module):
     """Base of the networks that have a published ``config.json`` and weight files.
 
+    A network defines ``build(config, *, dtype, param_dtype, rngs, **options)``, which makes its layers.
+
     Attributes:
       config_class: the config's class.
       weights_name: stem of the weight file in a published folder.
@@ -38,7 +40,7 @@ class Network(nnx.Module):
       dtype: compute dtype, also of the results.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
-      **options: of `build`, such as ``int8``: the dense kernels of the language model's layers hold 8-bit numbers.
+      **options: of ``build``, such as ``int8``: the dense kernels of the language model's layers hold 8-bit numbers.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
@@ -52,10 +54,6 @@ class Network(nnx.Module):
         self.config = config
         self.dtype = jnp.dtype(dtype)
         self.build(config, dtype=self.dtype, param_dtype=jnp.dtype(param_dtype), rngs=rngs, **options)
-
-    def build(self, config: Any, **kwargs: Any) -> None:
-        """Makes the layers of ``config``; ``kwargs`` are ``dtype``, ``param_dtype`` and ``rngs``, for each layer."""
-        raise NotImplementedError
 
     @classmethod
     def from_pretrained(
