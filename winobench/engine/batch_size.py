@@ -234,7 +234,7 @@ def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | N
 
 
 def _read(path: str) -> dict[str, Any]:
-    """The file's content. Nothing if missing file, or a damaged one, which the next search replaces."""
+    """The file's content. Nothing for a missing or damaged file, which the next search replaces."""
     try:
         content = json_files.load(path)
     except (OSError, ValueError):

@@ -56,7 +56,7 @@ class Page:
         in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
-      picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None if missing image.
+      picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None for an unknown image.
     """
 
     html: str

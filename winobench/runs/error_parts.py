@@ -101,7 +101,7 @@ def read_errors(
         is an error when None.
 
     Returns:
-      [num_pairs, num_samples] float32 errors, NaN if missing yet, and the seconds that were spent on them. Of
+      [num_pairs, num_samples] float32 errors, NaN where not computed yet, and the seconds that were spent on them. Of
       processes that worked side by side, those of the one that took longest.
 
     Raises:

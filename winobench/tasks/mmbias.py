@@ -99,7 +99,7 @@ def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item | Left
 
 
 def _images(folder: pathlib.Path, partial: bool) -> list[pathlib.Path]:
-    """The images of a group. None if missing and ``partial`` allows that."""
+    """The images of a group. Empty if there are none and ``partial`` allows that."""
     try:
         return image_names(folder)
     except InputError as error:

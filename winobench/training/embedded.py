@@ -71,7 +71,7 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
-        """The noise schedule. Raises InputError if missing like this."""
+        """The noise schedule. Raises InputError for an unknown one."""
 
     @abc.abstractmethod
     def start(self, denoiser: Network) -> None:
