@@ -315,7 +315,10 @@ def _blame(path: str) -> Iterator[None]:
 def _find_weights(
     source: sources.Source, layouts: list[_Layout], variant: str | None, allow_pickle: bool
 ) -> tuple[_Layout, list[str]]:
-    """The first layout with safetensors files and their paths. Without such, the first with pickles, if these are allowed."""
+    """The first layout with safetensors files and their paths.
+
+    Without such, the first with pickles, if these are allowed.
+    """
     first_error = None
     for pickles in (False, True) if allow_pickle else (False,):
         for layout in layouts:

@@ -24,7 +24,7 @@ class Example(Generic[Image, Text]):
       images: candidates or the one query image. Many examples may share an image.
       texts: candidates or the one query text.
       target: index of the right candidate along the axis that has more than one; None when the right answer is the
-        diagonal (Winoground), and if missing (bias).
+        diagonal (Winoground), and for bias.
       groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
       ratings: what people gave each image, higher = better. Empty where nobody rated them.
     """
