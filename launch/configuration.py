@@ -182,8 +182,8 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
 
     def parse(argv: Sequence[str]) -> list[str]:
         wants_help, words = _parse_flags(argv)
-        if words and not takes_words:
-            raise InputError(f"{words[0]!r} is not a flag: flags start with --. See --help.", code="no-such-flag")
+        if not takes_words:
+            _refuse_words(words)
         if wants_help:
             _print_flags(usage)
         return words
@@ -202,10 +202,7 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
     def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
         rest, overrides = _split(argv)
         wants_help, words = _parse_flags(rest)
-        if words:
-            raise InputError(
-                f"{words[0]!r} is not a flag: flags start with --, and --help lists them.", code="no-such-flag"
-            )
+        _refuse_words(words)
         if wants_help:
             _print_flags(usage)
         return overrides
@@ -294,11 +291,15 @@ def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) 
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
+    _refuse_words(words)
+    return config
+
+
+def _refuse_words(words: Sequence[str]) -> None:
     if words:
         raise InputError(
             f"{words[0]!r} is not a flag: flags start with --, and --help lists them.", code="no-such-flag"
         )
-    return config
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:

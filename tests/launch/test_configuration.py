@@ -261,7 +261,7 @@ def test_a_launcher_gets_its_config_and_flags(path):
         (["--config=nonsense"], 2, None),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
         (["--number=x"], 2, None),
-        (["stray"], 2, "error: 'stray' is not a flag: flags start with --. See --help.\n"),
+        (["stray"], 2, "error: 'stray' is not a flag: flags start with --, and --help lists them.\n"),
         (["--config.count"], 2, "error: --config.count lacks a value: write --config.count=<value>.\n"),
         (["--number=13"], 2, "error: 13 is unlucky.\n"),
         (["--number=14"], 130, "interrupted\n"),
