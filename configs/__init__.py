@@ -12,13 +12,7 @@ from winobench.base import options
 
 
 def from_settings(settings: type, kind: str, values: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """A config with the options of a dataclass.
-
-    Args:
-      settings: its fields are made by `winobench.base.options.option` and `winobench.base.options.group`.
-      kind: the program that the config is for: score, ask, draw, edit, train, or items.
-      values: dotted name -> value, of options that do not have their usual one.
-    """
+    """A config with the options of a dataclass."""
     config, values = ml_collections.ConfigDict({"kind": kind}), dict(values)
     for name, field in options.declared(settings).items():
         *groups, last = name.split(".")

@@ -40,11 +40,7 @@ _INCOMPLETE = 2
 
 
 def main(words: list[str]) -> None:
-    """Writes texts about the images that the words name, and prints where they are.
-
-    Raises:
-      SystemExit: with the status 2 where calls have failed, after everything else.
-    """
+    """Writes texts about the images that the words name, and prints where they are."""
     from winobench.base import caches
     from winobench.generation import captions
 

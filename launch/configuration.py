@@ -43,11 +43,7 @@ flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An a
 
 
 def config_names(launcher: str | None = None) -> list[str]:
-    """The names that ``--config`` knows.
-
-    Args:
-      launcher: only those that name this launcher in their ``LAUNCHER``, or none at all.
-    """
+    """The names that ``--config`` knows."""
     names = sorted(path.stem for path in CONFIGS.glob("*.py") if not path.stem.startswith("_"))
     if launcher is None:
         return names
@@ -57,20 +53,7 @@ def config_names(launcher: str | None = None) -> list[str]:
 def load(
     spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None
 ) -> ml_collections.ConfigDict:
-    """Loads a config and overrides fields of it.
-
-    Args:
-      spec: ``name``, ``name:argument``, ``path/to/file.py`` or ``path/to/file.py:argument``.
-      overrides: (dotted field, text) pairs, in order.
-      launcher: refuse a config that names another one in its ``LAUNCHER``.
-
-    Returns:
-      The config, locked.
-
-    Raises:
-      InputError: an unknown config, argument or field, a text that does not fit its field, or a value that is not in
-        the field's range.
-    """
+    """Loads a config and overrides fields of it."""
     module, argument = _load_module(spec, launcher)
     config = _made(module, spec.partition(":")[0], argument)
     if KIND not in config:
@@ -90,18 +73,7 @@ def load(
 
 
 def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.Field]) -> dict[str, Any]:
-    """Checks every field of a config that is a declared option.
-
-    Args:
-      config: with any values.
-      declared: dotted field -> option, from `winobench.base.options.declared`.
-
-    Returns:
-      Dotted field -> value as it is used.
-
-    Raises:
-      InputError: names the first field whose value is not allowed, and says what is.
-    """
+    """Checks every field of a config that is a declared option. Returns dotted field -> value as it is used."""
     found = {}
     for field, value in flat(config).items():
         if field in declared:
@@ -119,13 +91,7 @@ def options_of(spec: str) -> Mapping[str, dataclasses.Field]:
 
 
 def read_settings(config: ml_collections.ConfigDict, kind: type[T], group: str = "") -> T:
-    """A dataclass of options with a config's values.
-
-    Args:
-      config: has a field for each of these options.
-      kind: the dataclass.
-      group: the group of fields that it is in the config, if any.
-    """
+    """A dataclass of options with a config's values."""
     values = flat(config)
     prefix = f"{group}." if group else ""
     return kind(**{field.name: values[name] for name, field in options.declared(kind, prefix).items()})
@@ -137,11 +103,7 @@ def chosen_name(default: str) -> str:
 
 
 def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
-    """Refuses a config that lacks fields, such as one that was written for another launcher.
-
-    Raises:
-      InputError: names the first missing one.
-    """
+    """Refuses a config that lacks fields, such as one that was written for another launcher."""
     known = flat(config)
     for field in fields:
         if field not in known:
@@ -160,12 +122,6 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
     """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
 
     Bad input of any kind, here or in ``main``, becomes ``error: <one sentence>`` on stderr and exit status 2.
-
-    Args:
-      main: the launcher's function.
-      launcher: its name, as configs state it in ``LAUNCHER``; None for one that takes every config.
-      default: what ``--config`` is when it is not given.
-      usage: the text of ``--help``. The fields of the chosen config and the launcher's flags are added to it.
     """
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
@@ -174,8 +130,6 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     """Runs a launcher that has flags but no config. Otherwise as ``start``.
 
     Args:
-      main: the launcher's function. Gets the words of the command line that are not flags.
-      usage: the text of ``--help``. The launcher's flags are added to it.
       takes_words: whether there may be such words, as in ``launch.report RUN [RUN ...]``.
     """
     del flags.FLAGS.config
@@ -192,12 +146,7 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
 
 
 def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: str) -> None:
-    """Runs a launcher that hands its config on to another one. Otherwise as ``start``.
-
-    Args:
-      main: the launcher's function. Gets the (dotted field, text) pairs of the config, to be checked with ``load``.
-      usage: the text of ``--help``. The launcher's flags are added to it.
-    """
+    """Runs a launcher that hands its config on to another one. Otherwise as ``start``."""
 
     def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
         rest, overrides = _split(argv)

@@ -254,15 +254,7 @@ def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:
 
 
 def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
-    """Makes the number of samples that of the timesteps, where these are listed.
-
-    Args:
-      config: with the overrides of the command line.
-      spec: what it is called, for its own number of samples.
-
-    Raises:
-      InputError: a number of samples is requested that is neither this nor the config's own.
-    """
+    """Makes the number of samples that of the timesteps, where these are listed."""
     timesteps = options.read_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
         return

@@ -13,11 +13,7 @@ from winobench.base.errors import InputError
 
 
 def new_command(words: Sequence[str]) -> str | None:
-    """The command line that does what ``launch.generate`` did with these words. None if they named no program.
-
-    Raises:
-      InputError: the config is unknown.
-    """
+    """The command line that does what ``launch.generate`` did with these words. None if they named no program."""
     modes = [match[1] for word in words if (match := re.fullmatch("--?(caption|compare)(=true)?", word))]
     rest = [word for word in words if not re.fullmatch("--?(caption|compare)(=.*)?", word)]
     found = (re.fullmatch("--?config(?:=(.*))?", word) for word in words)

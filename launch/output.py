@@ -22,12 +22,7 @@ def tell(line: str) -> None:
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Ends the process like other commands where a block's standard output is lost.
-
-    Raises:
-      SystemExit: with status 141 and without a word where the reader has gone. With status 1 and a sentence where
-        standard output cannot be written for another reason.
-    """
+    """Ends the process like other commands where a block's standard output is lost."""
     _fill_standard_descriptors()
     before = sys.stdout
     if before is None:  # it was closed from the start, by whoever wants no output

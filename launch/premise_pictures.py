@@ -36,15 +36,8 @@ def find(
     """The images of all texts that the tasks ask about, generated first where no run of images is named.
 
     Args:
-      config: of the form of ``configs/winoviz.py``.
-      tasks: that are asked. Of each, `TextTask.pictured` is generated.
-      spec: begins the name of the folder of what is generated.
       workdir: the folder that the user names. What is generated lies next to it, and for None in ``runs``, where runs
         that want the same images share them.
-      overwrite: see `winobench.generation.generate.draw_pictures`.
-
-    Raises:
-      InputError: see `winobench.generation.finding.find_pictures` and `winobench.generation.generate.draw_pictures`.
     """
     from winobench.generation import finding
 
@@ -103,11 +96,7 @@ def _draw(
 
 
 def check_drawer(config: ml_collections.ConfigDict) -> None:
-    """Refuses a generator that does not generate. Reads small files alone.
-
-    Raises:
-      InputError: the model does not exist, or it generates nothing.
-    """
+    """Refuses a generator that does not generate. Reads small files alone."""
     if not config.pictures:
         from winobench.scorers import loading
 

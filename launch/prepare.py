@@ -73,23 +73,7 @@ def prepare_tasks(
     overwrite: bool = False,
     lists: str | None = None,
 ) -> list[str]:
-    """Prepares tasks one after the other. One that fails does not stop the others, but is told of on stderr.
-
-    Args:
-      names: as ``--task`` has them.
-      source: the folder of the published files of all of them; None to look for, and download to, their own folders.
-      data_dir: where prepared data go; None for the default place.
-      workers: number of processes; None for one a core.
-      allow_partial: prepare what is there of an incomplete source.
-      overwrite: prepare again what is ready.
-      lists: a contrastive model that makes the lists of candidates or negatives again. Implies ``overwrite``.
-
-    Returns:
-      The names of the tasks that failed.
-
-    Raises:
-      InputError: no task or an unknown one is named, or the source is not a folder.
-    """
+    """Prepares tasks one after the other. One that fails does not stop the others, but is told of on stderr."""
     from winobench.data import prepared
 
     tasks = choose_tasks(names)
@@ -129,11 +113,7 @@ def _of_group(word: str, published: dict[str, Task]) -> list[str]:
 
 
 def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
-    """The tasks and training sets that ``--task`` means; ``all`` means tasks, and ``@<skill>`` those of a group.
-
-    Raises:
-      InputError: no task, an unknown one, or one that makes its own data.
-    """
+    """The tasks and training sets that ``--task`` means; ``all`` means tasks, and ``@<skill>`` those of a group."""
     from winobench.tasks import TASKS, get_task
     from winobench.training.coco_captions import TRAINING_SETS
 
@@ -195,9 +175,6 @@ def prepare_task(
     """Prepares a task or training set. Returns lines about it and the examples that it lacks.
 
     Arguments as in `prepare_tasks`, and as in `download`.
-
-    Raises:
-      InputError: the files are missing, incomplete or wrong. Says what to get where.
     """
     from winobench.base.progress import Progress
     from winobench.data import prepared, preparing, sources
@@ -229,16 +206,7 @@ def prepare_task(
 
 
 def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) -> pathlib.Path:
-    """Downloads what may be downloaded of a task, and returns the folder where it is.
-
-    Args:
-      task: a task or training set with a ``source``.
-      data_dir: where prepared data go.
-      fetched: what other tasks of this call have got from many places already. Added to.
-
-    Raises:
-      InputError: nothing is there and nothing may be downloaded, or a download fails. Says what to get where.
-    """
+    """Downloads what may be downloaded of a task, and returns the folder where it is."""
     from winobench.base.progress import Progress
     from winobench.data import downloads, prepared
 

@@ -70,11 +70,7 @@ def main(words: list[str]) -> None:
 
 
 def eval_command(run: Run) -> str | None:
-    """The launch.eval command that makes a run: the fields in which its config differs from its benchmark's.
-
-    Returns:
-      None for a run that was made by a call of `winobench.evaluate`, which records other fields.
-    """
+    """The launch.eval command that makes a run: the fields in which its config differs from its benchmark's."""
     name = "gdbench"
     if run.is_text:
         from winobench.report import published

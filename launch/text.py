@@ -37,20 +37,7 @@ _EXPORTED = "model"
 def main(
     config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
 ) -> list[str]:
-    """Evaluates the config's models by its protocols and prints a table of each one's results.
-
-    Args:
-      config: of the form of ``configs/winoviz.py``.
-      spec: what the config is called. Begins the default folder's name.
-      workdir: the run's folder, with one inside for each model and each protocol where there are several.
-      overwrite, reuse: see `winobench.evaluation.questions.evaluate_questions`.
-
-    Returns:
-      The runs' folders.
-
-    Raises:
-      SystemExit: with the status ``INCOMPLETE``, after everything else.
-    """
+    """Evaluates the config's models by its protocols and prints a table of each one's results."""
     about_pictures = premise_pictures.are_asked_about(config)
     example = _OF_PICTURES if about_pictures else _EXAMPLE
     configuration.require(config, configuration.flat(configuration.load(example)))
@@ -124,10 +111,6 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     Args:
       text: names with commas. One that ends in a star, such as ``winoviz_*``, means every task whose name begins
         so and whose data are there.
-      data_dir: handed to the tasks.
-
-    Raises:
-      InputError: no task, an unknown name, or a named task whose data are not there.
     """
     from winobench.evaluation import evaluate
     from winobench.tasks import TEXT_TASKS
@@ -243,11 +226,7 @@ def display_name(model: str) -> str:
 
 
 def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> dict[str, Any] | None:
-    """The config's options of a hosted model; None for another one.
-
-    Raises:
-      InputError: as of extra fields that are no JSON, and prices that are none.
-    """
+    """The config's options of a hosted model; None for another one."""
     return _api_options(config) if registry.resolve(model).kind == registry.HOSTED else None
 
 
@@ -334,11 +313,7 @@ def _meant(word: str) -> list[str]:
 
 
 def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The options of hosted models, as their class has them.
-
-    Raises:
-      InputError: ``extra_body`` is not a JSON object, or the price is not two numbers.
-    """
+    """The options of hosted models, as their class has them."""
     given = dict(config.api.items())
     text, price = given.pop("extra_body"), given.pop("price")
     if given["max_tokens_field"] == "auto":

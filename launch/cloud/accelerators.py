@@ -57,11 +57,7 @@ _GENERATIONS = {
 
 
 def parse(text: str) -> Gpus | Slice | None:
-    """Reads ``H100:8``, ``H100``, ``8``, ``v5litepod-16``, or ``none`` for machines without any.
-
-    Raises:
-      InputError: it is not one of these, or there is no slice of that size.
-    """
+    """Reads ``H100:8``, ``H100``, ``8``, ``v5litepod-16``, or ``none`` for machines without any."""
     if text.lower() == NONE:
         return None
     slice_match = re.fullmatch(r"(?:tpu-)?(v\d\w*)-(\d+)", text)

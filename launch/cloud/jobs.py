@@ -113,11 +113,7 @@ class Job:
 
 
 def make(request: Request) -> Job:
-    """Checks a request and renders its job.
-
-    Raises:
-      InputError: an unknown config, a field or value that does not fit, or something that the target cannot do.
-    """
+    """Checks a request and renders its job."""
     _check_words(request)
     launcher = _launcher(request)
     config = configuration.load(request.config, request.overrides, launcher)

@@ -53,17 +53,7 @@ class Planned:
 
 
 def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
-    """Reads a plan for a job.
-
-    Args:
-      path: what `launch.plan` wrote.
-      config: the job's. The plan must be of the same.
-      accelerator: of each machine, or the slice.
-      nodes: machines, or slices.
-
-    Raises:
-      InputError: the file is not a plan, or a plan of another config or of other devices, or it does not fit these.
-    """
+    """Reads a plan for a job."""
     content = json_files.read(path, "write it with python -m launch.plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):

@@ -24,9 +24,6 @@ def user_path(path: str | os.PathLike) -> str:
     """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
 
     Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
-
-    Raises:
-      InputError: it is not a path.
     """
     try:
         text = os.fspath(path)
@@ -43,16 +40,7 @@ def user_path(path: str | os.PathLike) -> str:
 
 
 def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
-    """A path that can be printed and recorded.
-
-    Args:
-      path: the path.
-      what: begins the message.
-      advice: ends it.
-
-    Raises:
-      InputError: its bytes are not UTF-8.
-    """
+    """A path that can be printed and recorded."""
     text = os.fspath(path)
     try:
         os.fsencode(text).decode("utf-8")
@@ -137,21 +125,13 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
-
-    Raises:
-      OSError: it is something else, or is not there.
-    """
+    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 def refuse_pointer(path: str | os.PathLike) -> None:
-    """Refuses a file that git-lfs has left instead of a large one.
-
-    Raises:
-      InputError: it is such a pointer.
-    """
+    """Refuses a file that git-lfs has left instead of a large one."""
     try:
         with open(path, "rb") as file:
             found = known_kind(file.read(64))
@@ -166,11 +146,7 @@ def refuse_pointer(path: str | os.PathLike) -> None:
 
 
 def opened(path: str | os.PathLike) -> io.BufferedReader:
-    """Opens a regular file for its bytes, without waiting for another program.
-
-    Raises:
-      OSError: it cannot be opened, or is something else: a pipe may never end, and a device never does.
-    """
+    """Opens a regular file for its bytes, without waiting for another program."""
     # A pipe without a writer would keep `open` waiting for ever.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
@@ -186,11 +162,7 @@ def opened(path: str | os.PathLike) -> io.BufferedReader:
 
 
 def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
-    """The bytes of a regular file.
-
-    Raises:
-      OSError: see `opened`, or the file has more than ``largest`` bytes.
-    """
+    """The bytes of a regular file."""
     with opened(path) as file:
         found = file.read(largest + 1)
     if len(found) > largest:
@@ -217,10 +189,8 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
 def lock(descriptor: int) -> bool:
     """Keeps other processes from locking an open file or folder until it is closed. Does not wait.
 
-    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not.
-
-    Returns:
-      False if another process has it; True also where the system, or its file system, has no locks.
+    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not. Returns
+    false if another process has it; True also where the system, or its file system, has no locks.
     """
     try:
         import fcntl
@@ -237,11 +207,7 @@ def lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
-    """Holds the lock of a folder.
-
-    Raises:
-      InputError: another process has it, in the words of ``taken``.
-    """
+    """Holds the lock of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not lock(descriptor):

@@ -30,20 +30,7 @@ _found: dict[str, tuple[float, bool]] = {}  # address -> when it was asked, and 
 
 
 def download(repo_id: str, name: str, **options: Any) -> str:
-    """``huggingface_hub.hf_hub_download``, which takes the cache alone where the hub cannot be reached.
-
-    Args:
-      repo_id: owner and name.
-      name: the file's name in the repository.
-      options: as of that function.
-
-    Returns:
-      The file's path in the cache.
-
-    Raises:
-      What that function raises; ``LocalEntryNotFoundError`` where the hub cannot be reached and the cache lacks the
-      file.
-    """
+    """``huggingface_hub.hf_hub_download``, which takes the cache alone where the hub cannot be reached."""
     import huggingface_hub
     from huggingface_hub import errors
 
@@ -59,13 +46,7 @@ def download(repo_id: str, name: str, **options: Any) -> str:
 
 
 def refusal(error: BaseException, place: str, page: str) -> InputError | None:
-    """An error with the hub's answer, or None where it has not answered at all.
-
-    Args:
-      error: what `download` has raised.
-      place: the repository, for the message.
-      page: the repository's address.
-    """
+    """An error with the hub's answer, or None where it has not answered at all."""
     from huggingface_hub import constants, errors
 
     log_in = "log in with `hf auth login` or set the environment variable HF_TOKEN"

@@ -62,14 +62,7 @@ def parse(
     """The value of a JSON text.
 
     Args:
-      content: the text. Bytes are UTF-8, with or without a byte order mark.
-      foreign: an answer of another program. See above.
-      constants: allow NaN and infinite numbers.
-      pairs: makes a value of an object's (key, value) pairs. A dictionary without equal keys by default.
       largest: bytes, or characters of a text.
-
-    Raises:
-      NotJSON: it is not JSON, too large or too deep, or holds a refused value.
     """
     if len(content) > largest:
         raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")

@@ -66,13 +66,7 @@ def check(what: str, needed: int, advice: str, device: jax.Device | None = None)
     """Refuses what cannot fit.
 
     Args:
-      what: what needs the memory, with its numbers, such as "a batch of 1,000 triples".
       needed: bytes, at least.
-      advice: what to do, such as "lower batch_size".
-      device: where it would be. The host when None.
-
-    Raises:
-      InputError: there is less. Says how much is needed and how much there is.
     """
     available = of_host() if device is None else of_device(device)
     if needed > available:

@@ -42,16 +42,7 @@ class Range:
     optional: bool = False
 
     def check(self, name: str, value: Any, code: str = "bad-value") -> Any:
-        """The value as it is used: NumPy's numbers as Python's, lists as tuples.
-
-        Args:
-          name: of the option, for the message.
-          value: anything.
-          code: of the error.
-
-        Raises:
-          InputError: the value is not allowed. Says what is.
-        """
+        """The value as it is used: NumPy's numbers as Python's, lists as tuples."""
         if value is None and self.optional:
             return None
         try:
@@ -81,9 +72,6 @@ def option(default: Any, allowed: Range, help: str = "", **about: Any) -> Any:
     """A field of a dataclass of options.
 
     Args:
-      default: the usual value. None also where the range does not allow it, for a value that follows from others.
-      allowed: what the value may be.
-      help: what the option means, for ``--help``.
       **about: ``outside``: in a config, the option stands outside the group that its dataclass is.
         ``only_for``: cases that the option is for, such as a race. In others only its ``usual`` values are allowed,
         which are the default unless named. With ``ignored``, any value is, and has no effect.
@@ -125,13 +113,7 @@ def out_of_place(
 ) -> Iterator[tuple[str, str]]:
     """The options that these cases do not have, but whose values are unusual.
 
-    Args:
-      fields: name -> option, from `declared`.
-      values: name -> value.
-      cases: what there is, of all that options name in ``only_for``.
-
-    Yields:
-      (name, case that the option is for).
+    Yields (name, case that the option is for).
     """
     for name, field in fields.items():
         lacking = [case for case in field.metadata.get("only_for", ()) if case not in cases]
@@ -266,12 +248,7 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
-    """A list or tuple. Given back as a tuple.
-
-    Args:
-      item: what each of its items may be.
-      low, high: how many of them there may be.
-    """
+    """A list or tuple. Given back as a tuple."""
 
     def convert(value: Any) -> tuple[Any, ...]:
         _need(isinstance(value, list | tuple) or hasattr(value, "tolist"))
@@ -380,11 +357,7 @@ class Optimizer:
 
 
 def read_timesteps(given: Any) -> Any:
-    """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays.
-
-    Raises:
-      InputError: it is neither a rule's name nor whole numbers nor noise levels, in a text with commas or a list.
-    """
+    """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays."""
     if isinstance(given, str):
         words = [word.strip() for word in given.split(",")]
         for one, pattern in ((int, r"[0-9]{1,9}"), (float, r"[01]?\.[0-9]{1,20}")):

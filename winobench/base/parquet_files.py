@@ -29,11 +29,7 @@ class DamagedError(Exception):
 
 
 def write(path: str | os.PathLike, table: pa.Table) -> None:
-    """Writes a table as a file that is either whole or not there.
-
-    Raises:
-      OSError: it cannot be written.
-    """
+    """Writes a table as a file that is either whole or not there."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     content = buffer.getvalue()
@@ -45,17 +41,7 @@ def write(path: str | os.PathLike, table: pa.Table) -> None:
 
 
 def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Table:
-    """Reads a table, with the schema's metadata.
-
-    Args:
-      path: the file.
-      columns: names of those to be read. All when None.
-
-    Raises:
-      DamagedError: a bit is not as it was written, or this is not a Parquet file.
-      OSError: the file cannot be read at all.
-      KeyError: it has no column of such a name.
-    """
+    """Reads a table, with the schema's metadata."""
     files.check_regular(path)
     with open(path, "rb") as file:
         return parse(file.read(), columns)

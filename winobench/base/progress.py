@@ -52,12 +52,7 @@ class Progress:
             self._bar.stop()
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Begins, or begins again after an interruption.
-
-        Args:
-          total: how many there are; None where that is not known.
-          done: how many of them were done before. They do not count for the speed.
-        """
+        """Begins, or begins again after an interruption."""
         self._total = total
         self._begin(done)
         if self._bar is None:

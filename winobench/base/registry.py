@@ -160,14 +160,7 @@ def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
 
 @contextlib.contextmanager
 def foreign_code(whose: str) -> Iterator[None]:
-    """Around code that may be another package's: any error, an exit included, becomes one sentence.
-
-    Args:
-      whose: begins the sentence, such as "the entry point 'x' (y:Z)".
-
-    Raises:
-      InputError: the code failed. Its own InputErrors pass.
-    """
+    """Around code that may be another package's: any error, an exit included, becomes one sentence."""
     try:
         yield
     except InputError:
@@ -183,11 +176,7 @@ def foreign_code(whose: str) -> Iterator[None]:
 
 
 def make_plugged_in(name: str) -> Any:
-    """The scorer or responder that an entry point makes.
-
-    Raises:
-      InputError: the entry point's code failed, or gave nothing.
-    """
+    """The scorer or responder that an entry point makes."""
     entry = plugged_in()[name]
     where = f"the entry point {entry.name!r} ({entry.value})"
     with foreign_code(where):
@@ -199,14 +188,7 @@ def make_plugged_in(name: str) -> Any:
 
 @functools.cache
 def check_embedded(folder: str) -> None:
-    """Makes sure that a model which comes with winobench is as it was released. Once, in some 20 ms.
-
-    Args:
-      folder: any. Those without a list of digests next to them are not looked at.
-
-    Raises:
-      InputError: a file is missing, or has changed.
-    """
+    """Makes sure that a model which comes with winobench is as it was released. Once, in some 20 ms."""
     place = pathlib.Path(folder)
     if place.parent.absolute() != _ASSETS:
         return
@@ -288,10 +270,6 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
     Args:
       name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in model, a folder, a hub id (``owner/name``),
         ``API:MODEL``, or ``recorded:FILE``. A `ModelRef` is returned as it is.
-      revision: branch, tag or commit of a hub id.
-
-    Raises:
-      InputError: none of these. The message lists the names, the nearest first.
     """
     if isinstance(name, ModelRef):
         return name
@@ -346,9 +324,6 @@ def lora_label(name: str) -> str:
     """A short form of a LoRA's name, as `model_label`.
 
     Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
-
-    Args:
-      name: a file, a folder, or a hub id.
     """
     path = user_path(name)
     if not os.path.exists(path):
@@ -368,10 +343,6 @@ def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label
 
     Models whose labels are alike, such as ``a/sd`` and ``b/sd``, get the folder or owner before it as well (``a-sd``,
     ``b-sd``), and where that does not tell them apart a few digits that depend on the name alone.
-
-    Args:
-      names: all different.
-      label: of one model.
     """
 
     def clashing(labels: Sequence[str]) -> set[int]:

@@ -42,26 +42,13 @@ def readable(text: str, longest: int = LONGEST_ANSWER) -> str:
 
     A run of more than 100 blanks or of one letter is cut to 100, and of a text that is longer still the middle is left
     out: choices are stated at the beginning or at the end. All other texts are as they were.
-
-    Args:
-      text: what a model wrote.
-      longest: characters of the result.
     """
     text = _SAME.sub(lambda match: match[1] * 100, _BLANKS.sub(r"\1", text))
     return text if len(text) <= longest else f"{text[: longest // 4]}\n{text[-(3 * longest // 4) + 1 :]}"
 
 
 def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, together: bool = False) -> None:
-    """Makes sure that texts can be tokenized, sent and written down.
-
-    Args:
-      texts: of anything.
-      longest: characters of a text.
-      together: whether these are the characters of all texts.
-
-    Raises:
-      InputError: one is not a text, is too long, or holds a lone surrogate (half of a character).
-    """
+    """Makes sure that texts can be tokenized, sent and written down."""
     length = 0
     for text in texts:
         if not isinstance(text, str):

@@ -181,15 +181,7 @@ def load_clip(
     """Loads a CLIP in one of the layouts that this module describes.
 
     Args:
-      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-      variant: suffix of the weight files, e.g. ``"fp16"``.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-
-    Raises:
-      InputError: if there is no CLIP, if a file is missing or damaged, if an option is not supported, or if the parts
-        do not fit each other.
     """
     dtype = models.as_dtype(dtype)
     source = sources.resolve(source, revision=revision)
@@ -354,15 +346,7 @@ def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
 
 
 def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
-    """Reads the ``model_cfg`` of an ``open_clip_config.json``.
-
-    Args:
-      options: the decoded JSON object.
-      quick_gelu: which activation it means when it names none; GELU in OpenCLIP.
-
-    Raises:
-      InputError: if an option is missing, unknown or not supported.
-    """
+    """Reads the ``model_cfg`` of an ``open_clip_config.json``."""
     options = _checked("model_cfg", options)
     vision, text = _checked("vision_cfg", options.get("vision_cfg")), _checked("text_cfg", options.get("text_cfg"))
     chosen = options.get("quick_gelu", quick_gelu)
@@ -441,11 +425,7 @@ def _feed_forward_width(options: Mapping[str, Any], width: int) -> int:
 
 
 def from_open_clip(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
-    """Renames, splits and transposes the tensors of OpenCLIP's layout into those that ``CLIPModel`` names.
-
-    Args:
-      tensors: key of the file -> tensor. What is unknown keeps its key, so that it is reported as unexpected.
-    """
+    """Renames, splits and transposes the tensors of OpenCLIP's layout into those that ``CLIPModel`` names."""
     resnet = "visual.attnpool.positional_embedding" in tensors
     converted = {}
     for key, tensor in tensors.items():

@@ -43,18 +43,7 @@ def _subfolders(source: sources.Source) -> list[str]:
 
 
 def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> pathlib.Path:
-    """Converts one file.
-
-    Args:
-      path: a ``torch.save`` file that holds a flat dictionary of tensors.
-      target: where to write. Next to the file, under the name that loaders look for, when None.
-
-    Returns:
-      The path of the new file, which is there whole or not at all.
-
-    Raises:
-      InputError: as :func:`winobench.checkpoints.pickles.read_torch_pickle` does.
-    """
+    """Converts one file."""
     target = path.with_name(safetensors_name(path.name)) if target is None else target
     tensors = pickles.read_torch_pickle(path)
     weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
@@ -62,17 +51,7 @@ def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> path
 
 
 def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Converts all weight files under a folder, and the indices of those that are shards.
-
-    Args:
-      folder: a pipeline or the folder of one network.
-
-    Returns:
-      The paths of the new files.
-
-    Raises:
-      InputError: if missing, or one cannot be converted.
-    """
+    """Converts all weight files under a folder, and the indices of those that are shards."""
     files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
     if not files:
         raise InputError(
@@ -83,19 +62,7 @@ def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None = None) -> list[pathlib.Path]:
-    """Downloads a hub repository's pickled pipeline, or network, and converts it into a new folder.
-
-    Args:
-      repo_id: owner/name.
-      folder: where to write, whole or not at all. Must not exist yet, or be empty.
-      revision: branch, tag or commit.
-
-    Returns:
-      The paths of the converted files.
-
-    Raises:
-      InputError: if the repository cannot be read, or the folder is not empty.
-    """
+    """Downloads a hub repository's pickled pipeline, or network, and converts it into a new folder."""
     import huggingface_hub
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

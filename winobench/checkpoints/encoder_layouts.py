@@ -123,14 +123,7 @@ def bert_layout(names: Sequence[str]) -> str:
 
 
 def from_bert_layouts(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
-    """Renames the tensors of one of BERT's layouts into those that ``BertForSequenceClassification`` names.
-
-    Args:
-      tensors: key of the file -> tensor. What is unknown keeps its key, so that it is reported as unexpected.
-
-    Raises:
-      InputError: two keys are names of the same parameter.
-    """
+    """Renames the tensors of one of BERT's layouts into those that ``BertForSequenceClassification`` names."""
     return _renamed(tensors, BERT_TABLES[bert_layout(list(tensors))])
 
 
@@ -163,17 +156,7 @@ def load_bert(
     """Loads a BERT with a classification head.
 
     Args:
-      source: a folder in transformers' layout, or a hub id.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-      variant: suffix of the weight files, e.g. ``"fp16"``.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-
-    Returns:
-      A ``BertForSequenceClassification`` and its tokenizer.
-
-    Raises:
-      InputError: a file is missing or damaged, an option is not supported, or the parts do not fit each other.
     """
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
     if not any(name.startswith(_HEAD) for name in tensors):
@@ -199,13 +182,6 @@ def load_bert_for_tuning(
 
     What the head and a pooler that the file lacks start from: weights drawn from a normal distribution of standard
     deviation 0.02, as in BERT, and biases of zero.
-
-    Args:
-      labels: what the outputs of the head mean.
-      seed: of what is drawn.
-
-    Returns:
-      A ``BertForSequenceClassification`` and its tokenizer.
     """
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
     config = dataclasses.replace(config, labels=tuple(labels))
@@ -226,11 +202,6 @@ def save_bert(folder: str | os.PathLike, model: BertForSequenceClassification, t
 
     Args:
       folder: where to write ``config.json``, ``model.safetensors`` (float32) and the tokenizer's files. Made if needed.
-      model: the network.
-      tokenizer: its tokenizer.
-
-    Raises:
-      InputError: a value is not finite.
     """
     models.save_model(model, folder)
     architecture = {"architectures": [type(model).__name__]}
@@ -250,19 +221,7 @@ def _read_bert(
 def read_bert_tokenizer(
     source: str | os.PathLike | sources.Source, vocab_size: int | None = None, *, subfolder: str | None = None
 ) -> Any:
-    """Reads BERT's tokenizer.
-
-    Args:
-      source: see `load_bert`; ``tokenizer.json`` or ``vocab.txt`` must be there.
-      vocab_size: token ids that the network knows; None where the caller checks that they suffice.
-      subfolder: the tokenizer's folder in it, e.g. ``"qformer_tokenizer"``.
-
-    Returns:
-      A fast BERT tokenizer of transformers.
-
-    Raises:
-      InputError: files are missing or damaged, or it has more tokens than the network.
-    """
+    """Reads BERT's tokenizer."""
     # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
@@ -303,20 +262,10 @@ def load_t5(
     """Loads a T5, T5 1.1 or FLAN-T5, straight onto the devices.
 
     Args:
-      source: a folder in transformers' layout, or a hub id.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
       mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
         there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy.
       int8: the dense kernels of the layers hold numbers of 8 bits with a scale for each output channel.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-
-    Returns:
-      A ``T5ForConditionalGeneration`` with its tokenizer.
-
-    Raises:
-      InputError: a file is missing or damaged, an option is not supported, the parts do not fit each other, or the
-        devices have too little memory.
     """
     dtype = language_models.language_model_dtype(dtype)
     source = sources.resolve(source, revision=revision)
@@ -346,9 +295,6 @@ def build_t5(
 
     Args:
       config: the network's shape.
-      tensors: keys in torch's naming -> tensors. Every one is used.
-      dtype: of the parameters and of the computation.
-      mesh: the devices.
       int8: the dense kernels of the layers hold numbers of 8 bits.
 
     Returns:

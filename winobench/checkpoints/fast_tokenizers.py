@@ -47,15 +47,7 @@ def reading(place: str, kind: str = "tokenizer") -> Iterator[None]:
 
 
 def check_class(path: str | None, known: Collection[str] | None = None) -> None:
-    """Refuses a tokenizer of another class, which would turn texts into other ids without a word.
-
-    Args:
-      path: of its ``tokenizer_config.json``, None without one.
-      known: allowed names, without their ``Fast``. When None, each class of transformers is allowed.
-
-    Raises:
-      InputError: the file names another one.
-    """
+    """Refuses a tokenizer of another class, which would turn texts into other ids without a word."""
     named = sources.read_json(path).get("tokenizer_class") if path is not None else None
     if named is None:
         return
@@ -79,13 +71,6 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
     """Refuses a tokenizer whose class has made another kind of its file, such as words out of byte pairs.
 
     One with dropout, which makes other tokens of a text at each call, is refused too.
-
-    Args:
-      tokenizer: as transformers has loaded it.
-      path: of its ``tokenizer.json``, None without one.
-
-    Raises:
-      InputError: the two differ, or there is dropout.
     """
     model = sources.read_json(path).get("model") if path is not None else None
     wanted = model.get("type") if isinstance(model, dict) else None
@@ -106,18 +91,7 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
 
 
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
-    """Loads a tokenizer from a local folder or a hub id.
-
-    Args:
-      source: as :func:`winobench.checkpoints.resolve` takes it.
-      subfolder: the tokenizer's folder in it, e.g. ``"tokenizer_3"``.
-
-    Returns:
-      A transformers tokenizer on the library of the same name, which knows a token for padding.
-
-    Raises:
-      InputError: files are missing or damaged, or the token does not exist.
-    """
+    """Loads a tokenizer from a local folder or a hub id."""
     # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
@@ -147,16 +121,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndarray, np.ndarray]:
     """Texts as ids of a tokenizer, padded at their ends and truncated. Logs truncated ones.
 
-    Args:
-      tokenizer: from `read_fast_tokenizer`.
-      texts: strings.
-      length: of all of them, in tokens.
-
-    Returns:
-      int32 ``[num_texts, length]``, and the number of each text's own tokens, int32 ``[num_texts]``.
-
-    Raises:
-      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+    Returns int32 ``[num_texts, length]``, and the number of each text's own tokens, int32 ``[num_texts]``.
     """
     texts = list(texts)
     if not texts:
@@ -176,16 +141,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
 
 
 def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
-    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer begins.
-
-    Args:
-      tokenizer: from `read_fast_tokenizer`.
-      texts: strings.
-      thinking: the answer may begin with a thought. Otherwise the template says that there is none.
-
-    Raises:
-      InputError: if a text cannot be tokenized (`winobench.base.texts.check_texts`), or there is no chat template.
-    """
+    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer begins."""
     check_texts(texts)
     if getattr(tokenizer, "chat_template", None) is None:
         raise InputError(

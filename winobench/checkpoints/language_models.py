@@ -79,18 +79,7 @@ class LoadedLanguageModel(Loaded):
 
 
 def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:
-    """Which kind of network a language model is.
-
-    Args:
-      source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id.
-      revision: branch, tag or commit of a hub repository.
-
-    Returns:
-      ``decoder``, ``t5``, ``bert`` or ``clip``.
-
-    Raises:
-      InputError: if it is not a language model, or one of another kind.
-    """
+    """Which kind of network a language model is."""
     source = sources.resolve(source, revision=revision)
     path = source.find("config.json")
     model_type = sources.read_json(path).get("model_type") if path is not None else None
@@ -120,7 +109,6 @@ def load_decoder(
     """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5.
 
     Args:
-      source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
       dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
       mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
         there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy, and none
@@ -128,12 +116,6 @@ def load_decoder(
       int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
         channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512
         wide, change by 2 to 4% (root mean square, of the logits'), twice as much as by computing in bfloat16.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-
-    Raises:
-      InputError: the files does not exist, if they are damaged, if the config has an option that is not supported, if
-        config, weights and tokenizer do not fit each other, or if the devices have too little memory.
     """
     dtype = language_model_dtype(dtype)
     source = sources.resolve(source, revision=revision)
@@ -191,9 +173,6 @@ def build_decoder(
 
     Args:
       config: the network's shape.
-      tensors: keys in torch's naming -> tensors. Every one is used.
-      dtype: of the parameters and of the computation.
-      mesh: the devices.
       int8: the layers' projections hold numbers of 8 bits.
 
     Returns:
@@ -247,21 +226,6 @@ def fill(
     Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files. So are kernels of convolutions
     within [height, width]. Those of the dtype int8 are rounded on the devices, and fill the ``kernel_scale`` next to
     them, too.
-
-    Args:
-      name: the network's name, for messages.
-      state: the abstract state. Its dtypes are those of the result.
-      origins: the key of each parameter's tensor; None for the scales of an 8-bit kernel.
-      tensors: keys of ``origins`` -> tensors. Every one is used.
-      shardings: the same pytree as ``state``, with a `NamedSharding` at each leaf.
-      config_name: the file that the shapes are from, for messages.
-
-    Returns:
-      The state, and a digest of the tensors: 64 hexadecimal digits.
-
-    Raises:
-      InputError: if tensors are missing, left over, of another shape, or not of real numbers. Or if the devices have
-        too little memory.
     """
     leaves = dict(nnx.to_flat_state(state))
     places = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
@@ -356,19 +320,7 @@ def _convert(
 
 
 def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
-    """Loads the tokenizer next to a language model.
-
-    Args:
-      source: the model's files.
-      vocab_size: number of rows of the model's embedding.
-
-    Returns:
-      A transformers tokenizer.
-
-    Raises:
-      InputError: if missing, if transformers cannot load it, or if it has tokens that the model has no row for.
-        A token for padding, which is never computed with, may be such.
-    """
+    """Loads the tokenizer next to a language model."""
     import transformers
 
     if not any(source.find(name) for name in _TOKENIZER_FILES):
@@ -397,11 +349,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
 
 
 def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end an answer in ``generation_config.json``, in the config or in the tokenizer.
-
-    Raises:
-      InputError: a file names something else than tokens.
-    """
+    """The tokens that end an answer in ``generation_config.json``, in the config or in the tokenizer."""
     path = source.find("generation_config.json")
     generation = sources.read_json(path).get("eos_token_id") if path is not None else None
     found: set[int] = set()
@@ -419,17 +367,7 @@ def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> 
 
 
 def model_fingerprint(digest: str, config: Any, tokenizer: Any, **options: Any) -> str:
-    """Identifies a language model by everything that its answers depend on.
-
-    Args:
-      digest: of the weights.
-      config: the network's config.
-      tokenizer: a transformers tokenizer.
-      **options: JSON values, such as the dtype.
-
-    Returns:
-      64 hexadecimal digits.
-    """
+    """Identifies a language model by everything that its answers depend on."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     tokens = backend.to_str() if backend is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
     parts = {

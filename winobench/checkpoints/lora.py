@@ -83,15 +83,9 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     Args:
       source: a file, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` (or ``.bin``), or peft's
         ``adapter_model.safetensors`` with its ``adapter_config.json``, by itself or in folders such as ``unet``.
-      revision: branch, tag or commit of a hub id.
-      allow_pickle: read a ``.bin`` file, with a restricted unpickler that runs no code of the file.
 
     Returns:
       The adapters, values in float32.
-
-    Raises:
-      InputError: the file does not exist, it is damaged, it and its config contradict each other, or it holds something
-        other than LoRA factors of dense layers and convolutions.
     """
     paths = _locate(source, revision, allow_pickle)
     parts: dict[str, dict[str, Adapter]] = {}
@@ -170,21 +164,9 @@ def load_lora(
     """Gives a pipeline's denoiser, and text encoders where the file adapts them too, the adapters of a file, in place.
 
     Args:
-      pipeline: the model that the file was made for. After an error it is as it was.
-      source: as in `read_lora`, or what that has read.
-      scale: all adapters' products are multiplied by it: 0 for none of their effect, 1 for what the file states.
       fuse: add the products to the weights, which costs nothing at run time. Otherwise the adapters stay apart, in
         float32. Weights in bfloat16 round what is added to them: an adapter that is kept apart loses less, as only its
         factors and their input are rounded.
-      revision: as in `read_lora`.
-      allow_pickle: as in `read_lora`.
-
-    Returns:
-      What was read, by the pipeline's names of networks and layers.
-
-    Raises:
-      InputError: as `read_lora` does. If the adapters are of another model, or of a network that takes none. Or if
-        adapters of another file are there.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
         raise InputError(
@@ -239,17 +221,6 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
 
     The file has diffusers' current names, float32 values, and no alpha: ``up`` is multiplied by the adapter's scale, so
     that every program that reads such files, the earlier ones too, computes what the networks compute here.
-
-    Args:
-      folder: where to write. Made if needed.
-      negatives: which negatives they were trained with, for the file's metadata; None where that is not known.
-      **networks: networks with adapters by their names in the pipeline (``unet=...``); None for those without.
-
-    Returns:
-      The path of the file.
-
-    Raises:
-      InputError: there is not one adapter, or one holds a value that is not finite.
     """
     arrays: dict[str, np.ndarray] = {}
     for part, network in networks.items():

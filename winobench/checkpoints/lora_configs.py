@@ -70,15 +70,7 @@ class PeftConfig:
     seconds: float = _SECONDS
 
     def alpha_of(self, layer: str, rank: int) -> float:
-        """What, over the rank, the product of a layer's factors is multiplied by.
-
-        Args:
-          layer: its name in the file.
-          rank: of its factors.
-
-        Raises:
-          InputError: the config is of other factors, or its patterns take too long.
-        """
+        """What, over the rank, the product of a layer's factors is multiplied by."""
         configured = self._first(self.ranks, layer, self.rank)
         if configured != rank:
             raise InputError(
@@ -131,14 +123,7 @@ class PeftConfig:
 
 
 def next_to(path: str) -> PeftConfig | None:
-    """The config next to a file.
-
-    Args:
-      path: of the adapter's tensors.
-
-    Raises:
-      InputError: it cannot be read, or is not supported.
-    """
+    """The config next to a file."""
     place = os.path.join(os.path.dirname(path), ADAPTER_CONFIG)
     if not os.path.lexists(place):
         return None
@@ -151,17 +136,7 @@ def next_to(path: str) -> PeftConfig | None:
 
 
 def within(path: str) -> dict[str | None, PeftConfig]:
-    """The configs in a file's metadata.
-
-    Args:
-      path: a weight file. One that is not in safetensors' format has none.
-
-    Returns:
-      Name of the network, or None for the whole file -> its config.
-
-    Raises:
-      InputError: as `next_to` does.
-    """
+    """The configs in a file's metadata. Returns name of the network, or None for the whole file -> its config."""
     if not path.endswith(".safetensors"):
         return {}
     with safetensors.safe_open(path, framework="np") as file:

@@ -79,15 +79,7 @@ _WORDS = re.compile(
 
 
 def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
-    """What a tensor is of.
-
-    Args:
-      key: its name.
-      bare: the part that names without a prefix are of.
-
-    Returns:
-      (part, layer, ``down``, ``up`` or ``alpha``), or None for an unknown form.
-    """
+    """What a tensor is of. Returns (part, layer, ``down``, ``up`` or ``alpha``), or None for an unknown form."""
     if match := _KOHYA.fullmatch(key):
         part = _KOHYA_PARTS[match[1]]
         known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
@@ -178,13 +170,6 @@ def of_original_block(name: str, depths: Sequence[int]) -> str | None:
 
     ``input_blocks`` begin with the first convolution. Each level ends with a downsampler. ``output_blocks`` have one
     residual block more a level, of which the last is followed by an upsampler.
-
-    Args:
-      name: such as ``input_blocks_4_1_proj_in``.
-      depths: residual blocks of each level on the way down.
-
-    Returns:
-      Such as ``down_blocks.1.attentions.0.proj_in``. None for a name of another kind, or of a block that is not there.
     """
     match = _ORIGINAL_BLOCK.fullmatch(name)
     if match is None:

@@ -152,16 +152,8 @@ _SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\
 def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
     """Adapters under the names of a network's layers.
 
-    Args:
-      network: which the file is for.
-      adapters: name of a layer in any form that this module's docstring lists -> its adapter.
-
-    Returns:
-      Name of a layer here -> its adapter, which need not fit it otherwise. Names that the network knows in no form stay
-      as they are.
-
-    Raises:
-      InputError: an adapter is of several layers that together have other outputs, or a layer has two adapters.
+    Returns name of a layer here -> its adapter, which need not fit it otherwise. Names that the network knows in no
+    form stay as they are.
     """
     layers = lora.adaptable_layers(network)
     words = {name.replace(".", "_"): name for name in layers}

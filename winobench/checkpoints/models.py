@@ -158,11 +158,7 @@ KEY_TABLES: dict[str, KeyTable] = {
 def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
     """Lists a network's parameters as torch knows them.
 
-    Args:
-      module: the network. An abstract one (``nnx.eval_shape``) will do.
-
-    Returns:
-      Torch key -> (attribute path in the network, torch's shape).
+    Returns torch key -> (attribute path in the network, torch's shape).
     """
     return {_torch_key(path): (path, _torch_shape(path, leaf.shape)) for path, leaf in _leaves(module)}
 
@@ -183,21 +179,7 @@ def load_model(
     No random weights are made. Every tensor of the files is used exactly once and every parameter is filled.
 
     Args:
-      cls: a network class of ``winobench.models``.
-      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
-      subfolder: the network's folder in it, e.g. ``"unet"``.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-      variant: suffix of the weight files, e.g. ``"fp16"``.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-      on_host: leave the parameters in the host's memory, as NumPy arrays.
-
-    Returns:
-      The network, its parameters on the default device unless they stay on the host.
-
-    Raises:
-      InputError: the files does not exist, if they are damaged, if the config has an option that is not supported,
-        or if config and weights do not fit each other.
     """
     source = sources.resolve(source, revision=revision)
     config = read_config(cls, source, subfolder)
@@ -238,16 +220,7 @@ def build_model(
     config_name: str = "config.json",
     on_host: bool = False,
 ) -> Model:
-    """Builds a network and fills it with tensors. As :func:`load_model`, which finds config and tensors first.
-
-    Args:
-      cls: a network class of ``winobench.models``.
-      config: its config.
-      tensors: keys in torch's naming -> tensors. Every one is used.
-      dtype: of the parameters and of the computation.
-      config_name: the file that the config is from, for messages.
-      on_host: see `load_model`.
-    """
+    """Builds a network and fills it with tensors. As :func:`load_model`, which finds config and tensors first."""
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
     abstract = abstract_model(cls, config, dtype=dtype)
@@ -317,13 +290,7 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
     """Writes ``config.json`` and the weights as diffusers and transformers read them. Each file whole or not at all.
 
     Args:
-      module: a network of ``winobench.models``.
-      folder: where to write. Made if needed.
       dtype: of the file: float32, float16 or bfloat16.
-
-    Raises:
-      InputError: if a value is not finite, or too large for ``dtype``. Or if there are LoRA adapters, or
-        weights in 8 bits.
     """
     dtype = as_dtype(dtype)
     if any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module)):
@@ -365,12 +332,6 @@ def weights_sha256(*modules: nnx.Module) -> str:
 
     The same file loaded in another dtype gives another hash, since it gives other errors. Buffers and key names of
     other vintages do not matter. Computed once for the same arrays (`winobench.models.holding.once`).
-
-    Args:
-      modules: networks, in a fixed order.
-
-    Returns:
-      64 hexadecimal digits.
     """
     named = [(type(module).__name__, sorted(_named(module), key=lambda one: one[0])) for module in modules]
     names = tuple((kind, tuple(key for key, _ in leaves)) for kind, leaves in named)

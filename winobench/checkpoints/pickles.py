@@ -77,11 +77,7 @@ class PickledTensor:
     strides: tuple[int, ...]
 
     def read(self) -> np.ndarray:
-        """Reads the values: a new, contiguous array.
-
-        Raises:
-          InputError: if the archive is damaged.
-        """
+        """Reads the values: a new, contiguous array."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.member)
@@ -213,12 +209,7 @@ def _check_cost(program: bytes) -> None:
 
 
 def _unpickle(program: bytes) -> Any:
-    """The object that a program leaves.
-
-    Raises:
-      _Refused: the program asks for something that a file of weights does not need.
-      Exception: it is damaged, in any way.
-    """
+    """The object that a program leaves."""
     _check_cost(program)
     return _Unpickler(io.BytesIO(program), fix_imports=False, encoding="latin-1").load()
 
@@ -226,15 +217,7 @@ def _unpickle(program: bytes) -> Any:
 def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
     """Lists the tensors of a ``torch.save`` file that holds one flat dictionary of tensors, or it as ``state_dict``.
 
-    Args:
-      path: a file in the zip format of PyTorch 1.6 and later.
-
-    Returns:
-      Key -> tensor, whose values are read on demand.
-
-    Raises:
-      InputError: if the file is in the format before that, is damaged, holds anything but tensors by name, or asks for
-        anything that could run code.
+    Returns key -> tensor, whose values are read on demand.
     """
     path = os.fspath(path)
     try:

@@ -17,13 +17,7 @@ def read_image_processor(
     """Reads how images are made ready. Transformers 5 writes it into the processor's file, earlier ones on its own.
 
     Args:
-      source: the model's files.
-      family: `winobench.data.patches.FAMILY`, or as in `ImageProcessor.from_config`.
       max_pixels: of an image of any shape, as in `PatchProcessor.from_config`.
-
-    Raises:
-      InputError: the file does not exist, it is of a processor of another family, or has an option that is not
-      supported.
     """
     path = source.find("processor_config.json")
     options = own_options(path)
@@ -45,11 +39,7 @@ def read_image_processor(
 
 
 def own_options(path: str | None) -> dict[str, Any] | None:
-    """The image processor's options in a ``processor_config.json`` and the class of the whole, or None.
-
-    Args:
-      path: of the file, None without one.
-    """
+    """The image processor's options in a ``processor_config.json`` and the class of the whole, or None."""
     content = sources.read_json(path) if path is not None else {}
     options = content.get("image_processor")
     if not isinstance(options, dict):

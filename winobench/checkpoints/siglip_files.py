@@ -78,15 +78,7 @@ def load_siglip(
     """Loads a SigLIP, or a SigLIP 2 of fixed resolution.
 
     Args:
-      source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-      variant: suffix of the weight files, e.g. ``"fp16"``.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-
-    Raises:
-      InputError: if there is no SigLIP, if it is a NaFlex variant, if a file is missing or damaged, if an option is not
-        supported, or if the parts do not fit each other.
     """
     dtype = models.as_dtype(dtype)
     source = sources.resolve(source, revision=revision)
@@ -117,18 +109,7 @@ def _refuse_naflex(source: sources.Source) -> None:
 
 
 def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int) -> Any:
-    """Reads the tokenizer of a SigLIP or a SigLIP 2.
-
-    Args:
-      source: see `load_siglip`.
-      vocab_size: token ids that the network knows.
-
-    Returns:
-      A fast tokenizer of transformers.
-
-    Raises:
-      InputError: files are missing or damaged, or it has more tokens than the network.
-    """
+    """Reads the tokenizer of a SigLIP or a SigLIP 2."""
     source = sources.resolve(source)
     path = source.find("tokenizer_config.json")
     options = sources.read_json(path) if path is not None else {}
@@ -179,16 +160,7 @@ def _sentencepiece(path: str) -> dict[str, Any]:
 
 
 def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Texts as ids, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
-
-    Args:
-      tokenizer: from `read_siglip_tokenizer`.
-      texts: strings.
-      length: of all of them, in tokens.
-
-    Raises:
-      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
-    """
+    """Texts as ids, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones."""
     texts = list(texts)
     check_texts(texts)
     has_pieces = type(tokenizer.backend_tokenizer.model).__name__ == "Unigram"

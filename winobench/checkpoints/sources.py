@@ -24,11 +24,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def find(self, name: str) -> str | None:
-        """Returns the local path of a file (with ``/`` in its name for subfolders), fetched if needed, or None.
-
-        Raises:
-          InputError: if the place itself cannot be used.
-        """
+        """Returns the local path of a file (with ``/`` in its name for subfolders), fetched if needed, or None."""
 
     @abc.abstractmethod
     def names(self, subfolder: str) -> list[str]:
@@ -48,15 +44,7 @@ class Source(abc.ABC):
             )
 
     def require(self, name: str, purpose: str) -> str:
-        """Returns the local path of a file that cannot be missing.
-
-        Args:
-          name: the file's name, as in :meth:`find`.
-          purpose: what it means when the file is not there, for the message, e.g. ``"so it is no pipeline"``.
-
-        Raises:
-          InputError: the file does not exist.
-        """
+        """Returns the local path of a file that cannot be missing."""
         path = self.find(name)
         if path is None:
             hint = self.hint()
@@ -189,10 +177,6 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
       source: a name in `winobench.base.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, a hub id such as
         ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function returned before. What comes first here
         wins.
-      revision: branch, tag or commit of a hub repository.
-
-    Raises:
-      InputError: if it is neither.
     """
     if isinstance(source, Source):
         return source
@@ -219,11 +203,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
 
 
 def read_json(path: str | os.PathLike) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-      InputError: if the file is not a JSON object.
-    """
+    """Reads a JSON object."""
     return json_files.read_object(path, "get it again")
 
 

@@ -36,18 +36,7 @@ _LARGEST_ID = 10_000_000
 
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
-    """Loads a CLIP tokenizer from a local folder or a hub id.
-
-    Args:
-      source: as :func:`winobench.checkpoints.resolve` takes it.
-      subfolder: the tokenizer's folder in it, e.g. ``"tokenizer"``.
-
-    Returns:
-      A ``transformers.CLIPTokenizer``. Which token pads, and to what length, is as its files say.
-
-    Raises:
-      InputError: if the files are missing or damaged.
-    """
+    """Loads a CLIP tokenizer from a local folder or a hub id."""
     # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
@@ -114,12 +103,7 @@ def _check_ids(path: str | None) -> None:
 
 
 def _check_vocabulary(tokenizer: Any, folder: str) -> None:
-    """Refuses files that contradict each other, with which texts would silently become other ids.
-
-    Raises:
-      InputError: an id is huge, two tokens share one, a text's start or end has none, or no merge makes a token of
-        several letters, as where merges.txt was cut off.
-    """
+    """Refuses files that contradict each other, with which texts would silently become other ids."""
     vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
     token_of: dict[int, str] = {}
     for token, number in sorted(vocabulary.items()):
@@ -165,11 +149,7 @@ def num_ids(tokenizer: Any) -> int:
 
 
 def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones.
-
-    Raises:
-      InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
-    """
+    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones."""
     texts = list(texts)
     if not texts:
         raise InputError("the list of texts is empty: give at least one", code="empty-list")
@@ -180,12 +160,7 @@ def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
 
 
 def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
-    """Writes a tokenizer in the files that all versions of transformers read.
-
-    Args:
-      tokenizer: a ``transformers.CLIPTokenizer``.
-      folder: where to write. Made if needed.
-    """
+    """Writes a tokenizer in the files that all versions of transformers read."""
     vocabulary, merges = vocabulary_and_merges(tokenizer)
     special = {name: str(getattr(tokenizer, name)) for name in _SPECIAL_TOKENS}
     _write_files(folder, vocabulary, merges, special, tokenizer.model_max_length)
@@ -205,19 +180,6 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
 
     Each listed word becomes one token. Every other text falls back to pieces, in the end to single bytes, so that
     nothing is out of vocabulary.
-
-    Args:
-      folder: where to write. Made if needed.
-      words: lower case. A run of letters, one digit, or a run of other signs. Repetitions are
-        dropped. The order decides the ids, so the same list gives the same files.
-      model_max_length: number of tokens of a padded text, start and end included.
-
-    Returns:
-      The vocabulary's size: the text encoder's ``vocab_size``. The last two ids are the start and end tokens. Padding
-      uses the end token, as in Stable Diffusion 1.x.
-
-    Raises:
-      InputError: for a word that CLIP's tokenizer would split or change.
     """
     if model_max_length < _FEWEST_TOKENS:
         raise InputError(
@@ -258,12 +220,6 @@ def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
     A word is first encoded with the merges found so far, and only what is still apart is joined by new merges at the
     end of the list. An earlier word keeps its encoding: at each of its steps one of the older merges applies, and older
     ones win.
-
-    Args:
-      words: as in :func:`write_clip_tokenizer`.
-
-    Raises:
-      InputError: for a word that CLIP's tokenizer would split or change.
     """
     merges: dict[tuple[str, str], int] = {}
     letters = _byte_letters()

@@ -78,18 +78,7 @@ class LoadedVisionLanguageModel(Loaded):
         return text.eos_token_id if isinstance(text, OPTConfig) else self.tokenizer.eos_token_id
 
     def tokens(self, template: str, texts: Sequence[str]) -> tuple[tuple[int, ...], list[list[int]]]:
-        """Texts in a template as tokens of the language model.
-
-        Args:
-          template: as `check_template` takes it.
-          texts: what its ``{}`` mean.
-
-        Returns:
-          The tokens before the image, and for each text those behind it.
-
-        Raises:
-          InputError: a text has the token that holds an image's place.
-        """
+        """Texts in a template as tokens of the language model."""
         slot, once = self.config.image_token_index, int(self.form.names_image)
         found = self.tokenizer([template.replace("{}", text) for text in texts], padding=False)["input_ids"]
         for text, ids in zip(texts, found, strict=True):
@@ -182,14 +171,6 @@ def load_vision_language(
       max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller. Every image takes
         as much work and memory as one of so many. When None, `winobench.data.patches.MAX_PIXELS`, or the files' limit
         if that is less.
-      variant: suffix of the weight files.
-      revision: branch, tag or commit of a hub repository.
-      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-      templates: name of an option -> a template to check before the weights are read; None for the model's.
-
-    Raises:
-      InputError: a file is missing or damaged, an option is not supported, the parts do not fit each other, or the
-        devices have too little memory.
     """
     source = sources.resolve(source, revision=revision)
     cls = network_class(source)
@@ -236,9 +217,8 @@ def build_vision_language(
 ) -> tuple[Any, tuple[Any, Any], str]:
     """Builds a network and fills it with tensors, keys in torch's naming -> values, all of which are used.
 
-    Returns:
-      The config, which now states whether the language model has a head besides the embeddings; (graph, state) of the
-      network. A digest of the tensors.
+    Returns the config, which now states whether the language model has a head besides the embeddings; (graph, state) of
+    the network. A digest of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
     models._check_depth(cls.__name__, config, tensors, "config.json")

@@ -61,22 +61,7 @@ class FileTensor:
 def find_weights(
     source: Source, subfolder: str | None, stem: str, *, variant: str | None = None, allow_pickle: bool = False
 ) -> list[str]:
-    """Finds a network's weight files: one file, or all the shards that an index names.
-
-    Args:
-      source: where to look.
-      subfolder: the network's folder in it.
-      stem: ``diffusion_pytorch_model`` (diffusers) or ``model`` (transformers).
-      variant: suffix such as ``fp16``. Exactly this variant is taken.
-      allow_pickle: take ``.bin`` files where there are no safetensors files.
-
-    Returns:
-      Local paths.
-
-    Raises:
-      InputError: if missing, or pickles only and these are not allowed, or if an adapter that transformers would
-        apply is next to them.
-    """
+    """Finds a network's weight files: one file, or all the shards that an index names."""
     if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
         raise InputError(
             f"{source} has an adapter next to its weights ({join(subfolder, ADAPTER_CONFIG)}), which is not applied"
@@ -108,14 +93,7 @@ def find_weights(
 def variants(
     source: Source, stems: Mapping[str, str], variant: str | None, *, allow_pickle: bool = False
 ) -> dict[str, str | None]:
-    """The variant of each of a pipeline's networks: as in diffusers, those without files of it have the usual ones.
-
-    Args:
-      source: the pipeline.
-      stems: subfolder -> stem of its weight files.
-      variant: the wanted one. It stays if no network has files of it, so that `find_weights` refuses it.
-      allow_pickle: also look for ``.bin`` files.
-    """
+    """The variant of each of a pipeline's networks: as in diffusers, those without files of it have the usual ones."""
     if not variant:
         return dict.fromkeys(stems)
     having = [name for name, stem in stems.items() if _find_either(source, name, stem, variant, allow_pickle)]
@@ -185,18 +163,7 @@ def _with_variant(name: str, variant: str | None) -> str:
 
 
 def read_weights(paths: list[str]) -> dict[str, FileTensor]:
-    """Lists the tensors of some weight files. Values are read later, one tensor at a time.
-
-    Args:
-      paths: ``.safetensors`` files or pickles in PyTorch's zip format.
-
-    Returns:
-      Key -> tensor.
-
-    Raises:
-      InputError: if a file is damaged (files of `write_weights` say by a digest what they should hold), or if two files
-        hold the same key.
-    """
+    """Lists the tensors of some weight files. Values are read later, one tensor at a time. Returns key -> tensor."""
     tensors: dict[str, FileTensor] = {}
     for path in paths:
         files.refuse_pointer(path)
@@ -255,11 +222,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
 def _eight_bit_readers(
     path: str, dtypes: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """Readers of floats of 8 bits, which they return as float32: it holds each of them exactly.
-
-    Raises:
-      InputError: the file holds scales of theirs as well, without which they are not the weights.
-    """
+    """Readers of floats of 8 bits, which they return as float32: it holds each of them exactly."""
     scales = sorted(name for name in shapes if _SCALE.fullmatch(name)) if dtypes else []
     if scales:
         raise InputError(
@@ -344,13 +307,7 @@ def are_finite(array: np.ndarray) -> bool:
 def write_weights(
     path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a safetensors file, whole or not at all, with a digest that `read_weights` checks.
-
-    Args:
-      path: where to. The folder exists.
-      tensors: key -> values, in torch's layout.
-      metadata: what else the file states of itself.
-    """
+    """Writes a safetensors file, whole or not at all, with a digest that `read_weights` checks."""
     arrays = {name: np.asarray(values, order="C") for name, values in sorted(tensors.items())}
     with atomic_path(path) as temporary:
         # transformers refuses a file without this mark.

@@ -118,10 +118,6 @@ def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tup
 
     Args:
       things: two objects that differ in colour, in shape and in size and are on different sides.
-      distractor_color: a colour that neither has, for the false captions of colour recognition.
-
-    Raises:
-      ValueError: the scene or the colour is not as described, so that a false caption could be true.
     """
     if len(things) != 2 or {thing.side for thing in things} != {-1, 1}:
         raise ValueError("questions need two objects, one on the left and one on the right")
@@ -162,18 +158,7 @@ def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tup
 def training_captions(
     scenes: Scenes, generator: np.random.Generator, *, per_scene: int = 1, weights: Mapping[str, float] = WEIGHTS
 ) -> list[list[str]]:
-    """True captions for training, `per_scene` of each scene.
-
-    Args:
-      scenes: scenes of at least one object.
-      generator: source of the samples.
-      per_scene: captions of a scene. They are sampled independently and may repeat.
-      weights: relative frequency of each form of `FORMS`. Forms that are not named have none. Where a scene has no
-        objects that a form could be said of, a plainer form takes its place.
-
-    Raises:
-      ValueError: a weight is negative, all are zero, or one is for a form that does not exist.
-    """
+    """True captions for training, `per_scene` of each scene."""
     unknown = sorted(set(weights) - set(FORMS))
     if unknown:
         raise ValueError(f"no such caption form: {', '.join(unknown)}. There are {', '.join(FORMS)}")
@@ -192,8 +177,6 @@ def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: floa
     """The caption of one form.
 
     Args:
-      things: the objects of a scene, at least one.
-      form: one of `FORMS`.
       first: in [0, 1), chooses the object named first.
       second: in [0, 1), chooses the other one.
     """

@@ -101,12 +101,7 @@ class ClevrNegatives:
         return clevr_scenes.sample_task_scenes(self.num_scenes, seed=self.seed, split=self.split)
 
     def variant(self, name: str, part: slice) -> Scenes:
-        """Some of the scenes with a change.
-
-        Args:
-          name: of `VARIANTS`.
-          part: which scenes.
-        """
+        """Some of the scenes with a change."""
         scenes = self.scenes[part]
         if name == "scene":
             return scenes

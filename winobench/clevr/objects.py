@@ -69,16 +69,9 @@ def match(
 ) -> list[tuple[int, int]]:
     """Pairs found objects with true ones by their places alone.
 
-    As many pairs as possible within the tolerance, and of these choices the one with the smallest sum of distances
-    (an assignment problem, solved exactly).
-
-    Args:
-      found: objects of one image.
-      truth: objects of the same image.
-      tolerance: greatest distance of two centres, in widths of the image.
-
-    Returns:
-      pairs (index in ``found``, index in ``truth``), by the index in ``found``.
+    As many pairs as possible within the tolerance, and of these choices the one with the smallest sum of distances (an
+    assignment problem, solved exactly). Returns pairs (index in ``found``, index in ``truth``), by the index in
+    ``found``.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -40,12 +40,7 @@ def large_radius(number: int) -> float:
 
 
 def draw(rng: random.Random, number: int) -> list[Place]:
-    """Places for ``number`` objects, in the order in which they were found: no place is special.
-
-    Args:
-      rng: source of the samples.
-      number: of objects, 1 to 5. More would not find room.
-    """
+    """Places for ``number`` objects, in the order in which they were found: no place is special."""
     radius = large_radius(number)
     ground = (2.0 * scenes.WIDEST * radius) ** 2
     while True:

@@ -246,17 +246,7 @@ VOCABULARY = tuple(
 
 
 def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation") -> Question:
-    """A question that depends on its arguments alone.
-
-    Args:
-      group: a name of `GROUPS`.
-      index: number of the question, not negative.
-      seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The random numbers of different splits never meet.
-
-    Raises:
-      ValueError: there is no such group or split, or a number is negative.
-    """
+    """A question that depends on its arguments alone."""
     if group not in GROUPS:
         raise ValueError(f"no such group: {group}. There are {', '.join(GROUPS)}")
     rng = _generator(group, index, seed, split)
@@ -281,18 +271,10 @@ def training_scenes(
     Image number n depends on (seed, n, size, weights) alone. Multiples of `renderer.chunk_size` waste nothing.
 
     Args:
-      count: number of images. Theirs are ``start``, ..., ``start + count - 1``.
-      seed: not negative.
-      start: number of the first pair.
       size: height and width of the images in pixels.
-      weights: relative frequency of each kind of first caption: a group's true one, or a `SIMPLE` one.
-      num_simple: captions of the kind `SIMPLE` that follow the first one.
 
     Returns:
       images, uint8 [count, size, size, 3], and ``count`` times ``1 + num_simple`` captions.
-
-    Raises:
-      ValueError: a number is negative, or the weights are, or are for a kind that does not exist.
     """
     unknown = sorted(set(weights) - set(WEIGHTS))
     if unknown or min(weights.values(), default=0.0) < 0 or sum(weights.values()) <= 0:
@@ -310,15 +292,6 @@ def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int
     """Scenes of one to five objects whose attributes are independent, placed as those of the questions are.
 
     Scene number n depends on (seed, split, n) alone.
-
-    Args:
-      count: number of scenes, at least one. Theirs are ``start``, ..., ``start + count - 1``.
-      seed: not negative.
-      split: of `clevr_scenes.SPLITS`. The random numbers of different splits never meet.
-      start: number of the first scene.
-
-    Raises:
-      ValueError: the split does not exist, a number is negative, or there would be no scene.
     """
     if count < 1:
         raise ValueError(f"count must be positive, got {count}")

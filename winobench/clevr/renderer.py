@@ -56,9 +56,7 @@ def render(scenes: Scenes, size: int = 64, *, supersample: int = 2) -> np.ndarra
     """Generates scenes.
 
     Args:
-      scenes: a batch of scenes.
       size: height and width of the images in pixels.
-      supersample: rays per pixel along each axis.
 
     Returns:
       uint8 [num_scenes, size, size, 3], sRGB.
@@ -69,8 +67,7 @@ def render(scenes: Scenes, size: int = 64, *, supersample: int = 2) -> np.ndarra
 def object_masks(scenes: Scenes, size: int = 64) -> np.ndarray:
     """Which object the ray through a pixel's centre meets.
 
-    Returns:
-      int32 [num_scenes, size, size], the index of the object, -1 for the ground.
+    Returns int32 [num_scenes, size, size], the index of the object, -1 for the ground.
     """
     return _in_chunks(scenes, size, 1, True)
 

@@ -108,17 +108,7 @@ def concatenate(batches: Sequence[Scenes]) -> Scenes:
 
 
 def sample_task_scenes(count: int, *, seed: int = 0, split: str = "evaluation", start: int = 0) -> Scenes:
-    """Generates `count` scenes of two objects that differ in colour, shape and size, clearly left and right.
-
-    Args:
-      count: number of scenes. Their indices are `start`, ..., `start + count - 1`.
-      seed: non-negative, below 2**32.
-      split: one of `SPLITS`.
-      start: index of the first scene.
-
-    Raises:
-      ValueError: a negative number, or a split that does not exist.
-    """
+    """Generates `count` scenes of two objects that differ in colour, shape and size, clearly left and right."""
     return _sample(count, seed, split, start, 2, 2, 1.0, 1.0)
 
 
@@ -136,17 +126,7 @@ def sample_free_scenes(
     """Generates `count` scenes whose objects have independent attributes.
 
     Args:
-      count: number of scenes. Their indices are `start`, ..., `start + count - 1`.
-      seed: non-negative, below 2**32.
-      split: one of `SPLITS`.
-      start: index of the first scene.
-      min_objects: least number of objects, at least 1.
-      max_objects: greatest number of objects, at most `MAX_OBJECTS`. The number is uniform between the two.
-      clear: probability that a scene of two has one object clearly in the left half and one in the right half.
       distinct: probability that the first two objects differ in colour, shape and size, as in a task scene.
-
-    Raises:
-      ValueError: a number or a probability is out of its range, or the split does not exist.
     """
     if not 1 <= min_objects <= max_objects <= MAX_OBJECTS:
         raise ValueError(f"need 1 <= min_objects <= max_objects <= {MAX_OBJECTS}, got {min_objects} and {max_objects}")
@@ -162,11 +142,7 @@ def swap(scenes: Scenes, attribute: str) -> Scenes:
     of the scene is then the mirror image of the original's, so that it fits the frame just as well.
 
     Args:
-      scenes: scenes of exactly two objects.
       attribute: "color", "shape" or "size".
-
-    Raises:
-      ValueError: another number of objects, or another attribute.
     """
     if not (scenes.shape.shape[1] == 2 and np.all(np.asarray(scenes.num_objects) == 2)):
         raise ValueError("only scenes of two objects can be swapped")
@@ -211,8 +187,7 @@ def project_centers(scenes: Scenes) -> np.ndarray:
 def project_boxes(scenes: Scenes) -> np.ndarray:
     """Bounding boxes of the objects in the image, each as if it stood alone.
 
-    Returns:
-      float64 [num_scenes, max_objects, 4]: left, top, right, bottom; 0 and 1 are the frame's borders.
+    Returns float64 [num_scenes, max_objects, 4]: left, top, right, bottom; 0 and 1 are the frame's borders.
     """
     radius, half = np.asarray(radii(scenes), np.float64), np.asarray(half_heights(scenes), np.float64)
     center = np.concatenate([scenes.position, half[..., None]], axis=-1).astype(np.float64)

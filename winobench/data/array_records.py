@@ -25,14 +25,7 @@ _INDEX = "index.json"
 def write_shards(
     folder: str | os.PathLike, records: Iterable[Record], *, num_shards: int, about: dict[str, Any]
 ) -> None:
-    """Writes ``records`` round robin into ``num_shards`` files ``shard-00000-of-00008.arrayrecord``.
-
-    Args:
-      folder: made if needed. Shards of an unfinished earlier attempt are overwritten.
-      records: dictionaries of arrays.
-      num_shards: number of files.
-      about: JSON values kept in ``index.json``; ``is_complete`` compares them.
-    """
+    """Writes ``records`` round robin into ``num_shards`` files ``shard-00000-of-00008.arrayrecord``."""
     from array_record.python import array_record_module
 
     folder = pathlib.Path(folder)
@@ -50,15 +43,7 @@ def write_shards(
 
 
 def write_shard(path: str | os.PathLike, records: Iterable[Record]) -> None:
-    """Writes one file of records, whole or not at all, for a set that is made shard by shard.
-
-    Args:
-      path: of the file. Its folder exists.
-      records: dictionaries of arrays.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
+    """Writes one file of records, whole or not at all, for a set that is made shard by shard."""
     from array_record.python import array_record_module
 
     with files.atomic_path(path) as temporary:
@@ -84,14 +69,7 @@ def _os_errors(path: str | os.PathLike) -> Iterator[None]:
 
 
 def write_index(folder: str | os.PathLike, names: Sequence[str], num_records: int, about: dict[str, Any]) -> None:
-    """Declares a set of shards complete.
-
-    Args:
-      folder: of the shards.
-      names: of the shards' files. Records are numbered through them in this order.
-      num_records: in all shards.
-      about: JSON values that ``is_complete`` compares.
-    """
+    """Declares a set of shards complete."""
     files.write_json(pathlib.Path(folder) / _INDEX, {"num_records": num_records, "shards": list(names), "about": about})
 
 
@@ -130,16 +108,7 @@ def shuffled_batches(
     first_batch: int = 0,
     num_threads: int = 2,
 ) -> Iterator[Record]:
-    """Endless shuffled batches. Batch n depends on (seed, n) alone, so a resumed run sees what it would have seen.
-
-    Args:
-      source: random access to records, such as ``ShardSource`` or a list.
-      batch_size: records a batch. An epoch's last records roll over into the next epoch.
-      seed: of the order and of ``transform``'s generator.
-      transform: (record, generator) -> record, the same arrays for every record.
-      first_batch: number of batches to skip, at no cost.
-      num_threads: readers that work ahead.
-    """
+    """Endless shuffled batches. Batch n depends on (seed, n) alone, so a resumed run sees what it would have seen."""
     import grain
 
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat().random_map(transform).batch(batch_size)
@@ -147,13 +116,7 @@ def shuffled_batches(
 
 
 def iterate_from(dataset: Any, first: int, *, num_threads: int) -> Iterator[Any]:
-    """Iterates over a ``grain.MapDataset`` from one of its elements on. Those before it are not made.
-
-    Args:
-      dataset: random access to elements, such as batches.
-      first: number of the first element.
-      num_threads: readers that work ahead.
-    """
+    """Iterates over a ``grain.MapDataset`` from one of its elements on. Those before it are not made."""
     import grain
 
     iterator = iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=16)))

@@ -61,12 +61,7 @@ def top_k_lists(
       image_vectors: [num_images, width] float. Compared by their cosine.
       text_vectors: [num_texts, width] float.
       owner: [num_texts] int, the number of the image that each text describes.
-      k: length of the lists, at least 2.
       also_true: [n, 2] int, further pairs (text, image) that are true and never offered as wrong ones, if any.
-
-    Raises:
-      InputError: there are too few images or texts for lists of ``k``, an image has no text, or a vector is not finite
-        or zero.
     """
     images, texts = _unit(image_vectors, "image"), _unit(text_vectors, "text")
     owner = np.asarray(owner, np.int64)
@@ -122,20 +117,6 @@ def write_top_k_lists(
     ``<folder>/val_top<k>_<name>.json`` is {caption: [k images]} and ``..._text.json`` is {image: [k captions]}, the
     right one first. A caption of several images is in the lists of the first one and is offered to none of them as
     a wrong one.
-
-    Args:
-      folder: where to write.
-      name: of the model, for the files' names.
-      scorer: gives the vectors.
-      images: (the name that the lists give it, its file) of each image.
-      captions: of each image.
-      k: length of the lists.
-
-    Returns:
-      The two files.
-
-    Raises:
-      InputError: see `top_k_lists`, or an image cannot be read.
     """
     number: dict[str, int] = {}
     owner: list[int] = []

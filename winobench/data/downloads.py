@@ -74,15 +74,7 @@ def fetch(
     """Downloads a file into a folder, and unpacks it if it is an archive that wants it. Does nothing where it is done.
 
     Args:
-      download: what to get.
-      folder: of the task's sources.
-      display: is told of the progress.
-      attempts: how many attempts in a row may fail. Counted again from each one that brought a part of the file.
       first_wait: seconds before the second attempt. Doubled from attempt to attempt.
-      sleep: waits.
-
-    Raises:
-      InputError: it cannot be had, differs from its checksum, or cannot be unpacked. Says what to do.
     """
     target = pathlib.Path(folder) / download.to
     # Stays when the archive has gone, so that nothing is downloaded twice.
@@ -225,12 +217,7 @@ def _check_address(url: str, target: pathlib.Path) -> None:
 
 
 def _receive(part: _Part, display: Display) -> None:
-    """Asks for what is missing of a file and appends it.
-
-    Raises:
-      _Interrupted: the answer broke off, or there was none.
-      InputError: there is no point in asking again.
-    """
+    """Asks for what is missing of a file and appends it."""
     if part.total is not None and part.size == part.total:
         return
     request = urllib.request.Request(part.url, headers={"User-Agent": f"winobench/{winobench.__version__}"})
@@ -364,17 +351,7 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> None:
-    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for.
-
-    Args:
-      archive: the file.
-      folder: where its content goes.
-      is_own: a damaged one may be deleted.
-
-    Raises:
-      InputError: it is damaged, needs a program that is not here, or does not fit on the disk.
-      OSError: the disk refuses a file. The archive is sound.
-    """
+    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
@@ -425,10 +402,6 @@ def _check_room(
     """Raises InputError where an archive's content is out of proportion or does not fit on the disk.
 
     Args:
-      archive: the file.
-      folder: where its content goes.
-      num_bytes: of its content, as far as it is known.
-      num_files: likewise.
       missing: bytes of it that are still to be written. All of them if None.
     """
     size = archive.stat().st_size

@@ -138,23 +138,12 @@ def batches(
     neither a row of the same image nor a row that states the same of another one.
 
     Args:
-      source: rows and latents.
-      tokenizer: every distinct text is tokenized once, before the first batch.
-      batch_size: rows a batch.
-      seed: of all draws, at least 0.
-      first_batch: number of batches to skip, at no cost.
       part: which rows of each batch are wanted, where several processes share them: the first of ``num_parts`` equal
         runs of rows, or a later one. No others are read.
-      num_parts: number of parts, a divisor of ``batch_size``.
-      num_threads: readers that work ahead.
 
     Returns:
       An iterator over dicts of ``latents`` and ``negative_latents``, float32 [batch_size / num_parts, h, w, c], scaled
       as in training, and ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch_size / num_parts, length].
-
-    Raises:
-      InputError: a row has no negative caption or image, there is no random caption for some image, or a batch has no
-        so many equal parts.
     """
     import grain
     import jax

@@ -107,13 +107,6 @@ def open_image(source: Any) -> Image.Image:
     Args:
       source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
         has ``open() -> PIL.Image``.
-
-    Returns:
-      A PIL image in RGB.
-
-    Raises:
-      InputError: the file is missing, no regular file or too large, its format is not one of ``FORMATS``, its pixels
-        cannot be decoded or have no stated range, or the array has another shape or dtype.
     """
     if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
         try:
@@ -163,14 +156,10 @@ def load_image(source: Any, size: int) -> np.ndarray:
     """Reads an image and resizes it to a square without cropping, as the published code does (PIL's bicubic).
 
     Args:
-      source: as in ``open_image``.
       size: height and width in pixels. An image that has them already is not resampled.
 
     Returns:
       uint8 [size, size, 3], RGB.
-
-    Raises:
-      InputError: as in ``open_image``.
     """
     image = open_image(source)
     if image.size != (size, size):
@@ -182,9 +171,6 @@ def image_hash(source: Any) -> str:
     """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array.
 
     An object that knows its ``content_hash`` is not decoded.
-
-    Raises:
-      InputError: as in ``open_image``.
     """
     known = getattr(source, "content_hash", None)
     if known is not None:
@@ -207,13 +193,7 @@ def file_sha256(path: str | os.PathLike) -> str:
 
 @contextlib.contextmanager
 def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Opens a file for reading if it is one. Never waits for the writer of a named pipe, and reads no device.
-
-    Raises:
-      ImageProblem: it is something else, is empty, or is larger than ``MAX_FILE_BYTES``.
-      OSError: it is missing or cannot be opened.
-      ValueError: the path holds a NUL character.
-    """
+    """Opens a file for reading if it is one. Never waits for the writer of a named pipe, and reads no device."""
     _check_kind(os.stat(path))  # before opening, which alone can already act on a device
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
@@ -230,15 +210,7 @@ def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
-    """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright.
-
-    Args:
-      file: open for reading.
-      formats: what may be read, in PIL's names.
-
-    Raises:
-      ImageProblem: it cannot be decoded, or declares more than ``MAX_PIXELS``. Nothing is allocated for those.
-    """
+    """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright."""
     with _problems(), _identified(_without_texts(file), formats) as picture:
         _check_size(picture.size)
         _check_tiles(picture)
@@ -286,11 +258,7 @@ def _without_texts(file: BinaryIO) -> BinaryIO:
 
 
 def to_rgb(picture: Image.Image) -> Image.Image:
-    """The pixels of a decoded PIL image in 8-bit RGB, by the rules of this module.
-
-    Raises:
-      ImageProblem: nothing says what its values mean.
-    """
+    """The pixels of a decoded PIL image in 8-bit RGB, by the rules of this module."""
     with _problems():
         mode = picture.mode
         if mode in _SIXTEEN_BITS or (mode == "I" and picture.format == "PPM"):

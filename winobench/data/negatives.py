@@ -47,18 +47,6 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
 
     Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
     the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. Which two is sampled.
-
-    Args:
-      caption: as published.
-      tagger: cuts it into tokens and says their parts of speech. Tokens are parts of the text.
-      seed: with the caption, it decides every draw.
-
-    Returns:
-      Up to five texts, in the order of `KINDS`. No two of them, nor one and the caption, are equal but for capital
-      letters and spaces.
-
-    Raises:
-      ValueError: the tagger's tokens are not parts of the text.
     """
     tagged = tagger(caption)
     tags = [tag for _, tag in tagged]
@@ -86,14 +74,9 @@ def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: in
 
     Args:
       vectors: [num_images, width] float, of a contrastive scorer's ``encode_images``. Compared by their cosine.
-      captions: of each image. Those that differ in capital letters and spaces alone are the same.
-      k: number of neighbours.
 
     Returns:
       int64 [num_images, k], the most similar one first.
-
-    Raises:
-      InputError: some image has too few others, or a vector is not finite or zero.
     """
     images_of: dict[str, set[int]] = collections.defaultdict(set)
     for image, own in enumerate(captions):

@@ -51,17 +51,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str, labels: Sequence[str]) -> list[Pair]:
-    """Reads the pairs of some sets, in the order of the files.
-
-    Args:
-      folder: where the files are; None for the hub.
-      sets: names in ``SETS``.
-      split: ``train`` or ``dev``.
-      labels: pairs with other labels are left out.
-
-    Raises:
-      InputError: a set is unknown, a file is missing or damaged, or the pairs do not exist.
-    """
+    """Reads the pairs of some sets, in the order of the files."""
     if not sets or (unknown := [name for name in sets if name not in SETS]):
         raise InputError(
             f"the NLI sets are {', '.join(SETS)}, not {', '.join(unknown) if sets else 'none of them'}",

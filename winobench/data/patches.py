@@ -117,12 +117,8 @@ class PatchProcessor:
         """Reads the contents of a ``preprocessor_config.json`` of transformers.
 
         Args:
-          values: the decoded JSON object.
           max_pixels: of an image, no more than the file allows. The file's own bound when None, or ``MAX_PIXELS`` if
             that is less.
-
-        Raises:
-          InputError: if it describes a processor of another family, or asks for something that is not supported.
         """
         with processors.one_sentence():
             described = processors.official(FAMILY, values, _PASSED_ON)
@@ -158,17 +154,7 @@ class PatchProcessor:
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
     def __call__(self, image: Any) -> Patches:
-        """Resizes an image and cuts it up.
-
-        Args:
-          image: anything that `winobench.data.images.open_image` takes.
-
-        Returns:
-          Its patches, with room for ``most_patches``.
-
-        Raises:
-          InputError: as in ``open_image``, or it is too elongated.
-        """
+        """Resizes an image and cuts it up."""
         picture = image_files.open_image(image)
         _check_shape(picture.size, image)
         pixels = np.moveaxis(np.asarray(picture, np.uint8), -1, 0)
@@ -202,14 +188,7 @@ class PatchProcessor:
         return processors.byte_table(self.rescale, self.mean, self.std)
 
     def normalize(self, patches: Patches) -> Patches:
-        """Bytes as the network takes them. Pure: call it inside of `jax.jit`.
-
-        Args:
-          patches: from ``__call__``.
-
-        Returns:
-          The same with float32 pixels.
-        """
+        """Bytes as the network takes them. Pure: call it inside of `jax.jit`. Returns the same with float32 pixels."""
         channels = np.arange(patches.pixels.shape[-1]) % 3
         values = jnp.asarray(self.table)[patches.pixels.astype(jnp.int32), channels]
         return Patches(values, patches.grid)

@@ -80,11 +80,10 @@ def set_folder(folder: str | os.PathLike, kind: str) -> pathlib.Path:
 def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
     """What ``prepared.json`` says, or None where no finished set of this format is.
 
-    Returns:
-      {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
-      "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
-      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}. And where examples were left out, "left_out":
-      {"num_examples", "reasons": {reason: examples}, "examples": {id: {"image", "reason"}}, at most 1,000 of them}.
+    Returns {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
+    "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
+    {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}. And where examples were left out, "left_out":
+    {"num_examples", "reasons": {reason: examples}, "examples": {id: {"image", "reason"}}, at most 1,000 of them}.
     """
     try:
         state = json_files.load(pathlib.Path(folder) / STATE)
@@ -121,11 +120,7 @@ def has_state(folder: str | os.PathLike) -> bool:
 
 
 def describe(state: dict[str, Any]) -> str:
-    """What a prepared set holds, for listings. Says so if it is not all that was published.
-
-    Args:
-      state: what `read_state` gave.
-    """
+    """What a prepared set holds, for listings. Says so if it is not all that was published."""
     count, published = state["num_examples"], state["num_published"]
     of = f" of {published:,}" if state["is_partial"] and published else ""
     partial = " (partial)" if state["is_partial"] else ""
@@ -133,11 +128,7 @@ def describe(state: dict[str, Any]) -> str:
 
 
 def describe_left_out(state: dict[str, Any]) -> list[str]:
-    """Lines on the examples that a prepared set lacks, by reason, with the first ids.
-
-    Args:
-      state: the result of `preparing.prepare`.
-    """
+    """Lines on the examples that a prepared set lacks, by reason, with the first ids."""
     found = state.get("left_out", {"num_examples": 0, "reasons": {}, "examples": {}})
     lines = []
     for reason, count in list(found["reasons"].items())[:_MOST_REASONS]:
@@ -168,14 +159,7 @@ class PreparedImage:
     number: int = dataclasses.field(compare=False)
 
     def open(self) -> Image.Image:
-        """Reads and decodes the image.
-
-        Returns:
-          A PIL image in RGB.
-
-        Raises:
-          InputError: the file with the record is missing or damaged.
-        """
+        """Reads and decodes the image."""
         encoded = self.records[self.number]["image"]
         try:
             # What is stored is upright and RGB as it stands: see `preparing.encode`.
@@ -209,11 +193,7 @@ class Records:
         return len(self._open()[0])
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """The record of this number.
-
-        Raises:
-          InputError: its file is missing or damaged.
-        """
+        """The record of this number."""
         source = self._open()[0]
         number = number.__index__()
         if not 0 <= number < len(source):
@@ -321,11 +301,7 @@ class PreparedSet:
         return hashlib.sha256(f"{self.fingerprint}/{limit}".encode()).hexdigest()
 
     def verify(self) -> None:
-        """Compares every file with its checksum.
-
-        Raises:
-          InputError: names the first file that is missing or damaged, and the command that mends it.
-        """
+        """Compares every file with its checksum."""
         with concurrent.futures.ThreadPoolExecutor(_NUM_VERIFIERS) as pool:
             sound = pool.map(lambda name: self._is_sound(name), self.state["files"])
             broken = [name for name, is_sound in zip(self.state["files"], sound, strict=True) if not is_sound]
@@ -353,11 +329,6 @@ class PreparedSet:
         Args:
           limit: None for all examples, in the order in which they were published. Otherwise at most so many, chosen at
             random. A smaller limit gives the first examples of a larger one.
-          seed: of the choice.
-          per_group: ``limit`` is of each combination of groups that examples have, instead of all examples.
-
-        Raises:
-          InputError: a file is missing or damaged. Raised where the reader meets it.
         """
         if limit is not None and limit < 1:
             raise InputError(

@@ -65,29 +65,7 @@ def prepare(
     on_progress: Callable[[int], None] = lambda count: None,
     note: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Writes a prepared set, or finishes one that an earlier call has begun with the same files.
-
-    Args:
-      folder: of the task. What is prepared there already is replaced when the new set is complete.
-      items: the task's examples, and rows that make none.
-      task: its name.
-      task_version: its version.
-      root: the folder of the published files. Images are named relative to it.
-      num_published: how many examples the publication has; None where that depends on the user.
-      allow_partial: leave out examples whose images are missing or broken, and accept fewer than were published.
-      workers: number of processes; None for one a core.
-      on_start: called once with the number of images, and how many of them are done.
-      on_progress: called with a number of images whenever so many more are done.
-      note: called with a line for the user.
-
-    Returns:
-      The content of ``prepared.json``, see `prepared.read_state`.
-
-    Raises:
-      SourceProblems: images are missing or cannot be decoded.
-      SourceError: missing or malformed annotations, duplicate examples, or a wrong number of them.
-      InputError: a folder that another process prepares, or a disk that is full.
-    """
+    """Writes a prepared set, or finishes one that an earlier call has begun with the same files."""
     folder, root = pathlib.Path(os.path.abspath(folder)), pathlib.Path(root)
     _make_folder(folder.parent)
     problems_path = folder.with_name(f"{folder.name}.problems.txt")
@@ -282,8 +260,7 @@ def _num_cores() -> int:
 def _write_images(job: _Job) -> dict[str, Any]:
     """Decodes, hashes and writes the images of a shard. Those that cannot be decoded are left out.
 
-    Returns:
-      {"sha256", "num_bytes", "num_records", "hashes": of each image its pixels' SHA-256, or None, "problems"}.
+    Returns {"sha256", "num_bytes", "num_records", "hashes": of each image its pixels' SHA-256, or None, "problems"}.
     """
     hashes: list[str | None] = []
     problems: dict[str, str] = {}
@@ -309,10 +286,6 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes. Others, and parts of images,
     become PNG in RGB, by the rules of `winobench.data.images`. A box counts pixels as the file stores them, before they
     are turned upright. One that reaches beyond the image is filled with black, as PIL does.
-
-    Raises:
-      ImageProblem: the file cannot be decoded, or the box is empty or outside of the image.
-      OSError: the file cannot be read.
     """
     with image_files.regular_file(path) as file:
         data = file.read()

@@ -113,15 +113,7 @@ class ImageProcessor:
 
     @classmethod
     def from_config(cls, family: str, options: Mapping[str, Any]) -> Self:
-        """Reads the contents of a ``preprocessor_config.json`` of transformers.
-
-        Args:
-          family: ``clip``, ``blip`` or ``siglip``, which decides what the file may leave out.
-          options: the decoded JSON object. Sizes are numbers in old files and objects in new ones.
-
-        Raises:
-          InputError: if it describes a processor of another family, or asks for something that is not supported.
-        """
+        """Reads the contents of a ``preprocessor_config.json`` of transformers."""
         with one_sentence():
             described = official(family, options, _OPTIONS, ("do_center_crop",))
             named = options.get("size")
@@ -152,11 +144,7 @@ class ImageProcessor:
         """Reads the ``preprocess_cfg`` of an ``open_clip_config.json``.
 
         Args:
-          options: the decoded JSON object, which may be empty: then the processor is OpenAI's.
           image_size: the side of the network's input in pixels, or (height, width). It wins over ``size``.
-
-        Raises:
-          InputError: if it asks for something that is not supported.
         """
         options = {key: value for key, value in options.items() if value is not None}
         known = {"size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color"}
@@ -202,17 +190,7 @@ class ImageProcessor:
         return np.zeros((*self.size, 3), np.uint8)
 
     def __call__(self, image: Any) -> np.ndarray:
-        """Resizes and crops an image.
-
-        Args:
-          image: anything that `winobench.data.images.open_image` takes.
-
-        Returns:
-          uint8 [height, width, 3], RGB.
-
-        Raises:
-          InputError: as in ``open_image``.
-        """
+        """Resizes and crops an image. Returns uint8 [height, width, 3], RGB."""
         pixels = np.moveaxis(self._opened(image), -1, 0)
         if isinstance(self.resize, int):
             self._check_resized(pixels.shape[1:])
@@ -300,17 +278,7 @@ def official_class(family: str) -> Any:
 
 
 def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], others: Sequence[str] = ()) -> Any:
-    """Transformers' image processor as a ``preprocessor_config.json`` describes it.
-
-    Args:
-      family: of the processor.
-      options: the decoded JSON object.
-      passed_on: options that it is made with.
-      others: further ones that are known.
-
-    Raises:
-      InputError: the file describes a processor of another family, or asks for something that is not supported.
-    """
+    """Transformers' image processor as a ``preprocessor_config.json`` describes it."""
     for name in map(options.get, _KINDS):
         if name is not None and str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]:
             raise InputError(
@@ -352,16 +320,7 @@ def one_sentence() -> Iterator[None]:
 
 
 def check_normalization(rescale: float, mean: Sequence[float], std: Sequence[float]) -> None:
-    """Refuses a normalisation that leaves nothing of images, or nothing that is a number, to a network.
-
-    Args:
-      rescale: what a byte is multiplied by.
-      mean: of each channel, subtracted after that.
-      std: of each channel, divided by at last.
-
-    Raises:
-      InputError: black and white are hardly apart, in the wrong order, or far from 0.
-    """
+    """Refuses a normalisation that leaves nothing of images, or nothing that is a number, to a network."""
     if len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
         raise InputError(
             f"the mean {mean!r} and the std {std!r} of pixels must be three numbers each, std above 0",

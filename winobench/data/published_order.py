@@ -63,11 +63,7 @@ class PublishedShuffles:
 
 
 def nltk_tokenizer() -> Tokenizer:
-    """NLTK's ``word_tokenize``.
-
-    Raises:
-      InputError: NLTK or its model of sentences is not installed. The message says how to get them.
-    """
+    """NLTK's ``word_tokenize``."""
     how = "run `pip install 'winobench[order_published]'` and then `python -m nltk.downloader punkt_tab`"
     try:
         import nltk

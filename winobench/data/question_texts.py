@@ -6,22 +6,14 @@ _BETWEEN = "\nAnswer: "
 
 
 def join(question: str, answer: str) -> str:
-    """The question, which may have several lines, and the answer in its own line.
-
-    Raises:
-      ValueError: the answer has several lines, or one of the two is empty.
-    """
+    """The question, which may have several lines, and the answer in its own line."""
     if not question.strip() or not answer.strip() or "\n" in answer:
         raise ValueError(f"a question and an answer of one line are needed, got {question!r} and {answer!r}")
     return f"{question}{_BETWEEN}{answer}"
 
 
 def split(text: str) -> tuple[str, str]:
-    """The question and the answer of a text that `join` has made.
-
-    Raises:
-      ValueError: it is none.
-    """
+    """The question and the answer of a text that `join` has made."""
     question, answer = parts(text)
     if answer is None:
         raise ValueError(f"{text!r} is not a question with an answer")

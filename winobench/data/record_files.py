@@ -54,11 +54,7 @@ def _serializer(kind: str):
 
 
 def write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Writes an ArrayRecord file, whole or not at all.
-
-    Returns:
-      {"sha256", "num_bytes", "num_records"}.
-    """
+    """Writes an ArrayRecord file, whole or not at all."""
     from array_record.python import array_record_module
 
     count = 0
@@ -117,11 +113,7 @@ def _template(folder: pathlib.Path, kind: str):
 
 @contextlib.contextmanager
 def atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary name in the same folder. Its file is synced and renamed to ``path`` unless an error occurs.
-
-    Raises:
-      InputError: the file cannot be written.
-    """
+    """Gives a temporary name in the same folder. Its file is synced and renamed to ``path`` unless an error occurs."""
     try:
         with whole_files.atomic_path(path) as temporary:
             yield pathlib.Path(temporary)

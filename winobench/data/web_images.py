@@ -92,17 +92,7 @@ class _LeaveAloneError(Exception):
 def fetch(
     folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, limits: RateLimits = DEFAULT_LIMITS
 ) -> Fetched:
-    """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them.
-
-    Args:
-      folder: also gets the lists ``DEAD`` and ``FAILED``.
-      addresses: name of an image's file -> its address.
-      display: is told of the progress, in images.
-      limits: see `RateLimits`.
-
-    Raises:
-      InputError: a name is not a plain file's name, the disk refuses a file, or no site can be reached at all.
-    """
+    """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them."""
     run = _Run(pathlib.Path(folder), addresses, display, limits)
     try:
         return run.all()

@@ -84,15 +84,6 @@ def reordered_captions(
     it is shuffled, and a perturbation that gives an earlier candidate again (compared without spaces) is resampled,
     up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
     candidates would be a tie that states nothing of the model.
-
-    Args:
-      caption: as published.
-      tagger: cuts it into tokens and says their parts of speech.
-      seed: with the caption, it decides every draw.
-      perturbations: the ways to shuffle.
-
-    Returns:
-      At least one and at most ``1 + len(perturbations)`` different texts.
     """
     caption = _first_words(caption)
     tagged = tagged_words(caption, tagger)
@@ -117,9 +108,6 @@ def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
 
     A word of several tokens, such as "long-haired" or "man's", has that of its last token which is not a punctuation
     mark, hyphen or possessive 's, as the head of a compound comes last in English.
-
-    Raises:
-      ValueError: the tagger's tokens are not parts of the text.
     """
     tagged = tagger(caption)
     spans = token_spans(caption, [token for token, _ in tagged])
@@ -137,11 +125,7 @@ def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
 
 
 def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each token begins and ends in the text.
-
-    Raises:
-      ValueError: a token is not a part of the text behind the one before it.
-    """
+    """Where each token begins and ends in the text."""
     spans, end = [], 0
     for token in tokens:
         start = text.find(token, end)
@@ -158,15 +142,7 @@ def letters(text: str) -> str:
 
 
 def spacy_tagger(model: str = "en_core_web_sm", *, with_spaces: bool = False) -> Tagger:
-    """The tagger that ARO's authors use: spaCy with its small English model, or with another one.
-
-    Args:
-      model: name of an installed spaCy model, or the folder of one.
-      with_spaces: keep the tokens that spaCy makes of more than one space.
-
-    Raises:
-      InputError: spaCy or the model is not installed. The message says how to get them.
-    """
+    """The tagger that ARO's authors use: spaCy with its small English model, or with another one."""
     try:
         import spacy
     except ImportError:

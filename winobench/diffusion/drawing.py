@@ -168,9 +168,7 @@ def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: I
 
     Args:
       finite: bool ``[n]``.
-      what: begins the message.
       names: ``[n]``, which row it is.
-      networks: those that may be at fault.
     """
     (wrong,) = np.nonzero(~np.asarray(finite))
     if len(wrong):

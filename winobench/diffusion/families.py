@@ -47,9 +47,6 @@ def read_description(
     """Reads what a pipeline of any family is, without its weights, a `folders.Description`.
 
     Arguments as in `Pipeline.read_description`.
-
-    Raises:
-      InputError: it is not a pipeline, or one of an unknown family.
     """
     from winobench.checkpoints import sources
 
@@ -58,11 +55,7 @@ def read_description(
 
 
 def released(name: str) -> Any:
-    """What a published pipeline is, from its sizes in code, without a file of it; None for other names.
-
-    Args:
-      name: in `winobench.base.registry.MODELS`.
-    """
+    """What a published pipeline is, from its sizes in code, without a file of it; None for other names."""
     for family in map(_family, FAMILIES):
         if name in family.RELEASED:
             return family.RELEASED[name]()
@@ -70,11 +63,7 @@ def released(name: str) -> Any:
 
 
 def family_of(source: Source) -> type[AnyPipeline]:
-    """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has.
-
-    Raises:
-      InputError: it is not a pipeline, or one of an unknown family.
-    """
+    """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has."""
     from winobench.checkpoints import sources
 
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")

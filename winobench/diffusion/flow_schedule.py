@@ -91,11 +91,7 @@ class FlowSchedule(Schedule):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FlowSchedule:
-        """Reads the content of a ``scheduler_config.json``.
-
-        Raises:
-          InputError: it names another scheduler, or has a key or a value that means another path or is unknown.
-        """
+        """Reads the content of a ``scheduler_config.json``."""
         if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
             raise InputError(
                 f"scheduler_config.json must hold an object, not {options.shown(config)}", code="not-an-object"
@@ -173,13 +169,7 @@ class FlowSchedule(Schedule):
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
         """The levels of a run of Euler's method, as diffusers has them.
 
-        Args:
-          num_steps: how many.
-          evenly: from 1 to 1 / num_steps in equal steps, as FLUX's pipelines ask for. Otherwise from the last to the
-            first of the T levels, as its scheduler does by itself. Either is shifted.
-
-        Returns:
-          float32 [num_steps + 1], falling. The last one is 0, the image.
+        Returns float32 [num_steps + 1], falling. The last one is 0, the image.
         """
         last = 1 / num_steps if evenly else float(self.noise_rates[0])
         levels = self.shifted(np.linspace(1.0, last, num_steps))
@@ -189,17 +179,8 @@ class FlowSchedule(Schedule):
         """The levels that Self-Bench judges on (arXiv 2505.17955).
 
         Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few. Rising.
-        Its code never tells the scheduler the image's size, so that nothing is shifted dynamically.
-
-        Args:
-          num_samples: steps that are requested. Often there are fewer or more.
-          left_out: levels at either end.
-
-        Returns:
-          float32 [number of levels].
-
-        Raises:
-          InputError: more are requested than there are levels.
+        Its code never tells the scheduler the image's size, so that nothing is shifted dynamically. Returns float32
+        [number of levels].
         """
         total = self.num_train_timesteps
         asked = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)

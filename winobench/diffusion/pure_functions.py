@@ -182,9 +182,6 @@ def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any,
     """Calls a pure function, compiled, on rows that the mesh's data axis splits. Each device works on its own.
 
     Args:
-      function: (parameters, rows) -> rows.
-      mesh: the devices.
-      params: on all of them.
       rows: a tree of arrays ``[n, ...]``, n a multiple of the number of parts.
     """
     # On one device, too: under its mesh it is known which kernels it takes, and that it works by itself.

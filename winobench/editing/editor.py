@@ -147,8 +147,6 @@ class EditDistance(Holder):
         """Edits the pairs batch by batch. Of each batch, the images are on disk before its scores are yielded.
 
         Args:
-          images: sources.
-          texts: strings.
           pairs: int ``[n, 2]``, (number of the image, number of the text).
 
         Yields:

@@ -27,17 +27,8 @@ _RIGHT = "#0072b2"
 def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
     """Draws some examples of a run of edits: per example a row, per candidate the image before and after.
 
-    The right candidate stands first. What is shown are the first examples whose edits are there.
-
-    Args:
-      folder: the run's. The figure goes there as ``edits.png``.
-      most: examples to show.
-
-    Returns:
-      The figure's path; None where nothing can be shown.
-
-    Raises:
-      InputError: the run does not exist, or an image is lost.
+    The right candidate stands first. What is shown are the first examples whose edits are there. Returns the figure's
+    path; None where nothing can be shown.
     """
     folder, rows = pathlib.Path(folder), []
     edits = read_edits(folder)

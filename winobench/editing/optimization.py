@@ -24,17 +24,7 @@ _RANGE = (0.1, 0.9)
 
 
 def step_timesteps(schedule: Schedule, rule: str, num_steps: int, seed: int) -> np.ndarray:
-    """The timesteps on which each step's error is taken: ``[num_steps, k]``, int32, or float32 levels of a flow model.
-
-    Args:
-      schedule: the noise schedule.
-      rule: one of `TIMESTEPS`.
-      num_steps: of the optimisation.
-      seed: of ``random``.
-
-    Raises:
-      InputError: an unknown rule.
-    """
+    """The timesteps on which each step's error is taken: ``[num_steps, k]``, int32, or float32 levels of a flow model."""
     if rule == "fixed":
         shares = np.full((num_steps, 1), 0.5)
     elif rule == "several":
@@ -65,14 +55,9 @@ def optimize_latents(
     images of one question differ in nothing but themselves.
 
     Args:
-      denoiser: see `winobench.scorers.denoising.denoising_errors`.
-      schedule: the noise schedule.
-      params: the denoiser's.
       latents: float32 ``[n, h, w, c]``, scaled as in training.
       conditions: of the n texts, a tree of arrays ``[n, ...]``.
-      key: of the noise (`winobench.scorers.samples.noise_key`).
       timesteps: ``[num_steps, k]`` of `step_timesteps`. A step's loss is the mean over its k.
-      learning_rate: of Adam; 0.05 in the paper.
       dtype: of the noisy latents that the denoiser is given. The optimisation is float32.
 
     Returns:
@@ -109,10 +94,7 @@ def mean_errors(
 ) -> jax.Array:
     """Mean denoising errors of rows of latents and conditions over some timesteps ``[k]``, each with its noise. Pure.
 
-    Arguments as in `optimize_latents`.
-
-    Returns:
-      float32 ``[n]``, squared L2.
+    Arguments as in `optimize_latents`. Returns float32 ``[n]``, squared L2.
     """
     with functional.precision(dtype):
         numbers = jnp.arange(len(timesteps))

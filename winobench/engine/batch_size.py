@@ -45,13 +45,7 @@ class BatchSize:
     """
 
     def __init__(self, per_device: int, mesh: Mesh, noun: str):
-        """Keeps a number.
-
-        Args:
-          per_device: items that each device works on at once, at least 1.
-          mesh: the devices.
-          noun: what messages call an item.
-        """
+        """Keeps a number."""
         self.per_device = per_device
         self._mesh = mesh
         self._noun = noun
@@ -62,14 +56,7 @@ class BatchSize:
         return self.per_device * parallel.data_parallelism(self._mesh)
 
     def halve(self, error: Exception) -> None:
-        """Halves the number, and says so in one line of the log.
-
-        Args:
-          error: by which a device has reported that the batch does not fit.
-
-        Raises:
-          InputError: the number is 1, or devices belong to other processes, whose batches have to stay as large.
-        """
+        """Halves the number, and says so in one line of the log."""
         reason = " ".join(str(error).split())[:200].rstrip(".")
         if parallel.is_multihost(self._mesh):
             raise InputError(
@@ -105,15 +92,10 @@ def search(
     Args:
       run: ``run(batch size of each device, number of steps)`` makes steps of that size and waits for their end. It is
         called once with a single step, which may compile, before the calls that count.
-      default: where the search begins, or just below, at a power of two.
-      downwards: whether smaller sizes are tried, too, if larger ones do not help. They are in any case until one fits.
       clock: tells the time in seconds.
 
     Returns:
       Batch size -> what one device does in a second, of each size that fits.
-
-    Raises:
-      InputError: not even a batch size of 1 fits.
     """
     first = 1 << (default.bit_length() - 1)
     rates: dict[int, float] = {}
@@ -164,17 +146,7 @@ def _rate(run: Callable[[int, int], None], size: int, clock: Callable[[], float]
 
 
 def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dict[str, Any]) -> int:
-    """The batch size of each device that is fastest: as it is remembered, or as a search finds it, which is remembered.
-
-    Args:
-      run: see `search`.
-      default: see `search`.
-      mesh: the devices.
-      key: what the speed depends on next to the kind and the number of the devices and JAX. Of values that JSON holds.
-
-    Raises:
-      InputError: some of the devices belong to other processes, or as in `search`.
-    """
+    """The batch size of each device that is fastest: as it is remembered, or as a search finds it, which is remembered."""
     if parallel.is_multihost(mesh):
         raise InputError(
             "a batch size is searched for on the devices of one process, but these belong to several: give a number",
@@ -216,13 +188,7 @@ def recall(key: dict[str, Any]) -> int | None:
 
 
 def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | None:
-    """Writes down a batch size, with what was measured. Returns the file, or None if it cannot be written.
-
-    Args:
-      key: see `searched`, with the devices and JAX.
-      size: the one that was chosen.
-      rates: batch size -> passes in a second.
-    """
+    """Writes down a batch size, with what was measured. Returns the file, or None if it cannot be written."""
     path = os.path.join(caches.folder(), _FILE)
     entry = {"key": key, "batch_size": size, "passes_per_second": {str(each): rate for each, rate in rates.items()}}
     try:

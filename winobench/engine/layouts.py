@@ -22,10 +22,6 @@ def parameter_formats(parameters: Any, mesh: Mesh) -> Any:
 
     Args:
       parameters: a pytree of arrays, or of anything with a shape and a dtype.
-      mesh: the mesh.
-
-    Returns:
-      The same pytree with a `NamedSharding` or a `jax.experimental.layout.Format` at each leaf.
     """
     shardings = parallel.parameter_shardings(parameters, mesh)
     if mesh.devices.flat[0].platform != "gpu":

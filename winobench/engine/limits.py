@@ -30,12 +30,7 @@ class Limit(NamedTuple):
 
 
 def table_rows(encoded: Any, num_bytes: int) -> int:
-    """How many rows a table has room for, from 1 to 4,096.
-
-    Args:
-      encoded: one encoded item, a tree of arrays or of their shapes.
-      num_bytes: memory for the table.
-    """
+    """How many rows a table has room for, from 1 to 4,096."""
     of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
     return min(max(1, num_bytes // of_a_row), _MAX_ROWS)
 
@@ -47,8 +42,6 @@ def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resid
     does not fit is halved in any case (`winobench.engine.batch_size`).
 
     Args:
-      positions: of the latents of one triple, height x width.
-      width: numbers of the result of the denoiser's first layer for each of them.
       itemsize: bytes of a number that it computes with.
       memory: bytes of the device.
       resident: bytes of parameters and tables on it.

@@ -87,15 +87,7 @@ def _num_texts(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def room(size: int, texts: int) -> int | None:
-    """How many noisy latents a device has room for; None where there is no program with sharing.
-
-    Args:
-      size: texts that a device works on at once.
-      texts: see `texts_to_share`.
-
-    Returns:
-      As many as ``size`` texts in a row can be about, wherever they begin, if there are ``texts`` about each.
-    """
+    """How many noisy latents a device has room for; None where there is no program with sharing."""
     places = (size - 2) // texts + 2
     return None if texts == 1 or places >= size else places
 
@@ -106,9 +98,6 @@ def cut(triples: np.ndarray, shared: np.ndarray, parts: int, size: int, texts: i
     Args:
       triples: int [n, 3], (image, text, sample), in `order`.
       shared: bool [n], from `Shared`.
-      parts: devices.
-      size: texts that each of them works on at once.
-      texts: see `texts_to_share`.
 
     Yields:
       int [parts x size], rows of ``triples``; -1 for places that stay empty, which all have a row before them on their
@@ -138,9 +127,6 @@ def group(columns: np.ndarray, parts: int, texts: int) -> tuple[np.ndarray, np.n
 
     Args:
       columns: [k, parts x n], what the texts of a batch are about, such as image, sample and timestep.
-      parts: devices, each of which has n texts in a row.
-      texts: how many texts about each there should be. A device has room for m different columns, as many as n in a
-        row can have then, wherever they begin.
 
     Returns:
       The different columns [k, parts x m], and for each text which of its device's m it is about, int32 [parts x n].

@@ -19,12 +19,7 @@ class StagedParameters:
     """
 
     def __init__(self, given: Any, mesh: Mesh):
-        """Puts nothing anywhere.
-
-        Args:
-          given: a pytree of arrays. In the host's memory, if they are to leave the devices once they are let go.
-          mesh: the devices.
-        """
+        """Puts nothing anywhere."""
         self.given = given
         self._mesh = mesh
         self._placed: Any = None

@@ -52,12 +52,7 @@ def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def segments(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Cuts a sequence so that each part has at most ``rows[k]`` distinct values in column k.
 
-    Args:
-      columns: int arrays of one length, such as the images and the texts of triples.
-      rows: the limit of each column, at least 1.
-
-    Yields:
-      (start, stop) of each part, in order. Each is as long as it can be.
+    Yields (start, stop) of each part, in order. Each is as long as it can be.
     """
     start, length = 0, len(columns[0])
     while start < length:
@@ -131,11 +126,6 @@ class Encoder:
         Args:
           function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``. Pure, hashable, and
             equal to functions that do the same.
-          params: its parameters, on the mesh.
-          mesh: the devices.
-          batch_per_device: items that each device encodes at once. A `BatchSize` is shared, and may be halved.
-          noun: what messages call an item.
-          spec: what of a table each device has, where several share one copy of the parameters. All by default.
         """
         self._spec = spec
         self._how = _Encoding(function, mesh)
@@ -194,15 +184,7 @@ class DeviceTable:
         example: Any,
         load: Callable[[Sequence[int]], Iterator[Any]],
     ):
-        """Makes an empty table.
-
-        Args:
-          encoder: what fills it.
-          num_items: number of items that there are.
-          rows: number of items that it holds.
-          example: an item before encoding: an array, or a tree of arrays.
-          load: gives the items of a list of numbers, in order, before encoding. Called again for each segment.
-        """
+        """Makes an empty table."""
         self.array = encoder.empty_table(rows, example)
         self.encoder = encoder
         self.encoded = 0
@@ -228,11 +210,7 @@ class DeviceTable:
         return len(self._item_of_row)
 
     def begin(self, needed: np.ndarray) -> None:
-        """Starts a segment: gives every item that it needs a row, and lines up those that have yet to be encoded.
-
-        Args:
-          needed: the distinct items of the segment in order of first use, at most as many as there are rows.
-        """
+        """Starts a segment: gives every item that it needs a row, and lines up those that have yet to be encoded."""
         self.close()
         if self._lost:
             self._make_anew()
@@ -353,10 +331,7 @@ def score_rows(
     Then the work continues with the items whose results were not yet handed out.
 
     Args:
-      images: the table of images.
-      texts: the table of texts.
       items: int [n, 2 or more], rows (number of the image, number of the text, ...).
-      size: how many items a batch has.
       step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch. It reads the tables'
         arrays when it is called.
       order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
@@ -366,9 +341,6 @@ def score_rows(
 
     Yields:
       (numbers of items, int [b], their results [b]) of batch after batch, each item once.
-
-    Raises:
-      InputError: what does not fit into a device's memory cannot be halved.
     """
     numbers = np.arange(len(items))
     done = np.zeros(len(items), bool)

@@ -61,14 +61,7 @@ class TextStore:
         self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
 
     def prepare(self, items: Sequence[Any]) -> None:
-        """Encodes the texts that are not on disk yet. The parameters are on the devices for as long as this takes.
-
-        Args:
-          items: token ids of each text, a tree of arrays.
-
-        Raises:
-          InputError: the folder cannot be written.
-        """
+        """Encodes the texts that are not on disk yet. The parameters are on the devices for as long as this takes."""
         missing = {self._path(item): item for item in items}
         missing = {path: item for path, item in missing.items() if not path.exists()}
         if not missing:

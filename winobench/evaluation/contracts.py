@@ -37,11 +37,7 @@ def check_name(name: Any) -> None:
 
 
 def check_task(task: Task) -> None:
-    """Makes sure that a task about images declares what the evaluation needs.
-
-    Raises:
-      InputError: its name cannot be a file's, its metric is not known, or its chance levels are not numbers in [0, 1].
-    """
+    """Makes sure that a task about images declares what the evaluation needs."""
     check_name(task.name)
     known = (*metrics.METRICS, *metrics.RATING_METRICS)
     if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
@@ -75,11 +71,7 @@ def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
 
 
 def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iterator[Any]:
-    """The examples or questions of a task, one by one.
-
-    Raises:
-      InputError: the task's code failed, or gave nothing to go through.
-    """
+    """The examples or questions of a task, one by one."""
     with registry.foreign_code(f"loading task {task.name!r}"):
         found = task.load(data_dir, limit)
         if isinstance(found, str) or not isinstance(found, Iterable):
@@ -91,11 +83,7 @@ def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iter
 
 
 def check_example(task: Task, example: Any) -> None:
-    """Makes sure that an example is a question that can be asked, recorded and answered.
-
-    Raises:
-      InputError: it is not. Names the task and the example.
-    """
+    """Makes sure that an example is a question that can be asked, recorded and answered."""
     if not isinstance(example, Example):
         raise InputError(
             f"task {task.name!r} gave {options.shown(example)} for an example: give winobench.Example",
@@ -162,11 +150,7 @@ def _check_ratings(task: Task, example: Example, where: str) -> None:
 
 
 def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
-    """Makes sure that a task's metric can judge its questions, on made-up scores: before anything is scored.
-
-    Raises:
-      InputError: it cannot, or what it gives is not what `winobench.metrics.Metric` says.
-    """
+    """Makes sure that a task's metric can judge its questions, on made-up scores: before anything is scored."""
     metric = metrics.METRICS[task.metric]
     kinds = {(len(one.images), len(one.texts), one.target is None): one for one in questions}
     for (num_images, num_texts, _), question in kinds.items():
@@ -186,11 +170,7 @@ def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
 
 
 def fingerprint(scorer: Any) -> dict[str, Any]:
-    """What a scorer says it is, as JSON has it.
-
-    Raises:
-      InputError: it is not a mapping of values that JSON can hold.
-    """
+    """What a scorer says it is, as JSON has it."""
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
         raise InputError(
@@ -201,15 +181,7 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
 
 
 def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
-    """Makes sure that a scorer is still what it was when its evaluation began.
-
-    Args:
-      scorer: as the evaluation uses it.
-      before: its fingerprint at first.
-
-    Raises:
-      InputError: its fingerprint is another one.
-    """
+    """Makes sure that a scorer is still what it was when its evaluation began."""
     from winobench.models import holding  # late: reports need this module, and no JAX
 
     if isinstance(getattr(scorer, "scorer", scorer), holding.Holder):
@@ -225,11 +197,7 @@ def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
 
 
 def json_values(value: Any, what: str) -> Any:
-    """A value as JSON has it.
-
-    Raises:
-      InputError: JSON cannot hold it; ``what`` is its name in the message.
-    """
+    """A value as JSON has it."""
     try:
         return json_files.parse(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -240,11 +208,7 @@ def json_values(value: Any, what: str) -> Any:
 
 
 def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
-    """The timesteps that a scorer chose, one for each sample.
-
-    Raises:
-      InputError: they are neither whole numbers nor noise levels.
-    """
+    """The timesteps that a scorer chose, one for each sample."""
     array = np.asarray(chosen)
     is_whole = np.issubdtype(array.dtype, np.integer)
     is_level = np.issubdtype(array.dtype, np.floating) and bool(np.all((array > 0) & (array <= 1)))
@@ -258,11 +222,7 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 
 def kind_of_error(scorer: Any) -> str:
-    """What a scorer calls its errors.
-
-    Raises:
-      InputError: it is not a text.
-    """
+    """What a scorer calls its errors."""
     if not isinstance(scorer.error, str) or not scorer.error:
         raise InputError(
             f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error",
@@ -274,16 +234,7 @@ def kind_of_error(scorer: Any) -> str:
 def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The batches of a scorer's ``iter_errors``, checked.
 
-    Args:
-      given: what it returned.
-      count: number of triples that it was given.
-      who: the scorer, for messages.
-
-    Yields:
-      (int64 [b], which of the triples, float32 [b], their errors).
-
-    Raises:
-      InputError: a batch is not that, names a triple that there is not, or one twice. A triple is left out.
+    Yields (int64 [b], which of the triples, float32 [b], their errors).
     """
     if not isinstance(given, Iterable):
         raise InputError(

@@ -68,10 +68,6 @@ class Ranking:
 
         Args:
           errors: [rows, samples] floats. Of the needed rows, the first n in the order are known.
-          n: at most ``budget``.
-          budget: the samples that a decision should agree with.
-          level: probability that this question is decided otherwise at any look.
-          share: see `winobench.metrics.sequential.will_stay_positive`.
         """
         running = self._running()
         self.num_samples[running] = n

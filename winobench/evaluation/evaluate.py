@@ -207,11 +207,6 @@ def choose_tasks(
     Args:
       tasks: names, task objects, groups such as ``@spatial`` (`winobench.tasks.groups`), or ``"ready"`` for every known
         task whose data are there, but for those that are asked only when they are named.
-      data_dir: handed to the tasks.
-      known: `winobench.tasks.TASKS`, which it is by default, or `winobench.tasks.TEXT_TASKS`.
-
-    Raises:
-      InputError: no task, an unknown name, or a named task whose data are not there.
     """
     known = TASKS if known is None else known
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):

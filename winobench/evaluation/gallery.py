@@ -35,11 +35,7 @@ def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray])
     """The examples to show: those with the most negative and most positive margin, and some drawn at random.
 
     Args:
-      targets: index of the right candidate, or None for the diagonal (or, for one image, for no right answer).
       scores: [images, texts] an example, higher = better.
-
-    Returns:
-      Their numbers, each once, the surest wrong first.
     """
     margins = np.array([margin(target, matrix) for target, matrix in zip(targets, scores, strict=True)])
     order = np.argsort(margins, kind="stable")
@@ -69,11 +65,7 @@ def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table
     """Small images: rows (``image``: the SHA-256 of an image's content, ``jpeg``: a file).
 
     Args:
-      images: SHA-256 -> anything that `winobench.data.images.open_image` takes.
       size: longest side in pixels. Smaller images stay as they are.
-
-    Raises:
-      InputError: an image cannot be read.
     """
     files = [_thumbnail(image, size) for image in images.values()]
     return pa.table({"image": pa.array(list(images), pa.string()), "jpeg": pa.array(files, pa.binary())})

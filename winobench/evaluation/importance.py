@@ -63,17 +63,8 @@ def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed
     """Timesteps of a density, and the weights that make up for it.
 
     The first n of them are spread evenly over the density, whatever n: they are its quantiles at the points of the rule
-    ``low_discrepancy``.
-
-    Args:
-      scorer: knows the range of timesteps.
-      density: from `learn`.
-      num_samples: how many.
-      seed: of the samples.
-
-    Returns:
-      Timesteps and float64 weights [num_samples]. A weight is the uniform probability of a timestep over that of the
-      density.
+    ``low_discrepancy``. Returns timesteps and float64 weights [num_samples]. A weight is the uniform probability of a
+    timestep over that of the density.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])

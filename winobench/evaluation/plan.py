@@ -61,17 +61,8 @@ def make_plan(
     as the tasks name them, so that work on an image can be shared.
 
     Args:
-      tasks: what to ask.
-      data_dir: handed to the tasks.
-      limit: scenes or items a task; None means all.
       normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
         here.
-      failed: a task whose data are wrong is left out of the plan, and the error is noted here under its name. Without
-        it, the first such task is an error.
-
-    Raises:
-      InputError: no task, an unknown way to normalise, a task or an example without content, an id that occurs twice,
-        an image that is missing or cannot be read.
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")

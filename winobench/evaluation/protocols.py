@@ -32,14 +32,7 @@ NOTHING = Has()
 def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Has = NOTHING) -> list[str | None]:
     """The protocols that a config means.
 
-    Args:
-      text: names with commas, ``all`` for every one that all tasks have and the model can answer, or None.
-      tasks: that are asked.
-      kinds: of requests that the model answers.
-      has: what there is besides texts.
-
-    Returns:
-      Their names; None means each task's first one that the model can answer.
+    Returns their names; None means each task's first one that the model can answer.
     """
     if text is None:
         return [None]
@@ -54,17 +47,7 @@ def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], ha
 
 
 def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = NOTHING) -> Protocol:
-    """The protocol of a task that is meant.
-
-    Args:
-      task: the task.
-      name: the protocol's; None for the task's first one that the model can answer.
-      kinds: what the model can be asked, of `winobench.runs.requests.KINDS`.
-      has: what there is besides texts.
-
-    Raises:
-      InputError: the task has no such protocol, the model cannot answer it, or it needs what there is not.
-    """
+    """The protocol of a task that is meant."""
     if name is not None and name not in task.protocols:
         near = difflib.get_close_matches(name, task.protocols, n=1)
         hint = f"did you mean {near[0]}? " if near else ""

@@ -71,13 +71,7 @@ class Captions:
         answers: asking.Answers,
         **how: Any,
     ) -> None:
-        """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail.
-
-        Args:
-          questions: with their images.
-          store: of the run's responses, open.
-          answers: see `winobench.runs.asking.ask`, which takes ``how``.
-        """
+        """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail."""
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))
         asking.ask(self.captioner, store, self.wanted, answers, label="captions", **how)

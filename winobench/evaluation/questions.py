@@ -216,8 +216,7 @@ def _ask(
 ) -> tuple[list[_Asked], list[tuple[Responder, Mapping[str, Request]]]]:
     """Has captions written where they are needed, and then asks.
 
-    Returns:
-      What was asked, with the captions in it, and everybody with key -> request of what they were to answer.
+    Returns what was asked, with the captions in it, and everybody with key -> request of what they were to answer.
     """
     asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
     if captions is not None:
@@ -330,11 +329,7 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, settings: Asking)
 
 
 def failure_line(results: Mapping[str, Any]) -> str | None:
-    """One line on calls that failed, and how to continue; None where none did.
-
-    Args:
-      results: what `evaluate_questions` returns.
-    """
+    """One line on calls that failed, and how to continue; None where none did."""
     calls = results.get("failed_calls")
     if not calls:
         return None
@@ -354,11 +349,7 @@ def _prepare(
     pictures: Mapping[str, Sequence[Picture]] | None,
     captions: question_images.Captions | None,
 ) -> _Asked:
-    """Makes a task's requests. Of captions that are not yet written, the keys take their place.
-
-    Raises:
-      InputError: there are no questions, or one cannot be asked.
-    """
+    """Makes a task's requests. Of captions that are not yet written, the keys take their place."""
     if not questions:
         raise InputError(
             f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"
@@ -383,11 +374,7 @@ def _prepare(
 
 
 def _check_question(question: TextQuestion, requests: Sequence[Request]) -> None:
-    """Makes sure that a question can be asked and written down.
-
-    Raises:
-      InputError: says which text cannot, and why.
-    """
+    """Makes sure that a question can be asked and written down."""
     texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
     check_texts(texts if question.pair is None else [*texts, question.pair], longest=LONGEST_PROMPT, together=True)
     for request in requests:
@@ -447,15 +434,9 @@ def example_table(
 ) -> pa.Table:
     """One row a question: what was asked, what was answered, and whether it is right.
 
-    Args:
-      questions: the task's.
-      answers: to them.
-      received: the responses that each answer was read from; None for a failed call.
-
-    Returns:
-      Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts,
-      incomplete ones too, null if missing) and correct (null where a call has failed). Where images were
-      asked about also images (the SHA-256 of each) and captions.
+    Returns columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses
+    (texts, incomplete ones too, null if missing) and correct (null where a call has failed). Where images were asked
+    about also images (the SHA-256 of each) and captions.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
     shown = {}

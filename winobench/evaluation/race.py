@@ -27,9 +27,6 @@ def check(tasks: Iterable[Task]) -> None:
     """Makes sure that a race can decide some tasks. Reads no data.
 
     Tasks of bias and of people's ratings have nothing to decide: they take all of their samples.
-
-    Raises:
-      InputError: a task's metric does not say which comparisons decide a question, or does not fit the task's shape.
     """
     for task in tasks:
         if task.has_answers:
@@ -37,11 +34,7 @@ def check(tasks: Iterable[Task]) -> None:
 
 
 def check_questions(plan: Plan, tasks: Iterable[Task]) -> None:
-    """As `check`, for each question of a plan: before any of them is scored.
-
-    Raises:
-      InputError: a question has a shape or a target that its task's metric does not decide.
-    """
+    """As `check`, for each question of a plan: before any of them is scored."""
     for task in tasks:
         for question in plan.questions[task.name]:
             what = f"question {question.id!r} of task {task.name!r}"

@@ -58,17 +58,7 @@ class Runner:
         reuse: bool,
         progress: bool,
     ):
-        """Does nothing yet.
-
-        Args:
-          scorer: judges the pairs.
-          groups: what it is to judge. Their errors are filled in.
-          folder: the run's, opened by the first process.
-          versions: recorded with each part.
-          fingerprint: the scorer's, in this process, when the evaluation began.
-          reuse: look for errors in the folders next to the run's.
-          progress: have the first process show passes, passes per second and the time left.
-        """
+        """Does nothing yet."""
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
@@ -78,11 +68,7 @@ class Runner:
         self._fingerprint = fingerprint
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
-        """Makes sure that all processes see the folder and are about to do the same, before any of them does it.
-
-        Raises:
-          InputError: a process does not see the folder, or has another identity.
-        """
+        """Makes sure that all processes see the folder and are about to do the same, before any of them does it."""
 
         def look() -> str:
             _wait_for([self.folder.config_path])
@@ -137,8 +123,7 @@ class Runner:
     def find_missing(self) -> float:
         """Has the first process read what is recorded, and tells all what is not.
 
-        Returns:
-          The seconds that earlier calls of this run have spent on what is recorded.
+        Returns the seconds that earlier calls of this run have spent on what is recorded.
         """
 
         def look() -> dict[str, Any]:
@@ -151,11 +136,7 @@ class Runner:
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
-        """Scores and records what is missing. Returns the names of the parts that the processes have written.
-
-        Raises:
-          InputError: a process failed or was lost, or a race is asked of a scorer whose mesh spans processes.
-        """
+        """Scores and records what is missing. Returns the names of the parts that the processes have written."""
         if parallel.is_multihost(getattr(self.scorer, "mesh", None)):
             if any(group.alpha is not None for group in self.groups):
                 raise InputError(RACE_OVER_PROCESSES, code="several-processes")
@@ -189,14 +170,7 @@ class Runner:
         return [name for names in parallel.all_gather_object(score) for name in names]
 
     def collect(self, parts: Sequence[str]) -> None:
-        """Reads what other processes have scored, in one that has scored only its share.
-
-        Args:
-          parts: names of what all processes have written, as `score_missing` returns them.
-
-        Raises:
-          InputError: what another process recorded is not in the folder.
-        """
+        """Reads what other processes have scored, in one that has scored only its share."""
         _wait_for([self.folder.errors_path / name for name in parts])
         for group in self.groups:
             if group.alpha is not None:
@@ -325,17 +299,7 @@ def _score(
     writer: error_parts.ErrorWriter | None,
     advance: Callable[[int], None],
 ) -> None:
-    """Scores triples and records them batch after batch.
-
-    Args:
-      group: whose errors they are.
-      missing: their flat indices in the group's errors.
-      among: the flat indices that there were to score if nothing had been recorded. What they are decides how errors
-        are computed, so that a run that was interrupted gives the same bits as one that was not.
-      iter_errors: scores triples of the plan.
-      writer: takes what is finished; None in a process that records nothing.
-      advance: is told how many errors are finished.
-    """
+    """Scores triples and records them batch after batch."""
     flat = group.errors.reshape(-1)
     try:
         for first in range(0, len(among), _TRIPLES_A_CALL):
@@ -374,11 +338,7 @@ def _name(plan: planning.Plan, image: int) -> str:
 
 
 def _wait_for(paths: Sequence[pathlib.Path]) -> None:
-    """Waits until files that other processes have written are seen here.
-
-    Raises:
-      InputError: one does not appear.
-    """
+    """Waits until files that other processes have written are seen here."""
     end = time.monotonic() + _SECONDS_TO_APPEAR
     for path in paths:
         # Looking into the folder has network file systems ask for what is new in it.

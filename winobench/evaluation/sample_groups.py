@@ -65,11 +65,7 @@ class SampleGroup:
         return int(np.count_nonzero(~np.isnan(self.errors))) - recorded + self.pilot_passes[1]
 
     def outcome(self) -> race.Outcome:
-        """The scores, once all that they need is known.
-
-        Raises:
-          InputError: an error that a race needs is not known.
-        """
+        """The scores, once all that they need is known."""
         if self.alpha is not None:
             outcome = self.race().run(self.errors, self._check_known)
             return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
@@ -106,17 +102,7 @@ def make_groups(
     failed: dict[str, InputError],
     **planned: Any,
 ) -> list[SampleGroup]:
-    """Groups the tasks by their samples and plans each group. Tasks whose data cannot be used end up in ``failed``.
-
-    Args:
-      scorer: chooses the timesteps.
-      fingerprint: the scorer's.
-      tasks: all tasks.
-      sampling: checked, with the number of samples and the rule for timesteps. Tasks of bias and of ratings, which have
-        no right answer to decide on, take no part in a race.
-      failed: task -> why its data cannot be used.
-      **planned: arguments of `winobench.evaluation.plan.make_plan`.
-    """
+    """Groups the tasks by their samples and plans each group. Tasks whose data cannot be used end up in ``failed``."""
     seed, rule = sampling.seed, sampling.timesteps
     alpha, share = (sampling.alpha, sampling.rare_share) if sampling.mode == settings.RACE else (None, None)
     weighting = timestep_weights.parse(sampling.timestep_weights)

@@ -30,10 +30,7 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
     ties.
 
     Args:
-      plan: the plan.
-      task: a task of the plan.
       errors: [num_pairs, num_samples] float32, in the order of ``plan.pairs``.
-      mean: over the samples.
 
     Returns:
       [images, texts] float64 a question, higher = better match.
@@ -47,13 +44,8 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
     """Which pairs' errors make up the scores of a task, and with which sign.
 
-    Args:
-      plan: the plan.
-      task: a task of the plan.
-
-    Returns:
-      For each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign). The score matrix is the sum of
-      each sign times the errors of its rows.
+    Returns for each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign). The score matrix is the
+    sum of each sign times the errors of its rows.
     """
     rows = plan.pair_index()
     terms = plan.terms[task]
@@ -82,11 +74,7 @@ def task_results(
     rated the ones in `winobench.metrics.rating_results`.
 
     Args:
-      task: names the metric and the chance levels.
-      questions: its examples.
       scores: [images, texts] an example, higher = better.
-      texts: the plan's. Bias tasks need them.
-      seed: of permutations and resamples.
 
     Intervals are about another draw of examples, judged on the same samples of noise (docs/intervals.md).
 

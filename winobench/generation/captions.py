@@ -52,10 +52,6 @@ def find(places: Sequence[str]) -> list[ImageFile]:
     Args:
       places: folders, of which the images right in them are taken. Runs of ``launch.draw --config=pictures``.
         Patterns such as ``photos/**/*.jpg``. Files.
-
-    Raises:
-      InputError: nothing is named, a file or folder is missing or has no images, or a name is not UTF-8, so that no
-        line could hold it.
     """
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
@@ -75,24 +71,9 @@ def write(
 ) -> dict[str, Any]:
     """Writes a text about each image.
 
-    Args:
-      responder: answers `PictureText`.
-      images: from `find`. The model is asked once about images of the same content.
-      folder: of all files. A call with the same arguments continues where an earlier one was interrupted, and further
-        images may be added.
-      model: its name in the lines.
-      question: the question. The empty one asks for a caption.
-      max_tokens: of the longest text.
-      progress: show requests, requests a second and the time left.
-
-    Returns:
-      "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}, incomplete answers
-      among them; "tokens" (read, written) and "cost" in dollars of all answers, None where not known; "path" of the
-      JSONL file.
-
-    Raises:
-      InputError: the model writes no texts about images, every call would fail, or the folder cannot be written, or
-        holds something else.
+    Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}, incomplete
+    answers among them; "tokens" (read, written) and "cost" in dollars of all answers, None where not known; "path" of
+    the JSONL file.
     """
     if PictureText.kind not in responder.kinds:
         raise InputError(

@@ -83,11 +83,7 @@ class Pair:
 
 
 def sides(words: Sequence[str]) -> tuple[Side, Side]:
-    """What the command line names: two runs, ``RUN:MODEL`` where a run has several models, or one run of two.
-
-    Raises:
-      InputError: says what else is needed.
-    """
+    """What the command line names: two runs, ``RUN:MODEL`` where a run has several models, or one run of two."""
     named = [side for word in words for side in _sides(word)]
     if len(named) != 2 or named[0] == named[1]:
         raise InputError(
@@ -108,11 +104,7 @@ def _sides(word: str) -> list[Side]:
 
 
 def make_pairs(first: Side, second: Side) -> list[Pair]:
-    """The pairs of two sides, in the order of prompts and seeds.
-
-    Raises:
-      InputError: the sides have no prompt and seed in common, or an image is lost.
-    """
+    """The pairs of two sides, in the order of prompts and seeds."""
     found = [_records(side) for side in (first, second)]
     pairs = [
         Pair((one, other), (first.run / one.file, second.run / other.file))
@@ -145,11 +137,7 @@ class Comparison:
     """
 
     def __init__(self, folder: str | os.PathLike, first: Side, second: Side):
-        """Begins a comparison, or continues with the one that is there.
-
-        Raises:
-          InputError: the folder holds another comparison, or cannot be written.
-        """
+        """Begins a comparison, or continues with the one that is there."""
         self.folder = pathlib.Path(folder)
         self.first, self.second = first, second
         self.pairs = make_pairs(first, second)
@@ -185,15 +173,7 @@ class Comparison:
 
     @contextlib.contextmanager
     def serve(self, rater: str, port: int = judging.PORT) -> Iterable[tuple[Server, judging.Labels]]:
-        """A running server for one person's page, and where the clicks go.
-
-        Args:
-          rater: the person's name.
-          port: to listen on; 0 for any free one.
-
-        Raises:
-          InputError: the name is none that a file can have, the page is open already, or the port is taken.
-        """
+        """A running server for one person's page, and where the clicks go."""
         rows = self.shown(rater)
         items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]
         paths = {
@@ -211,11 +191,7 @@ class Comparison:
                 yield server, labels
 
     def outcomes(self) -> dict[str, dict[str, int]]:
-        """Person -> key of a pair -> `preference.FIRST`, `preference.SECOND` or `preference.EQUAL`.
-
-        Raises:
-          InputError: a file of labels is damaged.
-        """
+        """Person -> key of a pair -> `preference.FIRST`, `preference.SECOND` or `preference.EQUAL`."""
         found: dict[str, dict[str, int]] = {}
         for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items():
             found[rater] = {
@@ -226,13 +202,9 @@ class Comparison:
     def finish(self) -> dict[str, Any]:
         """Sums up what people said, writes ``results.json``, and returns its content.
 
-        Returns:
-          "first" and "second" (the sides), "raters" {name: preference}, "all" (the majority of each pair's raters),
-          "categories" {category: preference}, "agreement" (Fleiss' kappa over pairs that all have judged; None for one
-          person), "left" (pairs that a person has left to judge, by name) and "paper".
-
-        Raises:
-          InputError: nobody has judged anything.
+        Returns "first" and "second" (the sides), "raters" {name: preference}, "all" (the majority of each pair's
+        raters), "categories" {category: preference}, "agreement" (Fleiss' kappa over pairs that all have judged; None
+        for one person), "left" (pairs that a person has left to judge, by name) and "paper".
         """
         outcomes = {rater: found for rater, found in self.outcomes().items() if found}
         if not outcomes:

@@ -28,17 +28,9 @@ def find_pictures(
       source: the folder of a run of images (`generation.generate`), of which a text's images are those with it
         as their prompt, in the order of the seeds. Or a ``.csv`` or ``.jsonl`` file with the columns or keys
         ``premise`` and ``file``, in which a premise may stand several times, and files are relative to its folder.
-      texts: whose images are wanted.
-      most: images of each text. A run must have as many, a table at least one.
-      model: which model's images, by its name or label, where a run has those of several.
-      how: the command that generates what is missing. Ends the message.
 
     Returns:
       Text -> its images.
-
-    Raises:
-      InputError: the source does not exist, a text has no or too few images, or a file is missing or has changed. Names
-        the text, or the file.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:

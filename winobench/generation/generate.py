@@ -172,11 +172,7 @@ class _Run:
         return self.batch_size * len(jax.local_devices())
 
     def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
-        """What is known of a model once it is loaded, written down for the reader.
-
-        Raises:
-          InputError: it is not the model that has generated before, or another one than in process 0.
-        """
+        """What is known of a model once it is loaded, written down for the reader."""
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}

@@ -51,20 +51,7 @@ def task(comparison: Comparison) -> Task:
 
 
 def judge(comparison: Comparison, scorer: Scorer | SampledScorer, name: str, **sampling: Any) -> dict[str, Any]:
-    """Has a scorer judge all pairs. A call that was interrupted continues when it is made again.
-
-    Args:
-      comparison: the pairs.
-      scorer: the judge.
-      name: what it is called, a folder's name.
-      **sampling: arguments of `winobench.evaluate`, such as ``num_samples`` of a diffusion model, or ``progress``.
-
-    Returns:
-      "all" and "categories", as in `Comparison.finish`.
-
-    Raises:
-      InputError: an image cannot be read, or the folder holds the judgement of another scorer.
-    """
+    """Has a scorer judge all pairs. A call that was interrupted continues when it is made again."""
     folder = comparison.folder / FOLDER / name
     evaluate.evaluate(scorer, [task(comparison)], folder, model=name, **sampling)
     examples = read_run(folder).tasks["comparison"].examples

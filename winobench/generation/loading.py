@@ -35,20 +35,11 @@ def make_drawers(
     """The pipelines that generate images.
 
     Args:
-      models: names in `winobench.base.registry.MODELS`, folders, or hub ids.
       loras: see `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
         of them, or several for one model.
-      settings: that the models must be able to generate with. The usual ones when None.
       dtype: of the denoiser. Texts are encoded and images decoded in float32 in either case, as in scoring.
-      variant, revision, allow_pickle: see `Pipeline.from_pretrained`.
-      lora_scale: what the adapters' effect is multiplied by.
-      pipeline_options: options that only the models' family has.
       encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
         there for each batch of images. Images are the same.
-
-    Raises:
-      InputError: there is no such model or LoRA, a model does not generate, an option is not for it, the numbers of
-        models and LoRAs do not fit, or the same is named twice.
     """
     settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
@@ -105,15 +96,7 @@ def load_pipeline(
 
 
 def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """Which model generates with which LoRA.
-
-    Args:
-      models: see `make_drawers`.
-      loras: as there.
-
-    Raises:
-      InputError: none is named, the numbers do not fit, or the same is named twice.
-    """
+    """Which model generates with which LoRA."""
     if not models or not loras:
         raise InputError("no model is named: name at least one")
     if len(models) > 1 and len(loras) > 1 and len(models) != len(loras):

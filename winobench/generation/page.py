@@ -30,14 +30,7 @@ _THREADS = 8
 
 
 def write_page(run: Pictures) -> pathlib.Path:
-    """Writes ``pictures.html`` into the run's folder, and thumbnails of images of more than `LARGE` pixels.
-
-    Returns:
-      The page's path.
-
-    Raises:
-      InputError: an image cannot be read, or the folder cannot be written.
-    """
+    """Writes ``pictures.html`` into the run's folder, and thumbnails of images of more than `LARGE` pixels."""
     path = run.folder / PAGE
     with files.writing(run.folder):
         files.write_text(path, page_text(run, _write_thumbnails(run)))
@@ -45,13 +38,7 @@ def write_page(run: Pictures) -> pathlib.Path:
 
 
 def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
-    """The page.
-
-    Args:
-      run: any, whether or not it has all of its images.
-      thumbnails: file of an image -> that of its thumbnail, relative to the run's folder. The image itself for those
-        without one.
-    """
+    """The page."""
     counts = collections.Counter(prompt.category for prompt in run.prompts)
     numbers = {name: str(number) for number, name in enumerate(counts, 1)}
     largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)

@@ -33,15 +33,7 @@ def can_verify(run: Pictures) -> bool:
 def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
     """Looks at all images of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
 
-    Args:
-      run: of prompts in our grammar.
-      verifier: the shipped one when None.
-
-    Returns:
-      An image's path within the run -> its verdict.
-
-    Raises:
-      InputError: prompts do not say what must be shown, or an image is lost.
+    Returns an image's path within the run -> its verdict.
     """
     if not can_verify(run):
         raise InputError(

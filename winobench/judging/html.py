@@ -28,13 +28,6 @@ def render(package: str, template: str, *, title: str, person: str, choices: Seq
 
     The template has the blocks ``rules`` (list items that say what the labels mean), ``style``, and ``script`` with the
     function ``draw(item, box)``, which puts an item of the server into the page.
-
-    Args:
-      package: that has the template in its folder ``templates``.
-      template: name of the file.
-      title: heading of the page.
-      person: what it calls the one who judges.
-      choices: the labels, in the order of their buttons. Keys 1, 2, ... choose them.
     """
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("winobench.judging")])
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)

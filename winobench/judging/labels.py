@@ -32,16 +32,7 @@ class Labels:
     """
 
     def __init__(self, folder: str | os.PathLike, name: str, choices: Sequence[str]):
-        """Names the file.
-
-        Args:
-          folder: of all people's files. Made when the first one opens.
-          name: the person's.
-          choices: what a label may be.
-
-        Raises:
-          InputError: the name is none that a file can have.
-        """
+        """Names the file."""
         if not _NAME.fullmatch(name):
             raise InputError(
                 f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most",
@@ -86,15 +77,7 @@ class Labels:
             self._file = None
 
     def add(self, item: str, label: str | None) -> None:
-        """Stores a click. It is on disk when this returns.
-
-        Args:
-          item: its id.
-          label: one of the choices; None takes the item's label back.
-
-        Raises:
-          OSError: it could not be stored, and does not count.
-        """
+        """Stores a click. It is on disk when this returns."""
         moment = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"item": item, "label": label, "time": moment}).encode() + b"\n"
         with self._lock:
@@ -114,11 +97,7 @@ class Labels:
 
 
 def read_labels(folder: str | os.PathLike, choices: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Person -> item -> label, of all files in a folder. Empty if missing.
-
-    Raises:
-      InputError: a file is damaged.
-    """
+    """Person -> item -> label, of all files in a folder. Empty if missing."""
     found = {}
     for path in sorted(pathlib.Path(folder).glob(f"*{_SUFFIX}")):
         content = path.read_bytes()
@@ -127,11 +106,7 @@ def read_labels(folder: str | os.PathLike, choices: Sequence[str]) -> dict[str, 
 
 
 def parse(content: bytes, path: pathlib.Path, choices: Sequence[str]) -> dict[str, str]:
-    """The last label of each item, of the whole lines of a file; ``path`` is for messages.
-
-    Raises:
-      InputError: a line is not a label.
-    """
+    """The last label of each item, of the whole lines of a file; ``path`` is for messages."""
     labels: dict[str, str] = {}
     for number, line in enumerate(content.splitlines(), 1):
         try:

@@ -95,18 +95,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serve(page: Page, port: int = PORT) -> Iterator[Server]:
-    """A server for a page, on this computer's own address alone. It is running within the block.
-
-    Args:
-      page: what is judged.
-      port: to listen on; 0 for any free one.
-
-    Yields:
-      The server.
-
-    Raises:
-      InputError: the port is taken.
-    """
+    """A server for a page, on this computer's own address alone. It is running within the block."""
     try:
         server = Server(page, port)
     except (OSError, OverflowError) as error:

@@ -69,13 +69,6 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
 
     Args:
       counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.
-      level: coverage, between 0 and 1.
-      num_resamples: of the bootstrap.
-      seed: of the bootstrap.
-
-    Raises:
-      ValueError: no items, another shape, numbers that are not counts, fewer than two raters, or items that differ in
-        the number of raters.
 
     Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
     """
@@ -123,11 +116,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
 
 
 def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
-    """The judgements in some rater files, in their order.
-
-    Raises:
-      InputError: a file is missing or no such table, a cell is empty, or a rater has judged an item twice.
-    """
+    """The judgements in some rater files, in their order."""
     ratings, seen = [], {}
     for path in map(pathlib.Path, paths):
         try:
@@ -173,15 +162,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
 def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None) -> tuple[np.ndarray, list[str]]:
     """How often each item was given each label.
 
-    Args:
-      ratings: judgements.
-      labels: the labels there are. Those that occur, sorted, by default.
-
-    Returns:
-      Counts [num_items, num_labels] int64, in the order of the items' first appearance, and the items.
-
-    Raises:
-      InputError: there are no judgements, a label is unknown, or items differ in their number of raters.
+    Returns counts [num_items, num_labels] int64, in the order of the items' first appearance, and the items.
     """
     ratings = list(ratings)
     if not ratings:
@@ -232,19 +213,10 @@ def rater_accuracy(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """How often each rater is right, by group and in total, and the raters' mean (the layout of WSC+'s Table 6).
 
-    Args:
-      ratings: judgements.
-      answers: item -> the right label.
-      groups: item -> its group, such as its type.
-
-    Returns:
-      rater, and ``"average"`` at the end -> group, in the order of appearance in ``groups``, and ``"total"`` at the end
-      -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}. Without the groups of
-      which the rater has judged nothing. The average weighs raters alike. Its interval takes judgements of the same
-      item as dependent.
-
-    Raises:
-      InputError: an item has no right answer or no group.
+    Returns rater, and ``"average"`` at the end -> group, in the order of appearance in ``groups``, and ``"total"`` at
+    the end -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}. Without the
+    groups of which the rater has judged nothing. The average weighs raters alike. Its interval takes judgements of the
+    same item as dependent.
     """
     right: dict[str, list[tuple[str, str, bool]]] = {}
     for rating in ratings:

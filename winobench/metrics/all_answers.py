@@ -22,10 +22,6 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
 
     Args:
       scores: [n, images, texts, ...] float64, higher = better match. One or two images, an even number of texts.
-      targets: None, as the places say what is right.
-
-    Raises:
-      ValueError: another shape, a score that is not finite, or a target.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] not in (1, 2) or scores.shape[2] < 2 or scores.shape[2] % 2:

@@ -76,14 +76,9 @@ def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
 
     Args:
       scores: [num_images, num_texts] floats, higher = better match. Columns outside A and B are not looked at.
-      a: indices of the texts A, at least one.
-      b: indices of the texts B, at least one.
 
     Returns:
       [num_images] float64.
-
-    Raises:
-      ValueError: another shape, no text, or a needed score that is not finite.
 
     Source: Krojer et al. 2023, Eq. 8, with the mean instead of the printed maximum.
     """
@@ -106,9 +101,6 @@ def effect_size(psi_x, psi_y) -> float:
     Args:
       psi_x: [num_images of X] floats.
       psi_y: [num_images of Y] floats.
-
-    Raises:
-      ValueError: a group is empty, a value is not finite, or all values are equal up to rounding, so that d is 0 / 0.
 
     Source: Krojer et al. 2023, Eq. 8.
     """
@@ -139,11 +131,6 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     Args:
       psi_x: [num_images of X] floats.
       psi_y: [num_images of Y] floats.
-      num_permutations: at least 1.
-      seed: of the random permutations.
-
-    Raises:
-      ValueError: as ``effect_size``.
 
     Sources: Caliskan et al. 2017 for the test; A. Janssen, "Studentized permutation tests for non-i.i.d. hypotheses and
     the generalized Behrens-Fisher problem", Statistics & Probability Letters 36 (1997), for the statistic; B. Phipson
@@ -189,12 +176,6 @@ def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int 
     Args:
       psi_x: [num_images of X] floats, at least two.
       psi_y: [num_images of Y] floats, at least two.
-      level: coverage, between 0 and 1.
-      num_resamples: at least 1.
-      seed: of the resamples.
-
-    Raises:
-      ValueError: as ``effect_size``, or a group of one image.
 
     Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
     """
@@ -206,9 +187,6 @@ def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int 
 
 def average_absolute_effect_size(pairs: Sequence[PairAssociations]) -> float:
     """Mean of the effect sizes' magnitudes over target pairs.
-
-    Raises:
-      ValueError: no pair, or as ``effect_size``.
 
     Source: Krojer et al. 2023, Table 3, whose last row is this mean over the ten pairs of Tables 3 and 5.
     """
@@ -232,9 +210,6 @@ def average_interval(
     it 32% (percentiles) or 81% of the time, instead of 92%. The value still is above the truth where biases are tiny
     (see ``unbiased_average``): the interval says how sure the number is, not whether there is bias. That is for the
     tests.
-
-    Raises:
-      ValueError: no pair, as ``bootstrap_interval``, or a group that differs in size between pairs.
     """
     value = average_absolute_effect_size(pairs)
     signs = [math.copysign(1 / len(pairs), effect_size(pair.psi_x, pair.psi_y)) for pair in pairs]
@@ -269,13 +244,6 @@ def association_results(
     Args:
       scores: [num_images, num_texts] floats, higher = better match. Only the scores of a group's images with the texts
         of its pairs are needed. Others may be NaN.
-      texts: the columns of ``scores``.
-      groups: the group of each image.
-      association: the target pairs.
-      seed: of permutations and resamples. The same seed gives the same numbers.
-      num_permutations: at most so many arrangements a pair are judged.
-      num_resamples: of the bootstrap.
-      partial: leave out pairs one of whose groups has fewer than two images, instead of refusing them.
 
     Returns:
       Rows {"value", "low", "high" (95% interval), "chance" (None), "n" (images), "ties" (0)}:
@@ -285,11 +253,6 @@ def association_results(
       images with the interval of `Design.means`. A group whose pairs ask for different texts has a row a set of texts,
       those after the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi
       are left out.
-
-    Raises:
-      InputError: a group is missing or has one image (unless ``partial``), no pair is left, or a pair asks for a text
-        that is not there.
-      ValueError: lengths differ, or a needed score is not finite.
     """
     scores = np.asarray(scores, np.float64)
     if scores.shape != (len(groups), len(texts)):

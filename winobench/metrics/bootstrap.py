@@ -34,16 +34,7 @@ def interval(
     too narrow.
 
     Args:
-      sizes: of each set. Numbers of its members are sampled.
       statistic: (int [..., size] of each set, the members that were sampled) -> [...].
-      level: of the interval.
-      num_resamples: of the bootstrap.
-      seed: of the resamples.
-      batch: resamples that are computed together.
-      span: least and greatest value of the statistic.
-
-    Returns:
-      Both ends. The percentile interval replaces BCa's where that is undefined.
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
@@ -83,11 +74,7 @@ def skewed(
 ) -> tuple[float, float] | None:
     """Ends of the jackknife's interval with Student's quantile and skewness, on the scale of Fisher's z.
 
-    Args:
-      sizes, statistic, level, batch, span: as in `interval`.
-
-    Returns:
-      Both ends; None where the statistic is undefined without one member, or does not change.
+    Returns both ends; None where the statistic is undefined without one member, or does not change.
     """
     everyone = [np.arange(size)[None] for size in sizes]
     least, greatest = span

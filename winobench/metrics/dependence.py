@@ -38,11 +38,7 @@ class Dependence:
 
     @classmethod
     def of_sets(cls, sets: Sequence[Collection[Hashable]]) -> Dependence:
-        """Outcomes depend on each other whose sets have a unit in common.
-
-        Raises:
-          ValueError: a set is empty.
-        """
+        """Outcomes depend on each other whose sets have a unit in common."""
         units: dict[Hashable, int] = {}
         keys = [frozenset(units.setdefault(unit, len(units)) for unit in some) for some in sets]
         if not all(keys):

@@ -89,11 +89,6 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
     Args:
       successes: number of successes, from 0 to ``total``.
-      total: number of outcomes, above 0.
-      level: coverage, between 0 and 1.
-
-    Raises:
-      ValueError: an argument is out of its range.
 
     Sources: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927);
     L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16
@@ -120,10 +115,6 @@ def clustered(outcomes, clusters, *, strata=None, level: float = 0.95) -> Interv
       strata: None, or [n] labels: the value is then the plain mean of the strata's proportions (a macro mean over
         sub-tasks), and each outcome weighs 1 / (number of strata x size of its stratum). A cluster may reach into
         several strata, as an image does that serves every sub-task.
-      level: coverage, between 0 and 1.
-
-    Raises:
-      ValueError: nothing to average, or lengths differ.
     """
     outcomes = np.asarray(outcomes, np.float64)
     if outcomes.ndim != 1 or not len(outcomes):
@@ -144,13 +135,8 @@ def paired_difference(
 
     Args:
       first, second: [n] bool each.
-      clusters, strata, level: as in `clustered`.
       replicates: None, or [n, sets] second - first under each of many draws of the samples on which all outcomes rest:
         the difference is then that of the mean over samples, too.
-      freedom: number of these samples less 1.
-
-    Raises:
-      ValueError: nothing to compare, or lengths differ.
 
     Source: T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample
     design", Statistics in Medicine 17 (1998).
@@ -195,9 +181,6 @@ class Design:
         Args:
           clusters: [n] labels, or a `Dependence`.
           strata: None, or [n] labels.
-
-        Raises:
-          ValueError: lengths differ.
         """
         self.dependence = clusters if isinstance(clusters, Dependence) else Dependence.of_labels(clusters)
         num = len(self.dependence)
@@ -232,13 +215,9 @@ class Design:
 
         Args:
           outcomes: [n, sets] bool or 0/1.
-          level: coverage, between 0 and 1.
 
         Returns:
           Value, low and high, each [sets] float64.
-
-        Raises:
-          ValueError: another number of outcomes.
         """
         right = self._checked(outcomes)
         counts, sizes = self._by_stratum(right), self._sizes[:, None]
@@ -259,14 +238,9 @@ class Design:
 
         Args:
           first, second: [n, sets] bool.
-          level: coverage, between 0 and 1.
-          noise: what else makes the differences vary; None for nothing.
 
         Returns:
           The fields of `PairedDifference`, each [sets] float64.
-
-        Raises:
-          ValueError: another number of outcomes.
         """
         first, second = self._checked(first), self._checked(second)
         better, worse = second * (1 - first), first * (1 - second)
@@ -298,13 +272,9 @@ class Design:
 
         Args:
           values: [n, columns] float.
-          level: coverage, between 0 and 1.
 
         Returns:
           Mean, low and high, each [columns] float64.
-
-        Raises:
-          ValueError: another number of values, or strata, for which this is not made.
         """
         values = self._checked(values)
         if len(self._sizes) > 1:
@@ -327,9 +297,6 @@ class Design:
 
         Args:
           replicates: [n, sets] float, the outcomes under each of many draws of samples.
-
-        Raises:
-          ValueError: another number of outcomes.
         """
         replicates = self._checked(replicates)
         parts = self._weights[:, None] * (replicates - replicates.mean(axis=1, keepdims=True))
@@ -369,8 +336,6 @@ class Design:
           of_strata: [strata, sets] variance of one outcome of each stratum.
           residuals: [n, sets].
           telling: [sets] how many outcomes the estimate of the dependence rests on.
-          level: coverage.
-          noise: what else makes the mean vary.
 
         Returns:
           The number, Student's quantile and its degrees of freedom, each [sets].
@@ -406,9 +371,6 @@ def false_discovery_rates(p_values: Iterable[float]) -> list[float]:
     Where nothing differs at all, any is up to 5% in at most 5% of the cases. That holds for independent tests, and for
     those that depend positively, as rows over the same questions do.
 
-    Raises:
-      ValueError: a p-value is not in [0, 1].
-
     Source: Y. Benjamini and Y. Hochberg, JRSS B 57 (1995).
     """
     import scipy.stats  # late: it takes most of a second
@@ -419,9 +381,6 @@ def false_discovery_rates(p_values: Iterable[float]) -> list[float]:
 
 def family_wise(p_values: Iterable[float]) -> list[float]:
     """P-values adjusted for their number: any false one is up to 5% in at most 5% of the cases, however they depend.
-
-    Raises:
-      ValueError: a p-value is not in [0, 1].
 
     Source: S. Holm, Scandinavian Journal of Statistics 6 (1979).
     """
@@ -440,11 +399,6 @@ def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
     Student's quantile is too short to the side to which data are skewed: of 20 lognormal values a 95% interval of the
     mean covers 87%. So it reaches as far as Hall's transformation says where that is further, and as Student's
     quantile on the other side (93%).
-
-    Args:
-      third: third cumulant of the estimate.
-      variance: of the estimate.
-      student: Student's quantile, above 0.
 
     Source: P. Hall, "On the removal of skewness by transformation", JRSS B 54 (1992).
     """

@@ -22,11 +22,6 @@ def recall(scores, targets, k: int = 1) -> Outcome:
     Args:
       scores: [num_examples, num_candidates, ...] floats, higher = better. Trailing axes are judged each by itself.
       targets: [num_examples] int, index of the right candidate.
-      k: at least 1.
-
-    Raises:
-      ValueError: a score is not finite (comparisons with NaN would make any answer right), shapes disagree, or a
-        target is not a candidate.
     """
     scores = _finite(scores, 2)
     targets = np.asarray(targets)
@@ -58,9 +53,6 @@ def winoground(scores) -> dict[str, Outcome]:
       scores: [num_examples, n images, n texts, ...] floats, higher = better. N is 2 in Winoground. Trailing axes are
         judged each by itself.
 
-    Raises:
-      ValueError: another shape, or a score that is not finite.
-
     Source: T. Thrush et al., "Winoground", CVPR 2022, Eq. 1-3.
     """
     scores = _finite(scores, 3)
@@ -77,11 +69,7 @@ def winoground(scores) -> dict[str, Outcome]:
 
 
 def recall_chance(num_candidates: int, k: int = 1) -> float:
-    """The recall at ``k`` of guessing, in [0, 1].
-
-    Raises:
-      ValueError: there are no candidates, or ``k`` is below 1.
-    """
+    """The recall at ``k`` of guessing, in [0, 1]."""
     if not (_is_whole(num_candidates) and _is_whole(k)) or num_candidates < 1 or k < 1:
         raise ValueError(f"recall_chance needs a candidate and k >= 1, got {num_candidates!r} and {k!r}.")
     return min(1.0, k / num_candidates)

@@ -98,13 +98,9 @@ class Metric:
 
         Args:
           scores: [images, texts] floats an example, higher = better match.
-          targets: an index along the longer axis an example, or None for the diagonal.
 
         Returns:
           Name -> outcome over all examples, in the order of ``judge``.
-
-        Raises:
-          ValueError: no example, another number of targets, or an example that the metric is not for.
         """
         alike: dict[tuple[Any, bool], list[int]] = {}
         for index, (matrix, target) in enumerate(zip(scores, targets, strict=True)):

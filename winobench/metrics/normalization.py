@@ -68,13 +68,7 @@ def choice() -> options.Range:
 
 
 def terms_of(normalize: str, *, images_compete: bool, texts_compete: bool) -> tuple[Term, ...]:
-    """The terms of a diffusion model's scores where images, texts or both are ranked.
-
-    Args:
-      normalize: a name in `NORMALIZATIONS`, or `AUTO`.
-      images_compete: images are ranked for a text.
-      texts_compete: texts are ranked for an image.
-    """
+    """The terms of a diffusion model's scores where images, texts or both are ranked."""
     terms = NORMALIZATIONS["unconditional" if normalize == AUTO else normalize]
     return tuple(term for term in terms if term is OWN or term.tells_apart(images_compete, texts_compete))
 
@@ -87,8 +81,6 @@ def scores(
     """Scores from errors in float64, higher = better match.
 
     Args:
-      terms: of the scores.
-      errors: name of a term -> arrays that broadcast against each other.
       reduce: applied to each of them, such as a mean over samples in float64.
     """
     return sum(term.sign * reduce(errors[term.name]) for term in terms)

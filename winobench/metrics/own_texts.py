@@ -15,10 +15,6 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     Args:
       scores: [n, images, texts, ...] float64, higher = better match. At least as many texts as images. Texts beyond
         the images are wrong for all of them.
-      targets: None, as the right answer is the diagonal.
-
-    Raises:
-      ValueError: another shape, a score that is not finite, or a target.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or not 1 <= scores.shape[1] <= scores.shape[2] or scores.shape[2] < 2:

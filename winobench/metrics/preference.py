@@ -38,14 +38,6 @@ def summarize(outcomes: Sequence[int], clusters: Iterable[Hashable], *, level: f
     The share has Wilson's interval, for the effective number of pairs where pairs of a cluster depend on each other
     (`winobench.metrics.intervals.clustered`): two seeds of one prompt are not two prompts. The sign test counts each
     cluster once, for the side that most of its decided pairs prefer. Clusters that are level are left out, as ties are.
-
-    Args:
-      outcomes: `FIRST`, `SECOND` or `EQUAL`.
-      clusters: labels, of which equal ones share a cluster, such as the prompts.
-      level: coverage of the interval.
-
-    Raises:
-      ValueError: lengths differ, or an outcome is not one of these.
     """
     clusters = list(clusters)
     if len(clusters) != len(outcomes) or any(outcome not in (FIRST, SECOND, EQUAL) for outcome in outcomes):

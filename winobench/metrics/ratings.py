@@ -50,11 +50,7 @@ class Rated:
 
     @classmethod
     def of(cls, scores: Sequence[float], ratings: Sequence[float], prompts: Sequence[Hashable]) -> Rated:
-        """The same of any labels of prompts.
-
-        Raises:
-          ValueError: nothing, lengths that differ, or a number that is not finite.
-        """
+        """The same of any labels of prompts."""
         numbers: dict[Hashable, int] = {}
         labels = np.array([numbers.setdefault(prompt, len(numbers)) for prompt in prompts], np.int64)
         x, y = np.asarray(scores, np.float64), np.asarray(ratings, np.float64)
@@ -383,22 +379,9 @@ def rating_results(
 ) -> dict[str, dict[str, Any]]:
     """All numbers of a task whose images people have rated: of all images first, then of each group.
 
-    Args:
-      metric: the task's.
-      scores: an example: floats of its images, higher = better match.
-      ratings: the same of people.
-      prompts: the prompt of each example, by its published id. Several may share one.
-      groups: an example's sub-tasks.
-      seed: of the resamples.
-      num_resamples: of the bootstrap.
-
-    Returns:
-      Row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (images), "ties" (images whose score
-      another one has too), "prompts", and what else the measure says of itself}. Groups as ``<group>/<measure>``.
-      Measures that are undefined, and those of groups with one prompt, have no row.
-
-    Raises:
-      InputError: the headline of all images is undefined, or there is one prompt.
+    Returns row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (images), "ties" (images whose score
+    another one has too), "prompts", and what else the measure says of itself}. Groups as ``<group>/<measure>``.
+    Measures that are undefined, and those of groups with one prompt, have no row.
     """
 
     def rated(indices: Sequence[int]) -> Rated:

@@ -27,11 +27,7 @@ class SampleMean:
     dtype: str = DTYPES[0]
 
     def terms(self, errors: np.ndarray) -> np.ndarray:
-        """Errors [..., n] as they enter the mean: rounded, and weighed.
-
-        Raises:
-          InputError: one is beyond the largest number of the dtype.
-        """
+        """Errors [..., n] as they enter the mean: rounded, and weighed."""
         if self.dtype != DTYPES[0]:
             with np.errstate(over="ignore"):
                 rounded = errors.astype(np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))).astype(np.float32)

@@ -33,16 +33,7 @@ _CHUNK = 2**20
 
 
 def looks(budget: int, level: float, share: float = SHARE) -> list[int]:
-    """Numbers of samples after which a race looks at its differences.
-
-    Args:
-      budget: N, the samples that an undecided comparison ends with. At least 1.
-      level: of the comparison that is decided most easily.
-      share: see `will_stay_positive`.
-
-    Returns:
-      In increasing order: the first number that can decide anything, then each larger by a twelfth, and the budget.
-    """
+    """Numbers of samples after which a race looks at its differences."""
     numbers = []
     n = fewest(budget, level, share)
     while n < budget:
@@ -75,10 +66,6 @@ def will_stay_positive(
 
     Args:
       differences: [..., n] floats, of the samples known so far, in the order in which they were met.
-      budget: N >= n.
-      level: one-sided, in (0, 1).
-      share: in (0, 1]. The smaller, the weaker the assumption, and the more samples it takes.
-      start: differences ahead of this have been used for choosing the comparison, and are not evidence.
 
     Returns:
       [...] bool. With n = N, whether the mean is positive.

@@ -59,14 +59,7 @@ class Curve:
 
 
 def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
-    """What is requested.
-
-    Args:
-      given: a name in `LEVEL_RULES`, ``uniform`` or None for it, a file of learned weights, or its content.
-
-    Raises:
-      InputError: there is no such rule or file, or it does not hold weights.
-    """
+    """What is requested."""
     if given is None or given == UNIFORM:
         return UNIFORM
     if isinstance(given, str) and given in LEVEL_RULES:
@@ -102,14 +95,10 @@ def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray
     """The weights of samples.
 
     Args:
-      weighting: from `parse`.
       timesteps: [n] of the samples: integers, or noise levels above 0 and up to 1.
 
     Returns:
       float64 [n] with the mean 1; None for uniform weights.
-
-    Raises:
-      InputError: the rule is of noise levels and these are timesteps, or none of them has any weight.
     """
     if weighting == UNIFORM:
         return None
@@ -140,7 +129,6 @@ def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndar
 
     Args:
       scores: of each question [candidates, n] float, higher = better match, on n samples.
-      targets: of each question the right candidate.
       timesteps: [n] of the samples.
 
     Source: Self-Bench (arXiv:2505.17955) learns a weight for each of its timesteps by this loss.

@@ -15,9 +15,6 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     Args:
       scores: [n, 1, texts, ...] float64, higher = better match. The last text is the false one.
       targets: [n]. The first caption, in place of all true ones.
-
-    Raises:
-      ValueError: another shape, a score that is not finite, or a target that is not a true caption.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] != 1 or scores.shape[2] < 2 or not np.isfinite(scores).all():

@@ -39,7 +39,6 @@ def dot_product_attention(
       query: [B, T, heads, head_size].
       key: [B, S, heads, head_size].
       value: [B, S, heads, head_size].
-      is_causal: position t attends to positions up to t.
       lengths: int32 [B], at least 1: keys from this position on are padding, which no query attends to.
 
     Returns:

@@ -79,11 +79,7 @@ class AutoencoderKLFlux2(AutoencoderKL):
         self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, kwargs["param_dtype"])
 
     def normalize(self, latents: jax.Array) -> jax.Array:
-        """Latents as `encode` gives them, [n, h, w, latent_channels] -> those that diffusion works on, float32.
-
-        Raises:
-          ValueError: h or w is odd.
-        """
+        """Latents as `encode` gives them, [n, h, w, latent_channels] -> those that diffusion works on, float32."""
         mean, deviation = self._statistics()
         return flux_blocks.from_patches((flux_blocks.to_patches(latents.astype(jnp.float32)) - mean) / deviation)
 

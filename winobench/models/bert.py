@@ -138,10 +138,6 @@ class BertConfig(NetworkConfig):
         """Builds the config from the contents of a published ``config.json``. See the base class.
 
         Labels are the ones in ``id2label``, of ``label2id`` where that is missing, or as many as ``num_labels`` says.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
-            another network.
         """
         if isinstance(values, Mapping):
             values = dict(values)
@@ -358,13 +354,6 @@ class BertModel(Network):
           input_ids: [B, L] int32, L up to ``max_position_embeddings``.
           lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
           token_type_ids: [B, L] int32, the segment of each token; 0 throughout when None.
-          key: for dropout, in training; None for none.
-
-        Returns:
-          BertOutput, in the compute dtype.
-
-        Raises:
-          ValueError: if L is longer than there are positions.
         """
         length, positions = input_ids.shape[-1], self.config.max_position_embeddings
         if length > positions:
@@ -402,20 +391,7 @@ class BertForSequenceClassification(Network):
         *,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """Classifies texts or pairs of texts.
-
-        Args:
-          input_ids: see `BertModel`.
-          lengths: see `BertModel`.
-          token_type_ids: see `BertModel`.
-          key: see `BertModel`.
-
-        Returns:
-          float32 [B, number of labels], the logits.
-
-        Raises:
-          ValueError: if L is longer than there are positions.
-        """
+        """Classifies texts or pairs of texts. Returns float32 [B, number of labels], the logits."""
         keys = (None, None) if key is None else jax.random.split(key)
         pooled = self.bert(input_ids, lengths, token_type_ids, key=keys[0]).pooled
         share = self.config.classifier_dropout

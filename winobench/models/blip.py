@@ -281,9 +281,6 @@ class BlipForImageTextRetrieval(Network):
 
         Returns:
           [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
-
-        Raises:
-          ValueError: if the images are of another size.
         """
         size = self.config.vision_config.image_size
         if pixels.shape[1:] != (size, size, 3):
@@ -314,13 +311,9 @@ class BlipForImageTextRetrieval(Network):
         Args:
           input_ids: [B, L] int32, L up to ``max_position_embeddings``.
           lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
-          image: results of `image_keys_values` for each text's image; None encodes the texts alone.
 
         Returns:
           [B, L, hidden_size of texts]. Rows of padding hold anything finite.
-
-        Raises:
-          ValueError: if L is longer than there are positions.
         """
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
@@ -333,8 +326,7 @@ class BlipForImageTextRetrieval(Network):
     def match_logits(self, input_ids: jax.Array, lengths: jax.Array, image: tuple[KeysValues, ...]) -> jax.Array:
         """Decides whether texts match images (ITM). Arguments as for `text_states`.
 
-        Returns:
-          float32 [B, 2]: the logits of mismatch and of match.
+        Returns float32 [B, 2]: the logits of mismatch and of match.
         """
         return self.itm_head(self.text_states(input_ids, lengths, image)[:, 0])
 

@@ -214,9 +214,6 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
 
         Returns:
           [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
-
-        Raises:
-          ValueError: if the images are of another size.
         """
         vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
@@ -224,11 +221,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
         """What the Q-Former attends to of images, which no question changes.
 
-        Args:
-          image_states: results of `image_states`.
-
-        Returns:
-          For each of its layers with cross-attention, keys and values, [B, num_positions, heads, head_size] each.
+        Returns for each of its layers with cross-attention, keys and values, [B, num_positions, heads, head_size] each.
         """
         return self.qformer.keys_values(image_states)
 
@@ -238,7 +231,6 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         """The Q-Former's states of images.
 
         Args:
-          image: results of `image_keys_values`.
           input_ids: [B, L] int32, the question about each image in tokens of the Q-Former; None where it reads none.
           lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
 
@@ -267,7 +259,6 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         """Has a T5 read images and questions.
 
         Args:
-          prefix: results of `prefix`.
           input_ids: [B, S] int32, the question in tokens of the language model, without those that hold the place of
             the image, which comes before all of them.
           lengths: [B] int32: tokens of each question. Those behind them are padding.
@@ -283,13 +274,8 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     ) -> tuple[jax.Array, Cache, jax.Array]:
         """Has a decoder read images and questions. Arguments as in `encode`.
 
-        Args:
-          prefix, input_ids, lengths: see `encode`.
-          more: how many tokens are to follow.
-
-        Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache, and
-          that token's position, int32 [B].
+        Returns the last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache,
+        and that token's position, int32 [B].
         """
         model = self.language_model
         there = _is_text(prefix, input_ids, lengths)

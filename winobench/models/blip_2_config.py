@@ -174,10 +174,6 @@ class Blip2Config(NetworkConfig):
 
         The width of the image states that the Q-Former attends to is that of the image encoder, whatever the file
         states.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network, such as one
-            whose language model is of a kind that is not implemented.
         """
         if isinstance(values, Mapping):
             named = values.get("architectures") or [cls.architecture]

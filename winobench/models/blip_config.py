@@ -173,10 +173,6 @@ class BlipConfig(NetworkConfig):
 
         The width of the image states that the text encoder attends to is that of the image encoder, whatever the file
         says: early files leave it out.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network, such as a BLIP
-            that writes captions.
         """
         if isinstance(values, Mapping):
             named = values.get("architectures") or [ARCHITECTURE]

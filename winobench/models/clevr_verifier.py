@@ -219,13 +219,6 @@ def decode(maps: Maps, *, threshold: float = THRESHOLD) -> list[Detections]:
 
     An object is a cell whose heat is at least that of its eight neighbours. Of two whose centres are nearer to each
     other than 0.4 of the sum of their radii the surer one stays: objects of a scene are never so near.
-
-    Args:
-      maps: of a batch.
-      threshold: least confidence.
-
-    Returns:
-      the objects of each image, at most `MAX_OBJECTS`.
     """
     heat = 1.0 / (1.0 + np.exp(-np.asarray(maps.heat, np.float64)))
     _, rows, columns = heat.shape
@@ -263,7 +256,6 @@ def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array
     Args:
       places: [B, objects, 4], right, down, radius and depth as in `Detections`.
       present: bool [B, objects]. The others are padding.
-      side: cells a side.
 
     Returns:
       heat [B, side, side], 1 at the cells of centres. Cells int32 [B, objects, 2], row and column of each centre.
@@ -289,13 +281,7 @@ def loss(
     The focal loss is that of Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
 
     Args:
-      maps: of a batch.
-      places: see `targets`.
       attributes: int32 [B, objects, attributes], the true values.
-      present: see `targets`.
-
-    Returns:
-      the sum, and its parts. The parts of attributes and measures are means over objects.
     """
     heat, cells, measures = targets(places, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)

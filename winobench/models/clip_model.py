@@ -103,9 +103,6 @@ class CLIPModel(Network):
 
         Returns:
           [B, projection_dim] in the compute dtype.
-
-        Raises:
-          ValueError: if the images are of another size.
         """
         size = self.config.vision_config.image_size
         if pixels.shape[1:] != (size, size, 3):
@@ -122,9 +119,6 @@ class CLIPModel(Network):
 
         Returns:
           [B, projection_dim] in the compute dtype.
-
-        Raises:
-          ValueError: if L is longer than there are positions.
         """
         return self.text_projection(clip.encode(self.text_model, self.config.text_config, input_ids).pooled)
 
@@ -133,7 +127,6 @@ class CLIPModel(Network):
 
         Args:
           pixels: as in ``encode_images``.
-          input_ids: as in ``encode_texts``.
         """
         images, texts = unit(self.encode_images(pixels)), unit(self.encode_texts(input_ids))
         return jnp.exp(self.logit_scale[...].astype(jnp.float32)) * images @ texts.T

@@ -111,7 +111,6 @@ class CLIPVisionTransformer(nnx.Module):
         """States of images after some of the layers, before any norm. Those behind are not computed.
 
         Args:
-          counts: after how many layers; 0 for what enters the first one.
           pixels: [B, image_size, image_size, 3], normalised.
 
         Returns:

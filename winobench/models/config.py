@@ -45,12 +45,6 @@ class NetworkConfig:
         Args:
           values: the decoded JSON object. Lists become tuples. Keys that begin with an underscore are bookkeeping of
             the library that wrote the file and are dropped, once ``_class_name`` has been checked.
-
-        Returns:
-          The config, with this class's defaults for options that the file leaves out.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network.
         """
         if not isinstance(values, Mapping):
             raise InputError(

@@ -176,9 +176,7 @@ def _attend(
 
     Args:
       query: [B, s, heads, head_dim].
-      own: keys and values of each row.
       allowed: bool [B, s, slots].
-      shared: keys and values of the prefix, of one row or of each, which all tokens attend to; None without a prefix.
       shared_allowed: bool [1 or B, slots of the prefix].
 
     Returns:
@@ -372,9 +370,6 @@ class Decoder(nnx.Module):
         Returns:
           [B, s, hidden_size] in the compute dtype, after the last norm, and the cache with the new tokens in it (None
           without a cache).
-
-        Raises:
-          ValueError: if the texts are longer than the model can compute.
         """
         check_length(self.config, positions.shape[1])
         places, written = self._places(positions, cache, mask, rotations)
@@ -403,15 +398,7 @@ class Decoder(nnx.Module):
     ) -> list[jax.Array]:
         """States of texts after some of the layers. Those behind are not computed.
 
-        Args:
-          counts: after how many layers. 0 are the embeddings. After all layers comes the last norm.
-          input_ids, positions, mask: as of a call without a cache.
-
-        Returns:
-          Arrays [B, s, hidden_size] in the compute dtype.
-
-        Raises:
-          ValueError: as of a call.
+        Returns arrays [B, s, hidden_size] in the compute dtype.
         """
         check_length(self.config, input_ids.shape[1])
         places, _ = self._places(positions, None, mask)
@@ -479,12 +466,5 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
 
     A layer adds up partial results twice, the embedding once, and the choice of a token compares one number for each
     row and device twice. Nothing else travels.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh. One without devices will do.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
     """
     return tensor_parallel.parameter_shardings(state, mesh, back=("o_proj", "down_proj"), embedding="embed_tokens")

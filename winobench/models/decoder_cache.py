@@ -70,15 +70,6 @@ def make_cache(
 
     Args:
       config: the network's shape.
-      batch: number of texts B.
-      length: number of slots, at least the number of tokens of the longest text with its continuation, without those
-        of the prefix.
-      dtype: of keys and values, the network's compute dtype.
-      prefix: what the texts begin with, a cache of one row or of as many, without its own prefix. Rotations are
-        as far ahead of positions as it states.
-
-    Raises:
-      ValueError: if the model cannot compute texts of this length.
     """
     check_length(config, length)
 
@@ -102,11 +93,7 @@ def check_length(config: DecoderConfig, length: int) -> None:
 
 
 def cache_shardings(config: DecoderConfig, batch: int, mesh: Mesh | AbstractMesh) -> Cache:
-    """Where a cache lives: its rows are split over the data axis, its heads over the model axis, where divisible.
-
-    Returns:
-      A cache with a `NamedSharding` at each leaf.
-    """
+    """Where a cache lives: its rows are split over the data axis, its heads over the model axis, where divisible."""
     rows = parallel.DATA_AXIS if batch % mesh.shape[parallel.DATA_AXIS] == 0 else None
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     heads = parallel.MODEL_AXIS if parts > 1 and config.num_key_value_heads % parts == 0 else None

@@ -21,11 +21,7 @@ _LARGEST_HALF = 65504.0
 
 
 def to_patches(latents: jax.Array) -> jax.Array:
-    """Latents [n, h, w, c] -> patches [n, h / 2, w / 2, 4 c], whose channels are in the order (c, row, column).
-
-    Raises:
-      ValueError: h or w is odd.
-    """
+    """Latents [n, h, w, c] -> patches [n, h / 2, w / 2, 4 c], whose channels are in the order (c, row, column)."""
     batch, height, width, channels = latents.shape
     if height % PATCH or width % PATCH:
         raise ValueError(f"latents of {height} x {width} do not divide into patches of {PATCH} x {PATCH}")
@@ -48,8 +44,6 @@ def rotations(positions: np.ndarray, sizes: Sequence[int], theta: float) -> Rota
 
     Args:
       positions: whole numbers [tokens, axes], from 0 on.
-      sizes: features of each axis. Their sum is the width of a head.
-      theta: base of the wavelengths.
     """
     table = [[], []]
     for axis, size in enumerate(sizes):

@@ -62,7 +62,6 @@ def fused(x: jax.Array, kernel: jax.Array, bias: jax.Array, interpret: bool = Fa
       x: [..., inputs].
       kernel: [inputs, 2 x outputs], in the dtype of x.
       bias: [2 x outputs], in the dtype of x.
-      interpret: compute it by JAX's interpreter, on any device, for tests.
 
     Returns:
       [..., outputs] in the dtype of x.

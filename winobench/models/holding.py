@@ -41,11 +41,7 @@ class Taken:
 
 
 def split(network: nnx.Module) -> tuple[functional.Structure, list[Any]]:
-    """Takes a network apart as `functional.split`. Its NumPy arrays become copies that nobody can write into.
-
-    Raises:
-      InputError: an array was given away, as donated arguments of `jax.jit` are.
-    """
+    """Takes a network apart as `functional.split`. Its NumPy arrays become copies that nobody can write into."""
     structure, arrays = functional.split(network)
     there = [array for array in arrays if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)]
     if any(array.is_deleted() for array in there):
@@ -81,13 +77,7 @@ _computed: dict[Any, tuple[Taken, Any]] = {}
 
 
 def once(key: Any, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
-    """A result of arrays, computed once while they exist. Arrays that can be written into are computed each time.
-
-    Args:
-      key: what else it depends on. Hashable.
-      arrays: of JAX or NumPy.
-      compute: what to call.
-    """
+    """A result of arrays, computed once while they exist. Arrays that can be written into are computed each time."""
     key = (key, tuple(map(id, arrays)))
     found = _computed.get(key)
     if found is not None and found[0].is_of(None, arrays):

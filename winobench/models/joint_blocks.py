@@ -40,7 +40,6 @@ def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: floa
       x: [n, tokens, width].
       shift: [n, width].
       scale: [n, width].
-      epsilon: of the norm.
     """
     values, shift, scale = (part.astype(jnp.float32) for part in (x, shift[:, None], scale[:, None]))
     values = values - jnp.mean(values, axis=-1, keepdims=True)
@@ -129,9 +128,7 @@ def attend(
 
     Args:
       queries: [n, tokens, heads, head_dim], float32 where they are normed.
-      keys: the same.
       values: [n, tokens, heads, head_dim] in the compute dtype.
-      turns: the tokens' rotations; None for none.
       lengths: int32 [n]: nothing attends to tokens from this one on; None where all are attended to.
 
     Returns:

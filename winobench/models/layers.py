@@ -124,9 +124,6 @@ def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: 
 
     Args:
       timesteps: [B], whole or fractional.
-      features: width of the embedding. The last feature is zero where it is odd.
-      flip_sin_to_cos: cosines first.
-      freq_shift: subtracted from the number of frequencies in the exponent's denominator.
 
     Returns:
       [B, features] float32.

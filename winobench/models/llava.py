@@ -132,12 +132,7 @@ class LlavaConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network, such as a LLaVA
-            with another vision tower.
-        """
+        """Builds the config from the contents of a published ``config.json``. See the base class."""
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             named = values.get("architectures") or [cls.architecture]
             if not isinstance(named, list | tuple) or cls.architecture not in named:
@@ -221,9 +216,6 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
 
         Returns:
           [B, states, width]: the chosen states of the vision tower, those of several layers side by side.
-
-        Raises:
-          ValueError: if the images are of another size.
         """
         vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
         states = jnp.concatenate(self.vision_tower.states_after(self.config.vision_layers, pixels), axis=-1)

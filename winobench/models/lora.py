@@ -172,17 +172,7 @@ def _take_over(adapted: nnx.Module, base: nnx.Module) -> None:
 
 
 def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None:
-    """Gives a network fresh adapters, in place. They change no output until they are trained.
-
-    Args:
-      network: one that names the layers to adapt (`winobench.models.base.Network.lora_targets`).
-      config: which layers, and what kind of adapter.
-      rngs: source of the initial ``down``, one key of ``params`` a layer; ``up`` is zero.
-
-    Raises:
-      InputError: the network has adapters already, or no layer to adapt.
-      TypeError: it is of another kind.
-    """
+    """Gives a network fresh adapters, in place. They change no output until they are trained."""
     pattern = getattr(network, "lora_targets", {}).get(config.targets)
     if pattern is None:
         raise TypeError(f"{type(network).__name__} names no layers of the kind {config.targets!r} for LoRA.")
@@ -207,14 +197,8 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
     """Gives a network adapters with given values, in place.
 
     Args:
-      network: any network.
       factors: dotted torch name of a dense layer or a convolution, e.g.
         ``mid_block.attentions.0.transformer_blocks.0.attn2.to_q``, -> the values of its adapter.
-      dropout: see `LoRAConfig`.
-
-    Raises:
-      InputError: the network has adapters already, has no such layer, or an adapter's shapes are not the layer's.
-        The network is then as it was.
     """
     check_fit(network, factors)
     there = adaptable_layers(network)
@@ -274,11 +258,7 @@ def lora_params(network: nnx.Module) -> dict[str, dict[str, jax.Array]]:
 def split(network: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
     """Parts a network for training: ``nnx.merge(graphdef, lora, frozen)`` is the network again.
 
-    Returns:
-      The structure, the state of the adapters (what is trained), and all other state (what is frozen).
-
-    Raises:
-      InputError: the network has no adapters.
+    Returns the structure, the state of the adapters (what is trained), and all other state (what is frozen).
     """
     if not adapters(network):
         raise InputError(f"this {type(network).__name__} has no LoRA adapters: add some with add_lora", code="no-lora")
@@ -290,10 +270,6 @@ def set_dropout_key(network: nnx.Module, key: jax.Array | None) -> None:
 
     A training step calls this on the network that it has just merged, with its own key, so that neither the
     parameters nor the network that is kept hold any random state.
-
-    Args:
-      network: a network with adapters. Nothing happens to those without dropout.
-      key: from which each layer gets its own, by its place in the order of names; None for no dropout.
     """
     for index, lora in enumerate(adapters(network).values()):
         lora.dropout_key = None if key is None or not lora.dropout else DropoutKey(jax.random.fold_in(key, index))

@@ -82,15 +82,7 @@ class OPTForCausalLM(Decoder):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of an OPT lives: see `winobench.models.tensor_parallel` and that of a decoder.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh. One without devices will do.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
-    """
+    """Where each parameter of an OPT lives: see `winobench.models.tensor_parallel` and that of a decoder."""
     return tensor_parallel.parameter_shardings(
         state,
         mesh,

@@ -63,11 +63,7 @@ class OPTConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network.
-        """
+        """Builds the config from the contents of a published ``config.json``. See the base class."""
         if isinstance(values, Mapping) and (value := values.get("_remove_final_layer_norm", False)) is not False:
             raise InputError(
                 f"{cls.__name__}: unsupported option _remove_final_layer_norm={options.shown(value)}. winobench"

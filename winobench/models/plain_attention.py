@@ -24,8 +24,6 @@ def attend(
       query: [..., T, head_size].
       key: [..., S, head_size].
       value: [..., S, head_size].
-      is_causal: position t attends to positions up to t.
-      first: position of the first query.
       lengths: int32 [...], broadcast against what comes before the positions: keys from this position on are padding.
 
     Returns:
@@ -67,9 +65,7 @@ def attend_in_parts(
       key: [B, heads, S, head_size].
       value: [B, heads, S, head_size].
       part_bytes: float32 scores of one part, at most, unless those of a single query are more.
-      is_causal: position t attends to positions up to t.
       lengths: int32 [B].
-      forget: compute each part again for the gradient, which then never needs all scores at once.
 
     Returns:
       [B, heads, T, head_size] in the dtype of ``query``.

@@ -68,9 +68,6 @@ class Qwen3TextEncoder(Network):
         Args:
           input_ids: int32 [n, s], padded at the end.
           lengths: int32 [n], how many tokens are each text's own.
-
-        Returns:
-          [n, s, hidden_size * number of ``out_layers``] in the compute dtype.
         """
         places = jnp.arange(input_ids.shape[1])
         positions = jnp.broadcast_to(places, input_ids.shape)

@@ -96,8 +96,6 @@ def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
 
     Args:
       squares: int32 [B, 2], rows and columns of images as the language model reads them.
-      room: squares of the largest image.
-      before: number of tokens before the images.
 
     Returns:
       int32 [B, before + room, 3]. Those of padding are anywhere.

@@ -230,11 +230,7 @@ class Qwen3VLConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network.
-        """
+        """Builds the config from the contents of a published ``config.json``. See the base class."""
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             parts = {
                 "vision_config": Qwen3VLVisionConfig.from_dict(values.get("vision_config") or {}),

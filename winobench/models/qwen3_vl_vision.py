@@ -143,12 +143,8 @@ class Qwen3VLVisionModel(nnx.Module):
     def __call__(self, patches: Patches) -> tuple[jax.Array, list[jax.Array]]:
         """Encodes images.
 
-        Args:
-          patches: of B images, normalised, with room for N patches each.
-
-        Returns:
-          [B, squares, out_hidden_size], the states of the squares of patches row by row, with anything finite behind an
-          image's own, and those of the layers in ``deepstack_visual_indexes``.
+        Returns [B, squares, out_hidden_size], the states of the squares of patches row by row, with anything finite
+        behind an image's own, and those of the layers in ``deepstack_visual_indexes``.
         """
         config = self.config
         rows, columns = places(patches.grid, patches.pixels.shape[1], config.spatial_merge_size)
@@ -180,8 +176,6 @@ def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax
 
     Args:
       grid: int32 [B, 2], rows and columns of images, in patches.
-      count: number of patches that fit.
-      merge_size: patches along each side of the squares that follow each other row by row; 1 for patches that do.
     """
     numbers = jnp.arange(count)
     square, within = numbers // merge_size**2, numbers % merge_size**2
@@ -197,7 +191,6 @@ def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.A
     Args:
       index: int32 [B, N], the place.
       size: int32 [B], number of places, the first of which is on the first point and the last one on the last.
-      side: number of points.
 
     Returns:
       Of the point before and the one behind: int32 [B, N] its number, and float32 [B, N] its weight.
@@ -214,7 +207,6 @@ def rotations(rows: jax.Array, columns: jax.Array, head_dim: int) -> jax.Array:
 
     Args:
       rows, columns: int32 [B, N].
-      head_dim: width of a head.
 
     Returns:
       [B, N, head_dim / 2] float32.

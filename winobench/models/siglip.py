@@ -266,9 +266,6 @@ class SiglipModel(Network):
 
         Returns:
           [B, width] in the compute dtype.
-
-        Raises:
-          ValueError: if the images are of another size.
         """
         size = self.config.vision_config.image_size
         if pixels.shape[1:] != (size, size, 3):
@@ -285,9 +282,6 @@ class SiglipModel(Network):
 
         Returns:
           [B, width] in the compute dtype.
-
-        Raises:
-          ValueError: if L is longer than there are positions.
         """
         length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
         if length > positions:
@@ -304,6 +298,5 @@ class SiglipModel(Network):
 
         Args:
           pixels: as in ``encode_images``.
-          input_ids: as in ``encode_texts``.
         """
         return self.logits(unit(self.encode_images(pixels)) @ unit(self.encode_texts(input_ids)).T)

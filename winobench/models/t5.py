@@ -205,7 +205,6 @@ class T5Stack(nnx.Module):
         """Embedded tokens [B, S, d_model] -> the encoder's states, of the same shape.
 
         Args:
-          x: the embeddings.
           hidden: what is added to the scores of keys, over [B, heads, S, S].
         """
         length = x.shape[1]
@@ -270,7 +269,6 @@ class T5ForConditionalGeneration(Network):
         Args:
           states: [B, S, d_model], results of `encode`.
           mask: bool [B, S], as in `encode`.
-          length: longest output in tokens, the one that the decoder starts with included.
         """
         crosses = [block.layer[1].EncDecAttention.keys_values(states) for block in self.decoder.block]
         shape = (len(states), length, self.config.num_heads, self.config.d_kv)
@@ -298,8 +296,6 @@ class T5ForConditionalGeneration(Network):
             begins with ``config.decoder_start_token_id``.
           states: [B, S, d_model], results of `encode`. Not looked at with a cache.
           mask: bool [B, S], as in `encode`. Not looked at with a cache.
-          cache: from `make_cache`, or as the last call returned it. Its length is not checked: tokens beyond it
-            would overwrite the last ones.
 
         Returns:
           float32 [B, T, vocab_size]. With a cache, also the new cache.
@@ -349,13 +345,6 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     """Where each parameter of a T5 lives: see `winobench.models.tensor_parallel`.
 
     A layer of the encoder adds up partial results twice, one of the decoder three times, each embedding of tokens once.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh. One without devices will do.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
     """
     return tensor_parallel.parameter_shardings(state, mesh, back=("o", "wo"), embedding="shared")
 

@@ -117,11 +117,7 @@ class T5Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network.
-        """
+        """Builds the config from the contents of a published ``config.json``. See the base class."""
         if isinstance(values, Mapping):
             # Written as null where a default is meant.
             idle = ("num_decoder_layers", "tie_word_embeddings", "decoder_start_token_id")

@@ -32,17 +32,6 @@ def parameter_shardings(
     All this holds where the number of devices divides the number of heads, also of those of keys and values. Where it
     does not, results are the same, but more travels. Norms, biases and scales behind ``back``, and an embedding and a
     head of a number of tokens that the devices do not divide, are whole on every device.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh. One without devices will do.
-      back: names of the dense layers whose results are added to the states.
-      embedding: name of the table of tokens.
-      head: name of the dense layer that gives the logits.
-      whole: names of further layers of which every device has all.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
     """
     usual = parallel.parameter_shardings(state, mesh)
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)

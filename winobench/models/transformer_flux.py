@@ -56,10 +56,6 @@ class FluxTransformerBlock(nnx.Module):
           image: [n, patches, width].
           text: [n, tokens, width].
           condition: [n, width], after SiLU.
-          turns: rotations of the text's tokens, then of the image's.
-
-        Returns:
-          Their successors, image first.
         """
         of_image, of_text = self.norm1(condition), self.norm1_context(condition)
         attended = self.attn(
@@ -165,16 +161,10 @@ class FluxTransformer2DModel(Network):
         Args:
           sample: noisy latents [n, h, w, in_channels / 4], h and w even.
           times: float32 [n], from 0 to 1. The factor 1000 is applied within.
-          conditions: of n texts.
           guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-          remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
-            memory for about a third more computation. The result is the same.
 
         Returns:
           [n, h, w, in_channels / 4] in the compute dtype.
-
-        Raises:
-          ValueError: h or w is odd. Guidance is missing, or given to a network that is not told of it.
         """
         flux_blocks.check_guidance(guidance, self.config.guidance_embeds)
         patches = flux_blocks.to_patches(sample.astype(self.dtype))

@@ -71,11 +71,6 @@ class Flux2TransformerBlock(nnx.Module):
           image: [n, patches, width].
           text: [n, tokens, width].
           of_image: six arrays [n, width], of attention and feed-forward.
-          of_text: the same.
-          turns: rotations of the text's tokens, then of the image's.
-
-        Returns:
-          Their successors, image first.
         """
         attended = self.attn(self._modulated(image, of_image), self._modulated(text, of_text), turns)
         image = self._after_attention(image, attended[0], of_image, self.ff)
@@ -204,14 +199,9 @@ class Flux2Transformer2DModel(Network):
           conditions: text states [n, tokens, joint_attention_dim]. All tokens are attended to, padding as
             well.
           guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-          remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
-            memory for about a third more computation. The result is the same.
 
         Returns:
           [n, h, w, in_channels / 4] in the compute dtype.
-
-        Raises:
-          ValueError: h or w is odd. Guidance is missing, or given to a network that is not told of it.
         """
         flux_blocks.check_guidance(guidance, self.config.guidance_embeds)
         patches = flux_blocks.to_patches(sample.astype(self.dtype))

@@ -172,13 +172,7 @@ class PatchEmbedding(nnx.Module):
 def position_table(width: int, side: int, base: int) -> np.ndarray:
     """Sines and cosines of the places of a grid: first of columns, then of rows.
 
-    Args:
-      width: of the table.
-      side: places along one side.
-      base: places along one side that the model was first trained on, in whose units they are counted.
-
-    Returns:
-      float32 [side * side, width], row by row.
+    Returns float32 [side * side, width], row by row.
     """
     places = np.arange(side, dtype=np.float32) / np.float32(side / base)
     frequencies = 10000.0 ** -(np.arange(width // 4) / (width / 4))
@@ -292,14 +286,9 @@ class SD3Transformer2DModel(Network):
           sample: noisy latents [B, h, w, in_channels]. H and w are multiples of ``patch_size``, with at most
             ``pos_embed_max_size`` positions along either side.
           timesteps: float [B], 1,000 times the noise level.
-          conditions: of the texts.
-          remat: keep only the inputs of each block for the gradient, which computes their insides again.
 
         Returns:
           [B, h, w, out_channels] in the compute dtype.
-
-        Raises:
-          ValueError: the sample has too many positions, or none.
         """
         config = self.config
         batch, height, width, _ = sample.shape

@@ -88,12 +88,8 @@ class ZImageTransformerBlock(nnx.Module):
 
         Args:
           x: [n, tokens, dim].
-          turns: rotations of the tokens.
           lengths: int32 [n]: tokens from this one on are nobody's; None if missing.
           condition: [n, condition_width], of a block that is given the time.
-
-        Returns:
-          The successor of x.
         """
         scales, gates = (1.0, 1.0), (1.0, 1.0)
         if self.adaLN_modulation is not None:
@@ -177,15 +173,9 @@ class ZImageTransformer2DModel(Network):
         Args:
           sample: noisy latents [n, h, w, in_channels], h and w even.
           times: float32 [n], from 0 for noise to 1 for clean latents, one less the noise level.
-          conditions: text states, and how many of each are the text's own.
-          remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
-            memory for about a third more computation. The result is the same.
 
         Returns:
           [n, h, w, in_channels] in the compute dtype.
-
-        Raises:
-          ValueError: h or w is odd, or there are more tokens, rows or columns than the config's ``axes_lens``.
         """
         patches = _to_patches(sample.astype(self.dtype))
         batch, rows, columns, channels = patches.shape
@@ -253,9 +243,6 @@ def _rotations(
 
     Args:
       config: the network's shape.
-      rows: of patches.
-      columns: of patches.
-      length: tokens of a text, with those that are nobody's.
       lengths: int32 [n], those of each text, before which its image does not begin.
     """
     counts = (length + 2, rows, columns)  # a text begins at the place 1

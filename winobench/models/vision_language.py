@@ -61,11 +61,7 @@ class PromptForm:
     scores_end: bool = True
 
     def around(self, question: str) -> str:
-        """What a question is put in that is asked as it is: `own_question`, or the template with VQAScore's beginning.
-
-        Args:
-          question: what VQAScore asks otherwise. Up to the image all is the same, so that images serve for both.
-        """
+        """What a question is put in that is asked as it is: `own_question`, or the template with VQAScore's beginning."""
         if not self.names_image:
             return self.own_question
         token = self.image_token
@@ -102,25 +98,19 @@ class VisionLanguageNetwork(Network):
         Args:
           pixels: as the image processor normalises them: [B, height, width, 3], RGB. Or, of a network that takes images
             of any shape, the `winobench.data.patches.Patches` of B of them.
-          before: tokens of the language model that are read before the image.
 
         Returns:
           A pytree of arrays [B, ...].
         """
 
     def image_spec(self, parts: int) -> PartitionSpec:
-        """How devices that share the parameters split the results of `encode_image`: each keeps all by default.
-
-        Args:
-          parts: how many devices share.
-        """
+        """How devices that share the parameters split the results of `encode_image`: each keeps all by default."""
         return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
         """What a language model reads of images. With ``reads_text`` this depends on the question.
 
         Args:
-          image: results of `encode_image`.
           input_ids: [B, L] int32, the question about each image in tokens of the second tokenizer; None without one.
           lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
 
@@ -140,10 +130,8 @@ class VisionLanguageNetwork(Network):
         are not padding, a bool array.
 
         Args:
-          prefix: results of `ask`.
           input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
           lengths: [B] int32: tokens of each question. Those behind them are padding.
-          more: how many tokens are to follow.
 
         Returns:
           The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache, and
@@ -155,12 +143,7 @@ class VisionLanguageNetwork(Network):
     ) -> tuple[jax.Array, ...]:
         """Log-probabilities of the tokens of answers to questions about images.
 
-        Args:
-          prefix, input_ids, lengths: see `continue_from`.
-          answers: the tokens of each answer, with the one that ends it where that is to count.
-
-        Returns:
-          For each answer, float32 [B, number of its tokens], in nats.
+        Returns for each answer, float32 [B, number of its tokens], in nats.
         """
         model, rows = self.language_model, len(input_ids)
         start, longest = self.config.start, max(map(len, answers))
@@ -188,14 +171,7 @@ class VisionLanguageNetwork(Network):
 def continue_reading(
     model: decoder.Decoder, read: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
 ) -> tuple[jax.Array, Cache, jax.Array]:
-    """`VisionLanguageNetwork.continue_from` of a decoder that has read beginnings and images.
-
-    Args:
-      model: the language model.
-      read: what it has read, a cache of B rows without its own prefix. All of its slots count for what a model
-        with a longest text can compute.
-      input_ids, lengths, more: see `VisionLanguageNetwork.continue_from`. A question has a token at least.
-    """
+    """`VisionLanguageNetwork.continue_from` of a decoder that has read beginnings and images."""
     rows, width = input_ids.shape
     decoder_cache.check_length(model.config, read.length + width)
     longest = model.config.longest
@@ -218,15 +194,7 @@ def check_pixels(name: str, pixels: jax.Array, size: int) -> None:
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter lives: those of the language model as `winobench.models.t5`, ``opt`` or ``decoder`` say.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh. One without devices will do.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
-    """
+    """Where each parameter lives: those of the language model as `winobench.models.t5`, ``opt`` or ``decoder`` say."""
     shardings = parallel.parameter_shardings(state, mesh)
     language = state["language_model"]
     of_language = t5 if "shared" in language else opt if "embed_positions" in language else decoder

@@ -64,11 +64,8 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
     """A function of arrays with so many rows, so that each device calls it with its own rows.
 
     For kernels that the compiler cannot divide among devices, where it divides all else: in a training step under
-    `traced_on`. Gradients go through it.
-
-    Returns:
-      The function itself where it `runs_on_one_device`; None where the devices cannot share the rows equally, or where
-      nobody knows what they are.
+    `traced_on`. Gradients go through it. Returns the function itself where it `runs_on_one_device`; None where the
+    devices cannot share the rows equally, or where nobody knows what they are.
     """
     if runs_on_one_device():
         return function
@@ -81,11 +78,7 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
 
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
-    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if the GPU does not exist.
-
-    Args:
-      kind: see `Device`.
-    """
+    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if the GPU does not exist."""
     for known in accelerators.ACCELERATORS.values():
         if kind and known.device_kind == kind:
             return known.compute_capability

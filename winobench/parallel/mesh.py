@@ -38,9 +38,6 @@ def one_device_per_core(limit: int = 8) -> None:
     XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
     more work than one device with two cores. Call it before JAX has looked for devices. Afterwards, and where
     ``XLA_FLAGS`` already names a number of devices, it does nothing. With an accelerator, CPU devices lie idle.
-
-    Args:
-      limit: the largest number of devices. Each has its own copy of the parameters.
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -55,19 +52,7 @@ def is_multihost(mesh: Mesh | None) -> bool:
 
 
 def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:
-    """Makes the mesh that scorers and training run on.
-
-    Args:
-      devices: the devices to use. All devices of all processes when None, which then have to make the same calls.
-      model_parallel: number of devices that share one copy of the parameters. 1 gives every device its own copy, which
-        is the fastest layout for networks that fit.
-
-    Returns:
-      A mesh with the axis ``data`` and, when ``model_parallel`` is more than 1, the axis ``model``.
-
-    Raises:
-      InputError: there is not one device, or their number is not a multiple of ``model_parallel``.
-    """
+    """Makes the mesh that scorers and training run on."""
     devices = list(jax.devices() if devices is None else devices)
     if not devices:
         raise InputError(
@@ -101,15 +86,8 @@ def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) ->
     """Returns a mesh of the same devices with the axes that scorers, training and generation work with.
 
     Args:
-      mesh: any mesh; None for one of all devices. Explicit and manual axes become automatic.
       batch_axis: the axes that split a batch, which become ``data``. All others become ``model``, and split the
         parameters. When None, ``data``, or the only axis.
-
-    Returns:
-      A mesh with the axis ``data`` and at most one more, ``model``.
-
-    Raises:
-      InputError: the mesh lacks such an axis, or the axes that split a batch are to be named.
     """
     if mesh is None:
         return make_mesh()
@@ -140,11 +118,7 @@ def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) ->
 
 
 def without_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates what runs programs on its own mesh: the caller's `jax.set_mesh` does not reach into it.
-
-    Args:
-      function: a function, which may be compiled, or a generator, which runs without the caller's mesh each time.
-    """
+    """Decorates what runs programs on its own mesh: the caller's `jax.set_mesh` does not reach into it."""
 
     @functools.wraps(function, (*functools.WRAPPER_ASSIGNMENTS, "lower"))
     def called(*arguments: Any, **keywords: Any) -> Any:
@@ -172,7 +146,6 @@ def automatically(function: Callable[..., Any], rows: jax.Array) -> Callable[...
     """A function of arrays for the caller's mesh, whose explicit axes are automatic in it. Other axes stay as they are.
 
     Args:
-      function: its results have a row for each of ``rows``, and are split like these.
       rows: [n, ...].
     """
     explicit = jax.sharding.get_abstract_mesh().explicit_axes
@@ -215,10 +188,6 @@ def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
 
     Args:
       parameters: a pytree of arrays, or of anything with a shape.
-      mesh: the mesh.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
     """
     parts = mesh.shape.get(MODEL_AXIS, 1)
 
@@ -239,12 +208,7 @@ def place_parameters(parameters: Any, mesh: Mesh) -> Any:
 
 
 def put(array: Any, sharding: NamedSharding) -> jax.Array:
-    """Copies an array to the devices of a sharding.
-
-    Args:
-      array: a NumPy or JAX array or a key, the same in every process. Returned as it is if it is there already.
-      sharding: where it goes.
-    """
+    """Copies an array to the devices of a sharding."""
     if isinstance(array, jax.Array) and _is_at(array, sharding):
         return array
     if sharding.is_fully_addressable:
@@ -269,14 +233,7 @@ def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
-    """`jax.shard_map` over the data axis alone. A ``model`` axis is left to XLA.
-
-    Args:
-      function: works on one device's rows, and needs no other rows.
-      mesh: the mesh.
-      in_specs: a PartitionSpec for each argument, naming the data axis or nothing.
-      out_specs: the same for the results.
-    """
+    """`jax.shard_map` over the data axis alone. A ``model`` axis is left to XLA."""
     # The check of which values vary over the mesh is off: it finds missing communication, of which there is none
     # here, and rejects networks whose loops start from constants.
     return jax.shard_map(
@@ -291,14 +248,6 @@ def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = _WHOLE) -> list[Any
     where the devices are threads of one CPU, some of which are still at earlier work, such programs can starve each
     other, and wait for ever. Two kinds of devices cannot do without: those of other processes cannot be reached, and
     those that share one copy of the parameters may hold parts of what they have computed along its other axes.
-
-    Args:
-      tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
-      mesh: the mesh.
-      spec: what of each array a device gets, where several share one copy of the parameters. All of it by default.
-
-    Returns:
-      Pytrees of arrays that every device holds. Their concatenation is the tree's arrays.
     """
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
@@ -333,13 +282,8 @@ def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> 
     and none is ever under way next to another one.
 
     Args:
-      mesh: the devices.
-      arrays: a pytree of results.
       communicates: whether devices wait for each other in the program. Those of a scorer do so where devices share the
         parameters, or belong to several processes; None asks for that.
-
-    Returns:
-      The arrays.
     """
     if communicates is None:
         communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or is_multihost(mesh)

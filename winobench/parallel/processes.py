@@ -37,9 +37,6 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
       fault_tolerant: whether the others continue when one is lost, which they see at the next `all_gather_object`; JAX
         ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived:
         `check_first_process` tells that it was lost.
-
-    Raises:
-      InputError: it is neither, there is nothing to find out by, or the first process cannot be reached.
     """
     if spec == "auto":
         joining = _auto()
@@ -93,11 +90,7 @@ _TRIES = 3
 
 
 def check_first_process() -> None:
-    """Call it now and then where processes that outlive each other work by themselves.
-
-    Raises:
-      InputError: the first process was lost, without which they cannot meet.
-    """
+    """Call it now and then where processes that outlive each other work by themselves."""
     if _first_is_lost.is_set():
         raise InputError(_FIRST_WAS_LOST, code="process-lost")
 
@@ -171,11 +164,7 @@ def _leave_at_once() -> None:
 
 
 def _unless_lost(call: Callable[[], Any]) -> Any:
-    """Waits for a call between the processes, which may never come back if the first one is lost meanwhile.
-
-    Raises:
-      InputError: it was lost.
-    """
+    """Waits for a call between the processes, which may never come back if the first one is lost meanwhile."""
     if is_main_process():
         return call()
     check_first_process()
@@ -276,13 +265,7 @@ def num_processes() -> int:
 
 
 def process_slice(length: int, process: int, num_processes: int) -> slice:
-    """The part of a sequence that one of several processes works on: contiguous, and as long as the others' within 1.
-
-    Args:
-      length: of the sequence.
-      process: number of the process.
-      num_processes: how many there are.
-    """
+    """The part of a sequence that one of several processes works on: contiguous, and as long as the others' within 1."""
     return slice(length * process // num_processes, length * (process + 1) // num_processes)
 
 
@@ -291,16 +274,6 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
 
     Nothing of this touches the devices: the processes may take as long as they like, and differ in it. All processes
     have to meet equally often. What is waited for cannot be interrupted, except by a signal that ends the process.
-
-    Args:
-      work: its result is something that JSON can hold.
-
-    Returns:
-      What it returned, of each process.
-
-    Raises:
-      InputError: it raised an exception in another process, or another process was lost. After all have come here or
-        are lost. A process in which it raised an exception raises that one.
     """
     if jax.process_count() == 1:
         return [work()]

@@ -52,18 +52,7 @@ class LengthOfTokens:
 def read_description(
     source: str | os.PathLike, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> Description:
-    """The description of a pipeline, by its configs alone.
-
-    Args:
-      source: a name in `registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
-        code, so that these need no file and no network.
-      revision: branch, tag or commit of a hub id.
-      settings: options that only the model's family has, instead of what its folder states. Networks that they leave
-        out are not in the description.
-
-    Raises:
-      InputError: it is not a pipeline, or its family has no such setting.
-    """
+    """The description of a pipeline, by its configs alone."""
     found = families.released(str(source)) if revision is None else None
     found = found or families.read_description(source, revision=revision, settings=settings)
     settings = {**found.settings, **found.family.check_settings(settings or {})}
@@ -76,7 +65,6 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes instead of parameters.
 
     Args:
-      description: from `read_description`.
       dtype: of the denoiser and of encoders as large. The others are float32, as in scoring.
     """
     family = description.family
@@ -112,15 +100,7 @@ def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
-    """The shape of a language model that generates text, by its config alone.
-
-    Args:
-      source: a name in `winobench.base.registry.LANGUAGE_MODELS`, whose sizes are in the code, a folder, or a hub id.
-      revision: branch, tag or commit of a hub id.
-
-    Raises:
-      InputError: it is not a language model, or it is hosted or recorded.
-    """
+    """The shape of a language model that generates text, by its config alone."""
     known = released.language_model(source) if revision is None else None
     if known is not None:
         return known

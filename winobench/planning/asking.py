@@ -129,10 +129,6 @@ def make_plan(job: Job) -> Plan:
 
     Where one device does not hold the share of ``model_parallel=1``, the fewest devices that hold it together are
     planned, and where none do, a smaller batch.
-
-    Raises:
-      InputError: the model is hosted or writes no text, a task or protocol is unknown, or a number of devices does not
-        make up whole copies of the model.
     """
     config, text, tokens = job.config, job.target.text, job.assumed.answer_tokens
     network = abstract.read_language_model(config.model, revision=config.revision)
@@ -230,11 +226,7 @@ def make_model(
     """A language model without numbers.
 
     Args:
-      config: the network's.
-      mesh: of devices that need not be available.
-      dtype: see `LanguageModel.from_pretrained`, like the rest.
       int8: as there.
-      batch_size: as there.
     """
     if isinstance(config, DecoderConfig):
         network, shardings = language_models.abstract_decoder(config, dtype, int8=int8), decoder.parameter_shardings

@@ -39,12 +39,7 @@ def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
-    """What the compiler would say of a program with all blocks, from what it states of shallow ones.
-
-    Args:
-      full: blocks of each kind.
-      found: numbers of blocks, as in `shallow_counts`, and what the compiler says. All of one batch and target.
-    """
+    """What the compiler would say of a program with all blocks, from what it states of shallow ones."""
     (base, first), *others = found
     steps = []
     for counts, compiled in others:

@@ -130,11 +130,7 @@ class Fit:
 
 
 def make_plan(job: Job) -> Plan:
-    """Plans a run of generated images. Where the config's images at once do not fit, half as many are tried, and so on.
-
-    Raises:
-      InputError: a model does not generate images, or not with these settings. The set of prompts is unknown.
-    """
+    """Plans a run of generated images. Where the config's images at once do not fit, half as many are tried, and so on."""
     config = job.config
     prompts, source = _count(config)
     images = prompts * len(config.seeds)
@@ -156,11 +152,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, few: bool = False) -> Generator:
-    """The generator of one of a config's models.
-
-    Raises:
-      InputError: it does not generate images, or not with these settings.
-    """
+    """The generator of one of a config's models."""
     if not abstract.is_pipeline(model):
         raise InputError(
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
@@ -264,18 +256,7 @@ def make_generator(
     staged: bool = False,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
 ) -> Generator:
-    """The programs of `Pipeline.generate` for images from noise alone.
-
-    Args:
-      pipeline: from `winobench.planning.abstract.make_pipeline`.
-      mesh: a process's devices, which need not be available.
-      num_steps, guidance_scale, sampler, image_size: see `Pipeline.generate`.
-      staged: whether the pipeline is loaded with ``on_host``.
-      shallow: see `winobench.planning.scoring.make_scoring`.
-
-    Raises:
-      InputError: the sampler or the image size does not fit the model.
-    """
+    """The programs of `Pipeline.generate` for images from noise alone."""
     size = pipeline.check_image_size(image_size)
     told, scale = pipeline.guided(guidance_scale)
     chosen = samplers.find_sampler(sampler, pipeline.schedule)

@@ -162,11 +162,7 @@ class Kernel:
 
 
 def parse(text: str) -> Module:
-    """Reads the text of a compiled program (``compiled.as_text()``).
-
-    Raises:
-      ValueError: it has no entry computation.
-    """
+    """Reads the text of a compiled program (``compiled.as_text()``)."""
     computations: dict[str, list[Instruction]] = {}
     entry, current = None, None
     for line in text.splitlines():

@@ -33,17 +33,6 @@ def make_plan(
       config: of images and texts, such as gdbench, for one diffusion model or vision-language model. Of fine-tuning,
         hardneg, for one diffusion model. Of texts, such as wscplus, for one language model. Or of generated images,
         for one or several diffusion models.
-      target: the devices.
-      devices: numbers of devices to estimate the time for. The target's number when empty.
-      price: dollars per device and hour.
-      largest: also look for the largest denoising step.
-      assumed: numbers that no compiler can supply.
-      few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
-        without the encoders, or a vision-language model. A network with no more blocks is compiled as it is.
-      say: gets a line before each compilation.
-
-    Raises:
-      InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
     job = Job(config, target, devices, price, largest, assumed or Assumptions(), few, say)
     if config.kind == "draw":

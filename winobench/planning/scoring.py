@@ -221,19 +221,7 @@ def make_scoring(
     batch: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
 ) -> Scoring:
-    """The programs of a `DiffusionITM` without weights, whose arguments these are.
-
-    Args:
-      pipeline: from `winobench.planning.abstract.make_pipeline`.
-      mesh: of devices that need not be available.
-      image_size, error, target: see `DiffusionITM`.
-      staged: whether the text encoders leave the devices before the scoring begins.
-      batch: passes at once on each device; None for the scorer's own choice.
-      shallow: from `abstract.shallow`. The step is extrapolated from these denoisers, and encoders are left out.
-
-    Raises:
-      InputError: the image size does not fit the model.
-    """
+    """The programs of a `DiffusionITM` without weights, whose arguments these are."""
     image_size = pipeline.check_image_size(image_size)
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
     _, params = pipeline.denoiser_function()

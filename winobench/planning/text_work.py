@@ -55,18 +55,7 @@ class Workload:
 def read(
     tasks: str, protocols: str | None, data_dir: str | None, limit: int | None, characters: float
 ) -> tuple[list[Workload], list[str]]:
-    """The work of a config of a text benchmark, and the names of tasks of unknown size.
-
-    Args:
-      tasks: names with commas. A star at the end matches all names that begin so.
-      protocols: names with commas, ``all``, or None for each task's first.
-      data_dir: the folder with the data. Tasks without data count by their published size.
-      limit: questions of each task; None for all.
-      characters: of a prompt for each of its tokens.
-
-    Raises:
-      InputError: a task or protocol is unknown, or no task is of known size.
-    """
+    """The work of a config of a text benchmark, and the names of tasks of unknown size."""
     chosen = _tasks(tasks)
     found, unknown = [], []
     for task in chosen:

@@ -64,9 +64,6 @@ def find(text: str) -> Target:
     Args:
       text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``,
         ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
-
-    Raises:
-      InputError: the accelerator does not exist, or its compiler is not installed or does not take the shape.
     """
     accelerator, shape = parse(text)
     if accelerator.platform == "tpu":
@@ -75,11 +72,7 @@ def find(text: str) -> Target:
 
 
 def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
-    """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis.
-
-    Raises:
-      InputError: see `find`, but for the compiler.
-    """
+    """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis."""
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
         raise InputError(

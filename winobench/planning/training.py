@@ -25,11 +25,7 @@ _ROWS_OF = {"coco_hardneg_train": 566_747}
 
 
 def make_plan(job: Job) -> Plan:
-    """Plans a fine-tuning. Where the config's micro-batches do not fit, more and smaller ones are tried.
-
-    Raises:
-      InputError: the model is not a diffusion model, or the devices cannot share the batch.
-    """
+    """Plans a fine-tuning. Where the config's micro-batches do not fit, more and smaller ones are tried."""
     config, text = job.config, job.target.text
     if not abstract.is_pipeline(config.model):
         raise InputError(

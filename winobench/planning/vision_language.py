@@ -145,9 +145,6 @@ def make_plan(job: Job) -> Plan:
 
     Where one device does not hold the share of ``model_parallel=1``, the fewest devices that hold it together are
     planned. Images and pairs at once are halved until they fit, as in the scorer.
-
-    Raises:
-      InputError: the model is unknown, or a number of devices does not make up whole copies of it.
     """
     config, assumed = job.config, job.assumed
     network = read_config(config.model, revision=config.revision)
@@ -177,15 +174,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
-    """The shape of a vision-language model, by its config alone.
-
-    Args:
-      source: a name in `registry.MODELS`, of which the sizes of some are in the code, a folder, or a hub id.
-      revision: branch, tag or commit of a hub id.
-
-    Raises:
-      InputError: it is not a vision-language model.
-    """
+    """The shape of a vision-language model, by its config alone."""
     known = released_vision_language.vision_language_config(source) if revision is None else None
     if known is not None:
         return known
@@ -302,15 +291,7 @@ def make_scorer(
     batch_size: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], NetworkConfig]] = (),
 ) -> Scorer:
-    """A `VQAScore` of shapes on devices that need not be available.
-
-    Args:
-      config: the network's.
-      mesh: the devices.
-      question: how long it is.
-      dtype, batch_size: see `VQAScore`.
-      shallow: numbers of blocks and configs that have them, from which the programs are extrapolated.
-    """
+    """A `VQAScore` of shapes on devices that need not be available."""
     batch = batch_size or pairs.PAIRS.on(mesh)
     network = _Network.of(config, mesh, dtype)
     few = [(counts, _Network.of(one, mesh, dtype)) for counts, one in shallow]

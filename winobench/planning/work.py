@@ -104,14 +104,7 @@ def names(words: str) -> list[str]:
 
 
 def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: int | None = None) -> Total:
-    """The work of some tasks together.
-
-    Args:
-      tasks: names. Without any, all of ``GDBENCH``.
-      num_samples: per pair.
-      num_bias_samples: per pair of the bias tasks.
-      limit: questions per task, images and pairs in proportion; None for all.
-    """
+    """The work of some tasks together."""
     known = GDBENCH | OTHERS
     names = list(dict.fromkeys(_PARTS.get(name, name) for name in tasks)) or list(GDBENCH)
     known |= {name: found for name in names if name not in known and (found := _declared(name)) is not None}

@@ -43,15 +43,7 @@ _PHOTO = "a photo of "
 
 
 def candidates(tag: str, include: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The texts among which the prompt of a record is to be found.
-
-    Args:
-      tag: of the record, a key of `SKILLS`.
-      include: of the record: objects with ``class``, ``count``, ``color``.
-
-    Raises:
-      KeyError, IndexError, ValueError: the record is not one of GenEval's.
-    """
+    """The texts among which the prompt of a record is to be found."""
     return [_PHOTO + text for text in _TEXTS[tag](include)]
 
 

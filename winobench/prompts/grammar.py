@@ -106,9 +106,6 @@ def make_prompts(count: int = COUNT) -> list[Prompt]:
 
     A category's texts come in a mixed order, all of them before one comes again. Images of equal texts have different
     numbers, and so different noise.
-
-    Args:
-      count: how many, at least 1.
     """
     mixed = {}
     for name, make in _CATEGORIES.items():
@@ -123,12 +120,7 @@ def make_prompts(count: int = COUNT) -> list[Prompt]:
 
 
 def is_shown(content: Mapping[str, Any], things: Sequence[Thing]) -> bool:
-    """Whether a scene shows what the content of a prompt asks for.
-
-    Args:
-      content: of a prompt of this module.
-      things: the objects of the scene.
-    """
+    """Whether a scene shows what the content of a prompt asks for."""
     return all(sum(_fits(wanted, thing) for thing in things) >= wanted["count"] for wanted in content["objects"])
 
 

@@ -61,11 +61,7 @@ def digest(prompts: Sequence[Prompt]) -> str:
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1 on, without their ends. Empty ones are left out.
-
-    Raises:
-      InputError: the file cannot be read, or a line is too long or no text in UTF-8. Names file and line.
-    """
+    """The lines of a text file with their numbers from 1 on, without their ends. Empty ones are left out."""
     try:
         files.check_regular(path)
         with open(path, "rb") as file:
@@ -93,16 +89,8 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a table with a header. Columns are known by any of their names, in large or small letters.
 
-    Args:
-      path: the file, whose separator is a tab where its name ends with ``.tsv``.
-      columns: the names of each column that must be there. The first one is what it is called in the rows.
-      delimiter: between cells.
-
-    Yields:
-      (number of the line that the row begins in, column in small letters -> cell). Rows without any text are left out.
-
-    Raises:
-      InputError: the file cannot be read, a column is missing or there twice, or a row has too few or too many cells.
+    Yields (number of the line that the row begins in, column in small letters -> cell). Rows without any text are left
+    out.
     """
     lines = list(text_lines(path))
     # Blank lines are put back, so that the reader counts as an editor does.
@@ -133,15 +121,7 @@ def table_rows(
 
 
 def make_prompt(where: str, text: str, *, id: str, category: str = "", content: Any = None) -> Prompt:
-    """A prompt of checked parts, without blanks at the ends. Line breaks and tabs inside become blanks.
-
-    Args:
-      where: file and line, for messages.
-      text, id, category, content: see `Prompt`.
-
-    Raises:
-      InputError: a part is empty, too long, or has control characters.
-    """
+    """A prompt of checked parts, without blanks at the ends. Line breaks and tabs inside become blanks."""
     text, id, category = (_BLANKS.sub(" ", part).strip() for part in (text, id, category))
     for name, part, longest in (
         ("prompt", text, LONGEST_CAPTION),
@@ -170,11 +150,7 @@ def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | 
 
 
 def read_json_prompts(path: str | os.PathLike, advice: str) -> list[Prompt]:
-    """The prompts of a file with one as JSON a line, as runs have them.
-
-    Raises:
-      InputError: it cannot be read, or holds something else.
-    """
+    """The prompts of a file with one as JSON a line, as runs have them."""
     prompts = []
     for number, value in json_files.read_lines(path, advice):
         try:

@@ -84,13 +84,6 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
 
     What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.
     Where a row is redrawn, the intervals know that other samples would give other answers, too.
-
-    Args:
-      first, second: the same rows of the two runs, over the same examples in the same order.
-      dependence: of the examples.
-
-    Returns:
-      One entry a row. Adjusted for no others.
     """
     found = []
     for one, other in zip(first, second, strict=True):
@@ -219,9 +212,6 @@ def redrawn(
     the weight of that sample: its noise may be the same one, and what the timestep makes easy for both cancels.
 
     Args:
-      batches: the task's per-sample errors, of two samples or more.
-      targets: of all examples.
-      metric: the task's.
       timesteps: [num_samples] int, or noise levels; None where they are not known.
 
     Returns:
@@ -275,15 +265,7 @@ def accuracy_by_samples(
 ) -> dict[str, Curve]:
     """Accuracy on random subsets of the samples (Figure 9), under the normalisation that the scores have.
 
-    Args:
-      batches: the task's per-sample errors.
-      targets: of all examples.
-      metric: the task's.
-      subsets: how many of each size.
-      seed: of the subsets. The same ones serve all pairs, as the samples themselves do.
-
-    Returns:
-      Name of a proportion, such as ``recall@1`` -> its curve. The last point is the value of the results.
+    Returns name of a proportion, such as ``recall@1`` -> its curve. The last point is the value of the results.
     """
     num_samples = batches[0].own.shape[-1]
     sizes = sample_sizes(num_samples)
@@ -347,10 +329,7 @@ def timestep_profile(
     which examples depend on each other.
 
     Args:
-      batches: the task's per-sample errors.
       timesteps: [num_samples] int, or noise levels.
-      targets: of all examples.
-      dependence: of all examples.
     """
     bins = timestep_bins(timesteps)
     weights = np.zeros((len(timesteps), len(bins)))
@@ -382,8 +361,7 @@ def timestep_profile(
 def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
     """Parts the samples by timestep into at most a dozen bins of about equal size. Equal timesteps share a bin.
 
-    Returns:
-      Indices of each bin's samples, [members] int.
+    Returns indices of each bin's samples, [members] int.
     """
     timesteps = np.asarray(timesteps)
     num_bins = max(1, min(_MAX_BINS, len(timesteps) // _SAMPLES_A_BIN))

@@ -102,15 +102,7 @@ def make_card(
     pictures: Mapping[str, bytes],
     edits: Mapping[tuple[str, str], tuple[Edit, bytes]] | None = None,
 ) -> Card:
-    """The card of one example.
-
-    Args:
-      record: a task with examples.
-      row: the example's place in it.
-      by: how far the right answer's score is above the best other one's.
-      pictures: SHA-256 of an image -> JPEG.
-      edits: (SHA-256 of an image, text) -> what an edit towards the text did, and its image.
-    """
+    """The card of one example."""
     examples = record.examples
     images, texts, target, scores = (
         examples.images[row],

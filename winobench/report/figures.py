@@ -160,9 +160,7 @@ def sample_curves(
     """Accuracy in percent against the number of samples.
 
     Args:
-      axes: where to.
       curves: looks, sizes, mean, low, high (in [0, 1]) of each sampled run.
-      levels: looks and value of each run that needs no samples, drawn as a horizontal line.
       chance: level of guessing, in [0, 1].
     """
     for mark, sizes, mean, low, high in curves:
@@ -191,11 +189,8 @@ def timestep_lines(
     """Errors against the timestep.
 
     Args:
-      axes: where to.
       timesteps: [bins], or noise levels.
       lines: looks and [3, bins] (mean, low, high).
-      ylabel: what is drawn.
-      zero: mark the level 0.
     """
     if zero:
         axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
@@ -212,12 +207,7 @@ def timestep_lines(
 
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
-    """A stacked bar a pair of runs, whose markers come before it: both right, only the one, only the other, neither.
-
-    Args:
-      axes: where to.
-      pairs: looks of both runs, the four shares, and the share of both right that independence would give.
-    """
+    """A stacked bar a pair of runs, whose markers come before it: both right, only the one, only the other, neither."""
     for place, (first, second, shares, expected) in enumerate(pairs):
         left = 0.0
         for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
@@ -253,14 +243,7 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
 
 
 def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bool], int]], total: int) -> None:
-    """How many examples exactly these runs have right: a bar each, with dots for the runs.
-
-    Args:
-      axes: where to.
-      marks: of the runs.
-      sets: (which runs, number of examples), the largest first.
-      total: number of examples.
-    """
+    """How many examples exactly these runs have right: a bar each, with dots for the runs."""
     longest = max(count for _, count in sets)
     step = 0.09 * longest
     for place, (pattern, count) in enumerate(sets):
@@ -293,13 +276,8 @@ def grouped_bars(
     """A group of bars a label, a bar a series, with intervals where there are any.
 
     Args:
-      axes: where to.
-      labels: of the groups.
       series: looks and [3, groups] (value, low, high) of each. Proportions, or counts if not ``percent``; NaN where a
         series lacks a group, and as low and high without interval.
-      chance: level of guessing, as the values.
-      ylabel: what is drawn.
-      percent: whether the values are proportions.
     """
     scale = 100 if percent else 1
     width = 0.8 / max(1, len(series))
@@ -346,11 +324,8 @@ def forest(
     """Effect sizes with their intervals, a row a target pair.
 
     Args:
-      axes: where to.
-      labels: of the rows.
       series: looks and [3, rows] (value, low, high) of each run; NaN where a run lacks a row.
       stars: [runs, rows] bool, significant.
-      span: label of the horizontal axis.
     """
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
     spread = 0.56 / max(1, len(series))

@@ -67,12 +67,6 @@ def learn(run: Run) -> Learned:
     The halves are those of the examples' first images, so that questions about one image are on one side. Every
     question counts alike. Where an example has several right answers (a matrix of images and texts), each row and each
     column is a question.
-
-    Args:
-      run: with its errors.
-
-    Raises:
-      InputError: there is nothing to learn from.
     """
     questions: list[tuple[np.ndarray, int]] = []
     parts, timesteps = {}, None

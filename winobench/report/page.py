@@ -106,26 +106,8 @@ def write_report(
     """Writes a page on runs, and next to it a PNG file and a CSV file behind each figure and table.
 
     Args:
-      paths: folders of finished runs. Their order is that of columns and colours.
-      out: the folder to write to; ``<run>/report`` for one run and ``report`` for several by default.
-      resamples: of the bootstrap behind the interval of Fleiss' kappa.
-      gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
-      seed: of all draws.
-      raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them. Items are
-        the questions' ids, labels 0, 1 and 2.
       fit_timesteps: learn weights of timesteps from half of each run's examples, judge them on the other half, and keep
         them as ``timestep_weights.json`` in the run's folder.
-      drawn: folders of runs of images by the models that are judged, with verdicts of a verifier.
-      reproduce: the command line that makes a run, if there is one.
-      command: words of the command line that makes this report, for its footer.
-      skip: see `winobench.runs.reading.read_runs`.
-
-    Returns:
-      The page's path.
-
-    Raises:
-      InputError: what is named is not a finished run of a known layout, a number is out of range, a rater file cannot
-        be used, or ``out`` cannot be written.
     """
     if resamples < 1:
         raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.", code="out-of-range")

@@ -24,11 +24,6 @@ def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
     """The panel as an SVG element for a page that defines the colours' variables.
 
     Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
-
-    Args:
-      panel: what to draw.
-      key: begins the ids of the element's parts, which must be unique in a page.
-      drawn: what `to_png` has returned for the panel. Without it, the panel is drawn.
     """
     if drawn is None:
         with style():
@@ -39,11 +34,7 @@ def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
 def to_png(
     panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3
 ) -> dict[Panel, str]:
-    """All panels in one file, with their titles and a legend.
-
-    Returns:
-      Each panel's drawing for `to_svg`: most of the time goes into making figures, and this way each is made once.
-    """
+    """All panels in one file, with their titles and a legend."""
     columns = min(columns, len(panels))
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     handles = [mark.handle for mark in legend]

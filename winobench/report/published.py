@@ -78,19 +78,6 @@ def reference(
     - Of numbers with 10 and with 250 samples, the nearer by ratio (10 up to 49, 250 from 50 on).
     - Next to a fine-tuned model: the paper's fine-tuning with the same negatives. None where they are unknown.
     - Numbers of the published checkpoints: only with the same model and as many samples.
-
-    Args:
-      task: our task's name.
-      metric: key of its results, also of a sub-task or a target pair.
-      model: a registry name, a hub id, or anything else, which the paper does not have.
-      kind: ``diffusion`` or ``baseline``.
-      finetuned: whether the model is used with a LoRA.
-      negatives: those of its training, as a LoRA of ours says; None where they are unknown.
-      normalize: the run's, one of `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``.
-      num_samples: samples per pair; None for the paper's most.
-
-    Raises:
-      ValueError: another kind.
     """
     if kind not in ("diffusion", "baseline"):
         raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
@@ -127,12 +114,6 @@ def text_reference(
 
     Option scores stand next to the paper's generated answers, and both orders of the options next to its one. Next to
     models that the paper of WSC+ does not have stands people's number.
-
-    Args:
-      task, metric: ours.
-      model: the user's name of it.
-      protocol: ours.
-      limit: of the run. Runs that have one stand next to the paper's numbers on 100 questions, and no others do.
     """
     prompt = protocol.removesuffix("_swapped").removesuffix("_options")
     of_cell = [number for number in of_task(task) if number.metric == metric]

@@ -95,10 +95,7 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
     """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
 
     Args:
-      axes: where to.
-      labels: of the axes, at least three. The panel has the size that they say, and no margins.
       series: looks and values [num_axes]. A NaN leaves a gap.
-      floor: value at the centre. Lower ones are drawn there.
     """
     directions = _directions(len(labels.texts))
 

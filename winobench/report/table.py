@@ -42,10 +42,6 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     - Tasks that failed, each with its reason.
 
     Tasks are headings, not a column, so that the tables stay narrow.
-
-    Args:
-      results: what `winobench.evaluate` returns, or the content of a ``results.json``.
-      console: where to. Stdout by default.
     """
     console = console or rich.console.Console()
     references = published.references(results)
@@ -72,11 +68,7 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
 
 
 def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence for each task whose scores are equal over its candidates.
-
-    Args:
-      tasks: task -> row -> entry, as ``results.json`` has them.
-    """
+    """A sentence for each task whose scores are equal over its candidates."""
     found = {
         task: next((e["constant"] for e in rows.values() if "constant" in e), None) for task, rows in tasks.items()
     }

@@ -16,16 +16,7 @@ _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match"
 
 
 def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
-    """Makes sure that requests can be answered.
-
-    Args:
-      who: answers, for messages.
-      requests: of any kind.
-      kinds: that are answered.
-
-    Raises:
-      InputError: one is of another kind, or has nothing to compare with.
-    """
+    """Makes sure that requests can be answered."""
     for number, request in enumerate(requests):
         if request.kind not in kinds:
             raise InputError(

@@ -48,7 +48,6 @@ class Room:
 
         Args:
           shape: of the batches.
-          count: how many requests there are in all.
         """
         most = self.most_rows(shape)
         parts = parallel.data_parallelism(self.mesh)
@@ -78,22 +77,12 @@ def _device_memory(mesh: Mesh) -> int:
 
 
 def parameter_bytes(params: Sequence[Any]) -> int:
-    """Memory for the parameters on each device.
-
-    Args:
-      params: arrays at their places, or shapes of such.
-    """
+    """Memory for the parameters on each device."""
     return sum(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize for array in params)
 
 
 def bytes_a_token(config: Any, dtype: str, mesh: Mesh) -> int:
-    """Memory for the keys and values of a token on each device.
-
-    Args:
-      config: of a decoder or a T5.
-      dtype: of the computation.
-      mesh: the devices.
-    """
+    """Memory for the keys and values of a token on each device."""
     size = jnp.dtype(dtype).itemsize
     if hasattr(config, "num_decoder_layers"):  # attention to the encoder's states is cached as well
         return 2 * size * 2 * config.num_decoder_layers * config.num_heads * config.d_kv
@@ -102,12 +91,7 @@ def bytes_a_token(config: Any, dtype: str, mesh: Mesh) -> int:
 
 
 def is_shared(prefix: int, requests: int) -> bool:
-    """Whether a prefix is computed once for all requests that begin with it.
-
-    Args:
-      prefix: its number of tokens.
-      requests: how many requests there are.
-    """
+    """Whether a prefix is computed once for all requests that begin with it."""
     return prefix >= _SHORTEST_PREFIX and requests >= _FEWEST_SHARING
 
 
@@ -119,15 +103,7 @@ def width_of(length: int, config: Any) -> int:
 
 
 def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: bool, config: Any) -> Shape:
-    """The shape of the batches that a request goes into.
-
-    Args:
-      prompt: tokens behind the prefix.
-      options: tokens of each option. None for a text.
-      limit: the most tokens of a text.
-      is_sampled: whether the text is sampled.
-      config: the network's.
-    """
+    """The shape of the batches that a request goes into."""
     answer = shapes.power_of_two(max(options)) if options else shapes.width(limit)
     return Shape(width_of(prompt, config), len(options), answer, is_sampled)
 

@@ -124,13 +124,8 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
     """The keys and values of a text that many prompts begin with.
 
     Args:
-      program: of a decoder alone.
-      params: the network's.
       ids: int32 [1, width].
       length: int32 [], how many of them are the text.
-
-    Returns:
-      A cache of one row and ``width`` slots, on every device.
     """
 
     def run(params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
@@ -154,8 +149,6 @@ def score_options(
     """Log-likelihoods of options. A prompt is read once for all of its options.
 
     Args:
-      program: of the model.
-      params: the network's.
       prompts: int32 [rows, ...].
       options: int32 [rows, number of options, longest], at the left.
       option_lengths: int32 [rows, number of options], at least 1.
@@ -200,12 +193,8 @@ def generate(
     """Texts, token after token. A device is done when all of its rows have ended.
 
     Args:
-      program: of the model.
-      params: the network's.
       prompts: int32 [rows, ...].
       limits: int32 [rows], the most tokens of each text, up to ``width``; 0 for a row that only fills the batch.
-      draws: of the rows; None where every text is the most likely one.
-      width: of the result.
 
     Returns:
       int32 [rows, width] tokens, the one that ends a text included, and int32 [rows], their numbers. A text also ends
@@ -270,11 +259,8 @@ class _Decoder:
     def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
         """Reads the prompts.
 
-        Args:
-          more: how many tokens a row is to be continued by.
-
-        Returns:
-          float32 [rows, vocabulary], the logits of what follows. The state. Int32 [rows], the position that follows.
+        Returns float32 [rows, vocabulary], the logits of what follows. The state. Int32 [rows], the position that
+        follows.
         """
         config = self._model.config
         prefix, prefix_length, ids, lengths = self._prompts

@@ -62,17 +62,7 @@ class LanguageModel(networks.HoldsLoaded):
         chat_template: str = "auto",
         seed: int = 0,
     ):
-        """Makes a model answer.
-
-        Args:
-          loaded: a decoder or a T5, on its devices.
-          batch_size: requests that each device works on at once, at most. Chosen by their length when None.
-          chat_template: one of `winobench.responders.prompts.TEMPLATES`.
-          seed: of sampled texts.
-
-        Raises:
-          InputError: an option is not one of its choices.
-        """
+        """Makes a model answer."""
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
@@ -108,19 +98,11 @@ class LanguageModel(networks.HoldsLoaded):
         """Loads a model and makes it answer.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in transformers' layout.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
           mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
             the parameters. When None, those of this process, of CPUs as many as there is memory for copies of the
             parameters for.
           int8: whether most of the weights are rounded to 8 bits.
-          batch_size, chat_template, seed: see `LanguageModel`.
-          revision: branch, tag or commit of a hub id.
-          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-
-        Raises:
-          InputError: files are missing or damaged, it is not a language model that writes, or an option is not one of
-            its choices.
         """
         resolved = sources.resolve(source, revision=revision)
         kind = language_models.language_model_kind(resolved)
@@ -149,11 +131,7 @@ class LanguageModel(networks.HoldsLoaded):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short requests come first, and what cannot be asked at once.
-
-        Raises:
-          InputError: a request is of a kind that this model cannot answer, or has nothing to answer.
-        """
+        """As declared. Short requests come first, and what cannot be asked at once."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:

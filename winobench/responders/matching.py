@@ -41,17 +41,7 @@ class Matcher:
         timesteps: str | Sequence[int] | Sequence[float] = "uniform",
         seed: int = 0,
     ):
-        """Makes a scorer answer.
-
-        Args:
-          scorer: such as `winobench.Contrastive` (CLIP, SigLIP), `winobench.VQAScore` or `winobench.DiffusionITM`.
-          num_samples: of noise and timestep, of a scorer that has samples. An image's texts share them.
-          timesteps: of the samples: see `winobench.DiffusionITM.score`.
-          seed: of the samples.
-
-        Raises:
-          InputError: it is not a scorer, or has no such timesteps.
-        """
+        """Makes a scorer answer."""
         self.scorer = for_evaluation(scorer)
         chosen = self.scorer.choose_timesteps(num_samples, seed, timesteps)
         self._is_sampled = not (len(chosen) == 1 and chosen[0] == NO_TIMESTEP)

@@ -75,17 +75,7 @@ class Prompts:
     """
 
     def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False, stop_ids: Sequence[int] = ()):
-        """Decides on the format.
-
-        Args:
-          tokenizer: a tokenizer of transformers.
-          template: one of ``TEMPLATES``.
-          separate: whether the answer is another text than the prompt, as in encoder-decoder models.
-          stop_ids: the tokens that end an answer.
-
-        Raises:
-          InputError: the template is not one of these, the tokenizer has none although it must, or it cannot be used.
-        """
+        """Decides on the format."""
         common.choice("chat_template", template, TEMPLATES)
         self._tokenizer, self._separate = tokenizer, separate
         where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
@@ -127,11 +117,7 @@ class Prompts:
         }
 
     def text(self, turns: Sequence[Turn]) -> str:
-        """The text that a model reads before it answers.
-
-        Raises:
-          InputError: the template refuses these turns.
-        """
+        """The text that a model reads before it answers."""
         if not self.chat:
             systems = [turn.text for turn in turns if turn.role == "system"]
             texts = systems + [turn.text for turn in turns if turn.role != "system"]
@@ -144,12 +130,7 @@ class Prompts:
         return ids if self.chat else (*self._head, *ids, *(self._tail if self._separate else ()))
 
     def encode_prefix(self, turns: Sequence[Turn], prefix_turns: int) -> tuple[int, ...]:
-        """The tokens that the conversation shares with all others that have the same first turns.
-
-        Returns:
-          A part of `encode`'s tokens from the first one on, without the last. It depends on this conversation alone,
-          and is empty where nothing is shared or the format cannot render the first turns by themselves.
-        """
+        """The tokens that the conversation shares with all others that have the same first turns."""
         if not 0 < prefix_turns < len(turns):
             return ()
         first = turns[:prefix_turns]
@@ -164,11 +145,7 @@ class Prompts:
         return ids[: min(_common(prefix, ids), len(ids) - 1)]
 
     def encode_options(self, turns: Sequence[Turn], options: Sequence[str]) -> OptionTokens:
-        """The tokens of a prompt's options.
-
-        Raises:
-          InputError: an option is empty, or the template refuses the turns.
-        """
+        """The tokens of a prompt's options."""
         for option in options:
             if not option.strip():
                 raise InputError(f"an option is {option!r}, but each must be a text to be scored", code="wrong-type")

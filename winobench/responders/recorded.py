@@ -62,14 +62,7 @@ class RecordedModel:
     kinds = frozenset({"generation"})
 
     def __init__(self, name: str):
-        """Reads the file.
-
-        Args:
-          name: ``recorded:FILE.csv``, or the path alone.
-
-        Raises:
-          InputError: the file cannot be read, is empty or damaged, or has no columns to work with.
-        """
+        """Reads the file."""
         self.path = pathlib.Path(user_path(name.removeprefix(PREFIX)))
         self.missing = 0
         content = _read(self.path)
@@ -147,11 +140,7 @@ class RecordedModel:
                 self._edited[key] = number
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """Yields ``{"response", "row", "notes"}`` of each request in order. Rows count from 1, the header left out.
-
-        Raises:
-          InputError: a request is of another kind than generation.
-        """
+        """Yields ``{"response", "row", "notes"}`` of each request in order. Rows count from 1, the header left out."""
         missing: list[str] = []
         for index, request in enumerate(requests):
             if request.kind not in self.kinds:
@@ -181,11 +170,7 @@ class RecordedModel:
             )
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The text, its wrongly decoded characters repaired. Numbers of tokens are not known.
-
-        Raises:
-          ValueError: the raw answer is not one of this model's.
-        """
+        """The text, its wrongly decoded characters repaired. Numbers of tokens are not known."""
         text = raw.get("response")
         if not isinstance(text, str):
             raise ValueError("there is no response in it")

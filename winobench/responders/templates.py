@@ -46,9 +46,6 @@ def bounded() -> Iterator[None]:
     """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
 
     What is one line may still take long: `try_samples` comes first.
-
-    Raises:
-      RuntimeError: within the block, at the line after the last one.
     """
     lines = 0
 
@@ -71,19 +68,7 @@ def bounded() -> Iterator[None]:
 
 
 def try_samples(template: str, arguments: Mapping[str, Any], where: str) -> tuple[_Rendered, ...]:
-    """Renders ``SAMPLES`` in another process.
-
-    Args:
-      template: in Jinja's language.
-      arguments: its variables, JSON values.
-      where: the template's origin, for the message.
-
-    Returns:
-      For each sample its text, or None and why the template refuses it.
-
-    Raises:
-      InputError: the template takes too much time or memory, is broken, or leaves out what users say.
-    """
+    """Renders ``SAMPLES`` in another process."""
     rendered = _try(json.dumps([template, dict(arguments)]))
     if isinstance(rendered, str):
         raise InputError(_cannot(where, rendered), code="conversation-refused")

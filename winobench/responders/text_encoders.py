@@ -49,14 +49,8 @@ _REQUESTS_AT_ONCE = 256
 def pack(tokenizer: Any, pairs: Sequence[tuple[str, str]], longest: int) -> list[np.ndarray]:
     """Pairs of texts in BERT's tokens: ``[CLS] first [SEP] second [SEP]``.
 
-    Args:
-      tokenizer: a fast BERT tokenizer of transformers.
-      pairs: texts.
-      longest: longer pairs lose tokens of their longer text until they fit, and their number is logged.
-
-    Returns:
-      For each pair, int32 [tokens + 1]: the ids, and in front of them the number of those that belong to the first
-      text, with the signs around it.
+    Returns for each pair, int32 [tokens + 1]: the ids, and in front of them the number of those that belong to the
+    first text, with the signs around it.
     """
     packed: list[np.ndarray] = []
     truncated = 0
@@ -90,9 +84,7 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
     """The logits of some pairs.
 
     Args:
-      model: the network.
       rows: int32 [B, bucket + 2], results of `padded`. A row of zeros, which fills up a batch, gives anything finite.
-      key: for dropout, in training.
 
     Returns:
       float32 [B, number of labels].
@@ -132,14 +124,8 @@ class NliEncoder(Holder):
         """Puts a model on the devices.
 
         Args:
-          model: the network. It computes in the dtype that it was loaded in.
-          tokenizer: a fast BERT tokenizer of transformers.
-          batch_size: pairs that each device works on at once. Chosen by their length when None.
           mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
             among them that there is memory for copies of the parameters for.
-
-        Raises:
-          InputError: no label, or more than one, is called entailment. Or an option is not one of its choices.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -169,16 +155,7 @@ class NliEncoder(Holder):
         """Loads a model and makes it answer.
 
         Args:
-          source: a folder in transformers' layout, such as ``launch.train --config=nli`` exports, or a hub id.
           dtype: ``float32``, ``bfloat16`` or ``float16``, of the parameters and of the encoder's computation.
-          variant: of the weight files, such as ``fp16``.
-          revision: branch, tag or commit of a hub id.
-          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-          batch_size: see `NliEncoder`.
-          mesh: see `NliEncoder`.
-
-        Raises:
-          InputError: files are missing or damaged, or as in `NliEncoder`.
         """
         from winobench.checkpoints import encoder_layouts
 
@@ -200,11 +177,7 @@ class NliEncoder(Holder):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short pairs come first. A pair that occurs several times is computed once.
-
-        Raises:
-          InputError: a request is not for entailment, or has no hypothesis.
-        """
+        """As declared. Short pairs come first. A pair that occurs several times is computed once."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -259,11 +232,7 @@ class NliEncoder(Holder):
 
 
 def entailment_label(labels: Sequence[str]) -> int:
-    """The number of the label that is called entailment.
-
-    Raises:
-      InputError: none is, or several are.
-    """
+    """The number of the label that is called entailment."""
     found = [number for number, label in enumerate(labels) if label.lower() == ENTAILMENT]
     if len(found) != 1:
         raise InputError(
@@ -303,11 +272,7 @@ class ClipText:
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared.
-
-        Raises:
-          InputError: a request is not for similarity, or has nothing to compare with.
-        """
+        """As declared."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:

@@ -48,16 +48,6 @@ def ask(
     Args:
       responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
         and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
-      store: of its responses, open.
-      wanted: key of `winobench.runs.responses.key` -> request.
-      answers: filled in while the answers come in, so that it is up to date after an error, too.
-      reuse: take responses that runs next to the store's have recorded.
-      progress: show requests, requests a second and the time left.
-      label: the name of the work in the display.
-      received: called with the key and each new answer, once ``answers`` has it.
-
-    Raises:
-      InputError: the store cannot be written, or every further call would fail.
     """
     if parts := _parts(responder, wanted):
         calls = {key: request for key, request in wanted.items() if key not in parts}
@@ -165,11 +155,7 @@ def _combine(
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:
-    """The response that a responder reads out of a raw answer, as texts that can be written.
-
-    Raises:
-      ValueError: the raw answer is malformed. The message is one line that can be written.
-    """
+    """The response that a responder reads out of a raw answer, as texts that can be written."""
     try:
         response = responder.read(request, raw)
     except (ValueError, RecursionError) as error:

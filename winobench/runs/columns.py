@@ -18,11 +18,7 @@ def columns(**kinds: pa.DataType) -> pa.Schema:
 
 
 def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
-    """A table whose columns are of the types that are requested.
-
-    Raises:
-      InputError: it cannot be read, lacks a column or a value, or has a column of another type.
-    """
+    """A table whose columns are of the types that are requested."""
     try:
         table = parquet_files.read(path)
     except (OSError, parquet_files.DamagedError) as error:

@@ -24,11 +24,7 @@ _ADVICE = "restore the files, or evaluate again with --overwrite."
 
 
 def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_path: pathlib.Path) -> None:
-    """Checks ``config.json`` against itself and ``results.json``: names of models and tasks, and how they were judged.
-
-    Raises:
-      InputError: they disagree.
-    """
+    """Checks ``config.json`` against itself and ``results.json``: names of models and tasks, and how they were judged."""
     models = [_model_of(content.get("config")) for content in (config, results)]
     if None not in models and models[0] != models[1]:
         _refuse(f"{config_path} is of the model {_quoted(models[0])} and results.json of {_quoted(models[1])}")
@@ -66,16 +62,7 @@ def _model_of(config: Mapping[str, Any] | None) -> Any:
 
 
 def check_task(record: TaskRun, path: pathlib.Path) -> None:
-    """Checks each row of a task by itself, and against the examples that it counts.
-
-    Args:
-      record: the task. Rows are of the right types.
-      path: of ``results.json``.
-
-    Raises:
-      InputError: an interval excludes its value, there are more ties than examples, or a row says something else than
-        the examples, or the examples are not such that the metric can judge.
-    """
+    """Checks each row of a task by itself, and against the examples that it counts."""
     for row, entry in record.results.items():
         value, low, high, called = entry["value"], entry["low"], entry["high"], _row_name(record, row)
         room = schemas.ROUNDING * max(1.0, abs(value))

@@ -46,12 +46,7 @@ class Edit:
 
 
 def edit_files(image: str, text: str) -> tuple[str, str]:
-    """Paths of the images before and after, within the run's folder.
-
-    Args:
-      image: SHA-256 of the image's content.
-      text: the text.
-    """
+    """Paths of the images before and after, within the run's folder."""
     names = image[:_NAME], files.digest(text)[:_NAME]
     return f"{FOLDER}/{names[0]}.png", f"{FOLDER}/{'-'.join(names)}.png"
 
@@ -72,11 +67,7 @@ class EditWriter:
         """Writes one edit.
 
         Args:
-          edit: what is recorded.
           before, after: uint8 ``[height, width, 3]``.
-
-        Raises:
-          InputError: the folder cannot be written.
         """
         with files.writing(self._folder):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,9 +95,6 @@ def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
     """(image's hash, text) -> edit, of a run. Empty where it has none.
 
     A line that a kill has cut off is skipped.
-
-    Raises:
-      InputError: a part cannot be read.
     """
     found: dict[tuple[str, str], Edit] = {}
     for path in sorted((pathlib.Path(folder) / FOLDER).glob("part-*.jsonl")):

@@ -43,13 +43,7 @@ ADVICE = {
 
 
 def why_incomplete(request: Request, response: Response, *, can_be_longer: bool = False) -> str | None:
-    """A few words on why an answer is incomplete; None for a finished one.
-
-    Args:
-      request: the question.
-      response: the answer.
-      can_be_longer: whether the user chooses the limit.
-    """
+    """A few words on why an answer is incomplete; None for a finished one."""
     if response.ending == FINISHED:
         return None
     advice = ", raise it" if can_be_longer and response.ending == CUT_OFF else ""
@@ -65,11 +59,7 @@ def incomplete(
 
 
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
-    """A line for each task with incomplete answers: their number by kind, how they count, and advice.
-
-    Args:
-      results: what `evaluate_questions` returns.
-    """
+    """A line for each task with incomplete answers: their number by kind, how they count, and advice."""
     return [
         f"{task}: {_counted(counts)} and count as wrong: {_advice(counts)}"
         for task, counts in (results.get("endings") or {}).items()

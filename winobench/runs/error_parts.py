@@ -94,18 +94,12 @@ def read_errors(
     has computed, if their rule for timesteps makes the one a part of the other.
 
     Args:
-      folder: of the parts.
-      scores: which errors. Parts of others are left aside.
-      image_hashes, text_hashes, pairs: the plan's.
       on_fault: called with each part that cannot be used, and why. If it returns, the other parts are read. Such a part
         is an error when None.
 
     Returns:
       [num_pairs, num_samples] float32 errors, NaN where not computed yet, and the seconds that were spent on them. Of
       processes that worked side by side, those of the one that took longest.
-
-    Raises:
-      InputError: a part cannot be read.
     """
     on_fault = refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
@@ -154,11 +148,7 @@ def _numbered(column: pa.ChunkedArray, numbers: Mapping[str, int]) -> np.ndarray
 
 
 def _numbers(path: pathlib.Path) -> tuple[int, int]:
-    """The process that has written a part, and which of its parts it is.
-
-    Raises:
-      InputError: the part has another name.
-    """
+    """The process that has written a part, and which of its parts it is."""
     found = _PART.fullmatch(path.name)
     if found is None:
         raise InputError(
@@ -169,12 +159,7 @@ def _numbers(path: pathlib.Path) -> tuple[int, int]:
 
 
 def read_part(path: pathlib.Path) -> pa.Table:
-    """A part's table, whose metadata have at least the digest of its `ScoreSet`.
-
-    Raises:
-      InputError: it cannot be read, or is not a part of a run.
-      DamagedPartError: it is not what was written.
-    """
+    """A part's table, whose metadata have at least the digest of its `ScoreSet`."""
     _numbers(path)
     try:
         table = parquet_files.read(path)
@@ -233,11 +218,7 @@ def refuse(path: pathlib.Path, error: Exception) -> NoReturn:
 
 
 def _set_aside(path: pathlib.Path, error: Exception) -> None:
-    """For `read_errors`: renames a damaged part, so that it is not read again. Anything else is an error.
-
-    Raises:
-      InputError: the part is not damaged but another thing, or cannot be renamed.
-    """
+    """For `read_errors`: renames a damaged part, so that it is not read again. Anything else is an error."""
     if not isinstance(error, DamagedPartError):
         raise error
     aside = path.with_name(path.name + DAMAGED)
@@ -302,11 +283,7 @@ class ErrorWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is waiting, if anything is.
-
-        Raises:
-          InputError: the part cannot be written, or must not be.
-        """
+        """Writes what is waiting, if anything is."""
         if not self._waiting:
             return
         now, waiting, self._waiting = time.monotonic(), self._waiting, []

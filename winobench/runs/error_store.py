@@ -64,16 +64,7 @@ class ErrorStore:
         self._first = table["first_sample"].to_numpy()[order].astype(np.int64)
 
     def pairs(self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None) -> np.ndarray | None:
-        """Errors of pairs.
-
-        Args:
-          images: hash of each pair's image.
-          texts: hash of each pair's text.
-          num_samples: how many; None for as many as every one of the pairs has.
-
-        Returns:
-          [num_pairs, num_samples] float32, or None where one of them was not scored.
-        """
+        """Errors of pairs. Returns [num_pairs, num_samples] float32, or None where one of them was not scored."""
         image_codes = np.array([self._images.get(image, -1) for image in images], np.int64)
         text_codes = np.array([self._texts.get(text, -1) for text in texts], np.int64)
         if not len(image_codes) or image_codes.min() < 0 or text_codes.min() < 0:
@@ -140,20 +131,14 @@ class ErrorStore:
 def mean_scores(batch: Batch) -> np.ndarray:
     """Scores from errors: their means over samples, added up as the task's normalisation says.
 
-    In float64 and in the order in which an evaluation computes them, so that ties are the same.
-
-    Returns:
-      [n, images, texts] float64, higher = better match.
+    In float64 and in the order in which an evaluation computes them, so that ties are the same. Returns [n, images,
+    texts] float64, higher = better match.
     """
     return normalization.scores(batch.terms, batch.errors, batch.mean)
 
 
 def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
-    """The parts in a run's ``errors`` folder, those that were scored in the same way together.
-
-    Raises:
-      InputError: a part cannot be read.
-    """
+    """The parts in a run's ``errors`` folder, those that were scored in the same way together."""
     tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
     for path in sorted(folder.glob("part-*.parquet")):
         try:

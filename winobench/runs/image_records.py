@@ -85,11 +85,7 @@ class PictureRecord:
 
     @classmethod
     def from_json(cls, value: Any) -> PictureRecord:
-        """The inverse of `to_json`.
-
-        Raises:
-          InputError: it is no such object.
-        """
+        """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
         values = {field.name: value.get(field.name) for field in dataclasses.fields(cls) if field.name != "prompt"}
         kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
@@ -153,10 +149,6 @@ class PictureStore:
 
         Args:
           pictures: uint8 ``[height, width, 3]`` each.
-          records: the fields of `PictureRecord` of each, but for ``file``, ``sha256`` and ``size``.
-
-        Raises:
-          InputError: the folder cannot be written.
         """
         written = []
         with files.writing(self._folder):
@@ -186,9 +178,6 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
     """The records of a run, of each image the last one, whether or not the image is there.
 
     Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
-
-    Raises:
-      InputError: a part cannot be read.
     """
     found: dict[Place, PictureRecord] = {}
     for _, _, path in _parts(pathlib.Path(folder) / DRAWN):

@@ -17,13 +17,7 @@ from winobench.runs import provenance, records
 
 
 def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: Any) -> dict[str, Any]:
-    """What the numbers of a run depend on besides its arguments.
-
-    Args:
-      identity: the run's.
-      on_this_machine: whether its devices compute anything.
-      **more: what only some kinds of runs have.
-    """
+    """What the numbers of a run depend on besides its arguments."""
     return {
         **provenance.software(),
         **more,
@@ -37,16 +31,7 @@ def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: A
 def described(
     identity: Mapping[str, Any], *, kind: str, model: str | None, config: Any, versions: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """The content of ``config.json`` when a run begins.
-
-    Args:
-      identity: all that can change a number.
-      kind: what the scorer is called where neither ``model`` nor its fingerprint has a name.
-      model: what reports call the scorer.
-      config: the launcher's, or the arguments.
-      versions: `versions_of`.
-      **more: what only some kinds of runs have.
-    """
+    """The content of ``config.json`` when a run begins."""
     return {
         "status": "running",
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -75,12 +60,6 @@ def recording(
 
     The folder of a run that ends before anything was recorded is taken away. In a program of several processes, the
     first one does this.
-
-    Args:
-      folder: opened by the caller, who closes it.
-      description: of the run. What it holds at the end is written.
-      has_records: whether anything was recorded.
-      done: the status of a run that has not failed.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
     is_first = not has_others or parallel.is_main_process()

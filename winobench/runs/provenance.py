@@ -41,16 +41,10 @@ def software() -> dict[str, Any]:
 def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
     """The commit that the package's own files come from, wherever the program was started.
 
-    A package that is installed into an environment inside another project's repository must not report that
-    project's commit, so the repository counts only if it tracks the package's ``__init__.py``. An installation from a
-    repository's address carries the commit with it.
-
-    Args:
-      package: the package's folder. Winobench's own by default.
-
-    Returns:
-      ``commit`` (or None) and ``dirty``: whether files of the package, launchers or configs differ from the commit,
-      or None where there is no repository to ask.
+    A package that is installed into an environment inside another project's repository must not report that project's
+    commit, so the repository counts only if it tracks the package's ``__init__.py``. An installation from a
+    repository's address carries the commit with it. Returns ``commit`` (or None) and ``dirty``: whether files of the
+    package, launchers or configs differ from the commit, or None where there is no repository to ask.
     """
     package = pathlib.Path(winobench.__file__).resolve().parent if package is None else package
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None:

@@ -38,13 +38,8 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
     """Reads runs and gives each its own name.
 
     Args:
-      paths: the folders.
       skip: called with the error of each folder that `read_run` refuses, and of each that is named twice, where several
         are named: the others are read. None to refuse them all.
-
-    Raises:
-      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses. With
-        ``skip``, if no run is left.
     """
     if not paths:
         raise InputError(

@@ -52,21 +52,13 @@ _REPORT = "report"  # what launch.report makes of the run, in the run's own fold
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes a JSON file that is either whole or not there.
-
-    Raises:
-      InputError: it cannot be written.
-    """
+    """Writes a JSON file that is either whole or not there."""
     with whole_files.writing(path):
         whole_files.write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def write_table(path: pathlib.Path, table: pa.Table) -> None:
-    """Writes a Parquet file that is either whole or not there.
-
-    Raises:
-      InputError: it cannot be written.
-    """
+    """Writes a Parquet file that is either whole or not there."""
     with whole_files.writing(path):
         parquet_files.write(path, table)
 
@@ -124,14 +116,7 @@ class RunFolder:
         return self.path / _GALLERY
 
     def check(self, identity: Mapping[str, Any]) -> None:
-        """Refuses a folder that does not belong to this run.
-
-        Args:
-          identity: everything that can change a number of the run, as nested mappings that JSON can hold.
-
-        Raises:
-          InputError: the folder holds something else, or the run of another identity. The message names what differs.
-        """
+        """Refuses a folder that does not belong to this run."""
         found = self._read_config()
         if found is None:
             return
@@ -151,16 +136,7 @@ class RunFolder:
             )
 
     def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        """Makes the folder, takes it for this process and writes ``config.json``.
-
-        Args:
-          description: the content of ``config.json``. Its ``identity`` is what ``check`` compares.
-          overwrite: delete the records of another run instead of refusing the folder.
-
-        Raises:
-          InputError: the folder holds another run or something else, another process is writing into it, or it cannot
-            be written.
-        """
+        """Makes the folder, takes it for this process and writes ``config.json``."""
         identity = description["identity"]
         if overwrite:
             self._read_config(remains=True)  # what is not a run is not deleted either
@@ -192,11 +168,7 @@ class RunFolder:
             raise
 
     def discard(self) -> bool:
-        """Takes away what ``open`` has made, unless that replaced another run, or something else lies in the folder.
-
-        Returns:
-          Whether the folder is not a run any more.
-        """
+        """Takes away what ``open`` has made, unless that replaced another run, or something else lies in the folder."""
         if self._replaces or self._others():
             return False
         self._delete_records()

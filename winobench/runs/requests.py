@@ -173,11 +173,7 @@ Request = Generation | Options | Entailment | Similarity | PictureText | Picture
 
 
 def check_request(request: Request) -> None:
-    """Makes sure that a request can be sent, tokenized and written down.
-
-    Raises:
-      InputError: see `winobench.base.texts.check_texts`, with ``LONGEST_PROMPT`` for all of its texts.
-    """
+    """Makes sure that a request can be sent, tokenized and written down."""
     match request:
         case Generation() | Options():
             asked = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))

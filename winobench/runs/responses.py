@@ -52,10 +52,6 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
 
     The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
     where an image lies.
-
-    Args:
-      fingerprint: the responder's.
-      request: what is asked.
     """
     asked = request_json(request)
     asked.pop("prefix_turns", None)
@@ -103,8 +99,6 @@ class ResponseStore:
         """Names the place.
 
         Args:
-          folder: of the parts. Made by ``open``.
-          process: number of this process within the run.
           seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
             a response is handed to the operating system at once, which survives a kill, but synced only with the first
             one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
@@ -136,11 +130,7 @@ class ResponseStore:
         return key in self._places
 
     def open(self) -> None:
-        """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there.
-
-        Raises:
-          InputError: another process of the same number is writing here, or the folder cannot be read or written.
-        """
+        """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there."""
         with self._lock, files.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
@@ -184,11 +174,7 @@ class ResponseStore:
                 self._part = None
 
     def sync(self) -> None:
-        """Waits until everything that was added is on disk.
-
-        Raises:
-          InputError: it cannot be written.
-        """
+        """Waits until everything that was added is on disk."""
         with self._lock, files.writing(self.folder):
             if self._unsynced:
                 os.fsync(self._part)
@@ -199,23 +185,12 @@ class ResponseStore:
         """Stores a response. It is on disk when this returns, unless syncs are to be rarer.
 
         Args:
-          key: of responder and request.
-          request: what was asked.
-          raw: the answer as it came in.
           seconds: that it took.
-
-        Raises:
-          InputError: it cannot be written.
-          ValueError: ``raw`` holds something that JSON cannot hold.
         """
         self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
 
     def reject(self, key: str, reason: str) -> None:
-        """Marks a stored response as malformed: it counts as absent, here and for the runs next to this one.
-
-        Raises:
-          InputError: the mark cannot be written.
-        """
+        """Marks a stored response as malformed: it counts as absent, here and for the runs next to this one."""
         with self._lock:
             self._write(_line(key, {"rejected": reason}))
             self._places.pop(key, None)
@@ -226,10 +201,6 @@ class ResponseStore:
 
         Args:
           key, request, seconds: see ``add``.
-          error: what went wrong, as JSON values.
-
-        Raises:
-          InputError: it cannot be written.
         """
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
@@ -241,11 +212,7 @@ class ResponseStore:
                 file.write(line)
 
     def get(self, key: str) -> Stored | None:
-        """The stored response, or None.
-
-        Raises:
-          InputError: its part has been damaged meanwhile.
-        """
+        """The stored response, or None."""
         with self._lock:
             place = self._places.get(key)
         if place is None:
@@ -265,16 +232,6 @@ class ResponseStore:
         """Copies responses of other runs that are missing here, so that nothing is asked twice.
 
         The copies say which run they are from. A damaged part of another run is left aside with a warning.
-
-        Args:
-          folders: of other stores, such as ``neighbours()``.
-          keys: what is wanted.
-
-        Returns:
-          How many were copied.
-
-        Raises:
-          InputError: they cannot be written.
         """
         # What was malformed here is so elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}
@@ -330,11 +287,7 @@ def _line(key: str, content: Mapping[str, Any]) -> bytes:
 
 
 def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The parts of a folder, those of a process in the order in which they were written.
-
-    Raises:
-      InputError: one of them is not a file.
-    """
+    """The parts of a folder, those of a process in the order in which they were written."""
     found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
     for path in found:
         try:
@@ -350,15 +303,7 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
-    """Where the responses of a folder lie, and the keys that were ever rejected. Of a key's lines the last one counts.
-
-    Args:
-      folder: of the parts.
-      only: the keys that are wanted, whose lines are looked into; None for all.
-
-    Raises:
-      InputError: a part cannot be read.
-    """
+    """Where the responses of a folder lie, and the keys that were ever rejected. Of a key's lines the last one counts."""
     flat_indices: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):
@@ -435,11 +380,7 @@ def _read(place: _Place) -> Stored:
 
 
 def _mend(path: pathlib.Path) -> int:
-    """Takes away a last line that was cut off, and returns how many bytes are left.
-
-    Raises:
-      InputError: another process is writing into the part.
-    """
+    """Takes away a last line that was cut off, and returns how many bytes are left."""
     part = os.open(path, os.O_RDWR)
     try:
         if not files.lock(part):

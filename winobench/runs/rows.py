@@ -42,12 +42,7 @@ class Row:
 
 
 def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) -> list[Row]:
-    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``.
-
-    Args:
-      record: the task run.
-      redrawn: of its examples; None where it is not known.
-    """
+    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
     if record.metric == TEXT_METRIC:
         return _text_rows(record)
     answers = outcomes(record)

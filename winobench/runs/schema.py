@@ -247,15 +247,9 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
     """Compares a value that JSON gave with a type.
 
     Args:
-      value: of a file.
       expected: ``Config``, ``Results`` or another type that is made of TypedDict, dict, list, unions, Literal, Any,
         Annotated with `Bounds`, str, bool, int (which True is not) and float (which may be a whole number, but not NaN
         or infinite).
-      where: the value's place, for messages.
-      strict: refuse keys that a TypedDict does not name.
-
-    Raises:
-      InputError: names the first place that does not fit.
     """
     problem = _problem(value, expected, "", strict)
     if problem is not None:
@@ -264,12 +258,7 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
 
 
 def json_schema(expected: Any, title: str) -> dict[str, Any]:
-    """A type as a JSON Schema (draft 2020-12), for readers in other languages.
-
-    Args:
-      expected: see `check`.
-      title: of the schema.
-    """
+    """A type as a JSON Schema (draft 2020-12), for readers in other languages."""
     definitions: dict[str, Any] = {}
     schema = _json_schema(expected, definitions)
     return {

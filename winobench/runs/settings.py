@@ -189,15 +189,7 @@ class Recording:
 
 
 def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:
-    """Dataclasses of options with some of their fields replaced.
-
-    Args:
-      given: name of a field of one of them -> value.
-      *parts: the dataclasses.
-
-    Raises:
-      InputError: none of them has such a field.
-    """
+    """Dataclasses of options with some of their fields replaced."""
     owner = {field.name: number for number, part in enumerate(parts) for field in dataclasses.fields(part)}
     for name in given:
         if name not in owner:
@@ -220,17 +212,7 @@ def checked(settings: Any) -> Any:
 def check_cases(
     fields: Mapping[str, dataclasses.Field], values: Mapping[str, Any], cases: Collection[str], prefix: str = ""
 ) -> None:
-    """Refuses options that these cases do not have.
-
-    Args:
-      fields: name -> option, from `winobench.base.options.declared`.
-      values: name -> value.
-      cases: of `SAMPLES`, `FIXED` and `RACE`.
-      prefix: of the names in the message.
-
-    Raises:
-      InputError: names the first one whose value is unusual.
-    """
+    """Refuses options that these cases do not have."""
     for name, case in options.out_of_place(fields, values, cases):
         raise InputError(
             f"{prefix}{name}={options.shown(values[name])} is not for {_WITHOUT[case]}: leave it at"

@@ -42,11 +42,7 @@ class Verdict:
 
 
 def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pathlib.Path:
-    """Writes the verdicts of a run, whole or not at all, and returns the file's path.
-
-    Raises:
-      InputError: the folder cannot be written.
-    """
+    """Writes the verdicts of a run, whole or not at all, and returns the file's path."""
     path = pathlib.Path(folder) / NAME
     with files.writing(folder):
         files.write_text(path, "".join(json.dumps(dataclasses.asdict(one)) + "\n" for one in verdicts))
@@ -54,11 +50,7 @@ def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pa
 
 
 def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
-    """An image's path within the run -> its verdict. Empty if missing.
-
-    Raises:
-      InputError: a line is not a verdict.
-    """
+    """An image's path within the run -> its verdict. Empty if missing."""
     path = pathlib.Path(folder) / NAME
     if not path.is_file():
         return {}
@@ -83,13 +75,8 @@ def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | No
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
     """How often each model generated what it should, by skill.
 
-    Args:
-      run: the images.
-      verdicts: of `read_verdicts`.
-
-    Returns:
-      Model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
-      clustered by prompt text) and "n".
+    Returns model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
+    clustered by prompt text) and "n".
     """
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for model in run.models:

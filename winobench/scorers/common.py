@@ -37,16 +37,7 @@ def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarr
 
 
 def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.ndarray:
-    """Returns int32 [n, number of columns], rows of numbers of things.
-
-    Args:
-      name: of the argument.
-      rows: as it was given. An empty list will do for no rows.
-      limits: what a column numbers -> how many of these there are.
-
-    Raises:
-      InputError: if the array has another shape or type, or numbers something that does not exist.
-    """
+    """Returns int32 [n, number of columns], rows of numbers of things."""
     rows = np.asarray(rows)
     if rows.size == 0:
         return np.zeros((0, len(limits)), np.int32)

@@ -358,9 +358,6 @@ def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[n
     """Encodes items, a batch at a time: float32 [up to batch_size, width] each.
 
     A batch that does not fit into a device's memory is halved, for good, and the work continues where it stopped.
-
-    Raises:
-      InputError: not even one item at a time fits.
     """
     waiting: collections.deque[tuple[list[np.ndarray], jax.Array]] = collections.deque()
     undone: collections.deque[np.ndarray] = collections.deque()

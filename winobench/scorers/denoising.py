@@ -205,11 +205,6 @@ def fused_step(
     """One error for each text row, in one compiled program.
 
     Args:
-      how: what it is compiled for.
-      params: the denoiser's, on the mesh.
-      latents: the table of them, see `denoising_errors`.
-      text_states: the table of them.
-      noise: see `denoising_errors`.
       noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
       texts: int32 [n], text rows.
       groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
@@ -225,14 +220,7 @@ def make_step(
 ) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
     """The fused step with a network: takes latents, text states, noise, and an index from the host.
 
-    Args:
-      how: what it is compiled for.
-      params: gives the denoiser's, on the mesh. Asked at each step, so that they may leave the devices in between.
-      texts: from `winobench.engine.sharing.texts_to_share`. Batches that allow it share what comes ahead of the
-        texts. The others do not, by their own program.
-
-    Returns:
-      A function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).
+    Returns a function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).
     """
     split, split_columns = parallel.split_axis(how.mesh), parallel.split_axis(how.mesh, axis=1)
     parts = parallel.data_parallelism(how.mesh)
@@ -259,9 +247,7 @@ def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Me
     """How many triples a device works on at once by default.
 
     Args:
-      pipeline: the model, of whose denoiser the config and the dtype are read.
       latent_shape: (h, w, c).
-      mesh: the devices.
       resident: bytes of parameters and tables on each of them.
     """
     device = mesh.devices.flat[0]

@@ -126,11 +126,7 @@ def load_scorer(
 
 
 def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``.
-
-    Raises:
-      InputError: the model does not exist, its kind is not known, or it sees no images.
-    """
+    """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``."""
     ref = registry.resolve(model, revision)
     if ref.kind in (LANGUAGE_MODEL, RECORDED):
         raise InputError(
@@ -157,17 +153,8 @@ def check_scorer(
     """Checks a model's options, reading small files alone: before any of several models runs.
 
     Args:
-      model, dtype, variant, revision, model_parallel, max_pixels, diffusion: see `load_scorer`.
-      timesteps: the rule, or timesteps that the model's schedule must have.
       of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
         are given. Of plugged-in scorers only the evaluation itself can tell.
-      deeply: also read what a diffusion model is. Otherwise its kind alone, which takes no library.
-
-    Returns:
-      The model, resolved.
-
-    Raises:
-      InputError: the model does not exist, or an option is not for its kind, or not for this one.
     """
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
@@ -219,11 +206,7 @@ def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None,
 
 
 def checkpoint_kind(source: str, revision: str | None = None) -> str:
-    """Which of ``SCORERS`` a folder or hub repository is for.
-
-    Raises:
-      InputError: it holds no checkpoint of a known kind.
-    """
+    """Which of ``SCORERS`` a folder or hub repository is for."""
     from winobench.checkpoints import sources
 
     place = sources.resolve(source, revision=revision)

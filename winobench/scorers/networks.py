@@ -47,12 +47,7 @@ class NetworkFunction:
 
 
 def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.Array]]:
-    """Puts a network on the devices of a mesh: returns its structure, and its parameters there.
-
-    Args:
-      network: stays as it is.
-      mesh: the devices.
-    """
+    """Puts a network on the devices of a mesh: returns its structure, and its parameters there."""
     structure, params = functional.split(network)
     return structure, parallel.place_parameters(params, mesh)
 
@@ -138,12 +133,7 @@ class HoldsVisionLanguage(HoldsLoaded):
 
 
 def fingerprint(network: Network, **others: Any) -> str:
-    """SHA-256, 64 hexadecimal digits, over weights and config. Takes seconds for a large network, once.
-
-    Args:
-      network: in the dtype that it computes in.
-      **others: JSON values that the answers depend on besides, such as the tokenizer.
-    """
+    """SHA-256, 64 hexadecimal digits, over weights and config. Takes seconds for a large network, once."""
     description = {"config": network.config.to_dict(), "weights": models.weights_sha256(network), **others}
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 

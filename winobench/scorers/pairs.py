@@ -197,13 +197,7 @@ class PairScorer(Holder):
 
 
 def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
-    """How many rows a table has on each device if nobody says.
-
-    Args:
-      encoded: one encoded image or text, a tree of arrays or of their shapes.
-      batch_size: pairs of a batch, of all devices together.
-      mesh: the devices.
-    """
+    """How many rows a table has on each device if nobody says."""
     room = _TABLE_BYTES.on(mesh)
     # A batch of pairs may have as many images. With fewer rows it would be cut short. Where images are so large (a
     # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
@@ -211,23 +205,12 @@ def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
 
 
 def images_at_once(rows: int, mesh: Mesh) -> int:
-    """Images that each device encodes at once: no more than there is room for in the table, of all devices' together.
-
-    Args:
-      rows: of the table.
-      mesh: the devices.
-    """
+    """Images that each device encodes at once: no more than there is room for in the table, of all devices' together."""
     return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
-    """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1], the last number that of a text's own tokens.
-
-    Args:
-      ids: of each text, at most ``longest``.
-      pad: what fills a row up.
-      longest: tokens of the longest row.
-    """
+    """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1], the last number that of a text's own tokens."""
     # As long as the longest text of the call and no longer: a pair's work grows with it.
     width = min(-(-max(map(len, ids)) // TEXT_STEP) * TEXT_STEP, longest)
     rows = np.full((len(ids), width + 1), pad, np.int32)

@@ -31,12 +31,7 @@ TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
 
 
 def text_batch(ids: Any, mesh: Mesh) -> int:
-    """Texts that each device encodes at once: fewer where they have more tokens than CLIP's.
-
-    Args:
-      ids: of some texts, from `Pipeline.tokenize`.
-      mesh: the devices.
-    """
+    """Texts that each device encodes at once: fewer where they have more tokens than CLIP's."""
     longest = max(leaf.shape[1] if leaf.ndim > 1 else 1 for leaf in jax.tree.leaves(ids))
     return max(1, TEXT_BATCH.on(mesh) * _CLIP_TOKENS // max(_CLIP_TOKENS, longest))
 
@@ -59,10 +54,7 @@ class ImageTables:
         """Puts the autoencoder on the devices.
 
         Args:
-          pipeline: the model.
           image_size: height and width, in pixels, that images are resized to.
-          mesh: the devices.
-          rows: of a table. As many as fit into a fixed amount of memory when None.
         """
         self._size = image_size
         function, params = pipeline.image_function()
@@ -119,11 +111,7 @@ class TextTables:
         """Puts the text encoders on the devices, unless they are staged.
 
         Args:
-          pipeline: the model.
-          dtype: the denoiser's, to which it would round the states in any case.
           image_size: height and width, in pixels, of the images.
-          mesh: the devices.
-          rows: of a table. As many as fit into a fixed amount of memory when None.
           make_room: of encoders that are staged: they encode all texts of a table first and then leave the devices, and
             this is called before they are put there. None for encoders that stay.
         """

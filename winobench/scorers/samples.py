@@ -34,11 +34,7 @@ _PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
 
 
 def check_seed(seed: int) -> int:
-    """Returns the seed as an int.
-
-    Raises:
-      InputError: when it is not an integer from 0 to 2**32 - 1.
-    """
+    """Returns the seed as an int."""
     return options.SEED.check("the seed", seed)
 
 
@@ -51,7 +47,6 @@ def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) 
     """Standard normal noise of some samples.
 
     Args:
-      key: from `noise_key`.
       sample_index: int32 [n].
       shape: of one sample's latents, (h, w, c).
 
@@ -77,12 +72,7 @@ def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.
 def visiting_order(num_samples: int, seed: int) -> np.ndarray:
     """The random order in which a race meets its samples, independent of their noise and timesteps.
 
-    Args:
-      num_samples: how many.
-      seed: of the samples.
-
-    Returns:
-      int64 [num_samples], each number of a sample once.
+    Returns int64 [num_samples], each number of a sample once.
     """
     # Two numbers a sample: of 32-bit floats alone, two of a thousand may be equal.
     return np.lexsort(_uniform(check_seed(seed), 2 * num_samples, _ORDER_STREAM).reshape(num_samples, 2).T)
@@ -91,12 +81,7 @@ def visiting_order(num_samples: int, seed: int) -> np.ndarray:
 def low_discrepancy(count: int, seed: int) -> np.ndarray:
     """Points that spread evenly over [0, 1), any first n of them: van der Corput's, shifted by a random number.
 
-    Args:
-      count: how many.
-      seed: of the shift.
-
-    Returns:
-      float64 [count].
+    Returns float64 [count].
     """
     return (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
 
@@ -129,16 +114,10 @@ def choose_timesteps(
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
         range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.
         An integer array is taken as it is.
-      num_samples: how many; None means `DEFAULT_NUM_SAMPLES`, or the length of an array.
       seed: of ``uniform``, ``low_discrepancy`` and ``stratified``. An integer from 0 to 2**32 - 1.
-      num_train_timesteps: T, the number of timesteps of the schedule.
-      timestep_range: (first, end) of the timesteps that the rules but ``published`` choose from; (0, T) when None.
 
     Returns:
       int32 [num_samples], or [length of the range] for ``published``.
-
-    Raises:
-      InputError: for an unknown rule, a wrong number of samples, seed or range, or timesteps outside of [0, T).
     """
     seed = check_seed(seed)
     first, end = check_timestep_range(timestep_range, num_train_timesteps)
@@ -189,19 +168,11 @@ def choose_of_schedule(
     """The timestep of each sample, of any schedule.
 
     Args:
-      schedule: whose timesteps they are.
       rule: see `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
         ``published`` is that of `FlowSchedule.published_levels`, and an array holds noise levels.
-      num_samples: see `choose_timesteps`.
-      seed: see `choose_timesteps`.
-      timestep_range: see `choose_timesteps`. Of a continuous schedule, numbers of its levels.
-      left_out: see `FlowSchedule.published_levels`.
 
     Returns:
       int32 [num_samples], or float32 of a continuous schedule.
-
-    Raises:
-      InputError: as `choose_timesteps`.
     """
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
@@ -222,20 +193,12 @@ def draws_from_range(timesteps: str | ArrayLike) -> bool:
 
 
 def check_num_samples(num_samples: int) -> int:
-    """Returns the number of samples as an int.
-
-    Raises:
-      InputError: when it is not an integer, less than 1, or more than `winobench.base.options.MAX_SAMPLES`.
-    """
+    """Returns the number of samples as an int."""
     return options.NUM_SAMPLES.check("num_samples", num_samples)
 
 
 def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_timesteps: int) -> tuple[int, int]:
-    """Returns the first timestep of the range and the one after its last.
-
-    Raises:
-      InputError: when the range is empty or leaves [0, T).
-    """
+    """Returns the first timestep of the range and the one after its last."""
     if timestep_range is None:
         return 0, num_train_timesteps
     return options.span(num_train_timesteps).check("timestep_range", timestep_range)
@@ -245,11 +208,7 @@ def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
     """Returns given noise as an array [num_samples, h, w, c].
 
     Args:
-      noise: of all samples, instead of noise drawn from a seed.
       latent_shape: (h, w, c) of a sample's noise.
-
-    Raises:
-      InputError: it has another shape, or is not of floats.
     """
     if isinstance(noise, jax.Array) and jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
         noise = jax.random.key_data(noise)
@@ -268,11 +227,7 @@ def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
 
 
 def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
-    """Noise from `check_noise` as float32, with rows of zeros behind it: a table of few different sizes.
-
-    Raises:
-      InputError: it is not the noise of ``num_samples`` samples.
-    """
+    """Noise from `check_noise` as float32, with rows of zeros behind it: a table of few different sizes."""
     if len(noise) != num_samples:
         raise InputError(
             f"noise holds {len(noise)} samples, but there are {num_samples} timesteps: give one for each",

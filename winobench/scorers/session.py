@@ -36,13 +36,7 @@ class Session:
         Args:
           make_step: number of texts that share an image and a sample -> the step that scores such batches, a function
             of (latents, text states, noise, index int32 [4, n]: image row, text row, sample, timestep).
-          images: the table of latents.
-          texts: the table of text states.
           timesteps: int32 [num_samples], the timestep of each sample (`Schedule.as_whole_numbers`).
-          noise: what `winobench.scorers.denoising.denoising_errors` takes as noise.
-          mesh: the devices.
-          size: triples of a batch, shared by all sessions of a scorer.
-          shares_texts: whether the denoiser can share what comes ahead of the texts.
         """
         self._make_step = make_step
         self._images = images

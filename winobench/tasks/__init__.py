@@ -89,13 +89,6 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
     """The same with tasks instead of words such as ``selfbench:FOLDER`` and names in that of ``@spatial``.
 
     All words of a kind of source make one set. Tasks of groups that are there already are left out.
-
-    Args:
-      words: names, tasks, groups and sources.
-      data_dir: where prepared data are. Of a group those tasks are meant whose data are there.
-
-    Raises:
-      InputError: there is no such kind of source or group, no tasks can be made of one, or it has no data.
     """
     places: dict[str, list[str]] = {}
     result: list[str | Task] = []
@@ -165,11 +158,7 @@ def _all_tasks() -> dict[type, dict[str, Any]]:
 
 
 def _guarded(task: Task | TextTask) -> Task | TextTask:
-    """A plugged-in task whose failures are sentences. One that cannot tell whether its data are there is not ready.
-
-    Raises:
-      TypeError: a field that a listing needs is of another type.
-    """
+    """A plugged-in task whose failures are sentences. One that cannot tell whether its data are there is not ready."""
     _check_fields(task)
 
     def ready(data_dir: str | None) -> str | None:

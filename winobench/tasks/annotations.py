@@ -91,11 +91,7 @@ class Entry:
 
 
 def read_json(path: pathlib.Path) -> Entry:
-    """The content of a JSON file.
-
-    Raises:
-      InputError: it is missing, is not JSON, or an object in it has a key twice.
-    """
+    """The content of a JSON file."""
     return Entry(_parse(_read(path), str(path)), str(path))
 
 
@@ -106,11 +102,7 @@ def read_json_lines(path: pathlib.Path) -> Entry:
 
 
 def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t") -> Entry:
-    """The rows of a file with a header, as a list of objects whose values are texts. The delimiter is a tab or comma.
-
-    Raises:
-      InputError: it is missing or no such table, or it lacks a column.
-    """
+    """The rows of a file with a header, as a list of objects whose values are texts. The delimiter is a tab or comma."""
     # Spreadsheets write a mark of the byte order, which is not a part of the first column's name.
     text = _read(path).removeprefix("\ufeff")
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)
@@ -150,11 +142,7 @@ def python_list(entry: Entry) -> Entry:
 
 
 def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives.
-
-    Raises:
-      InputError: the folder does not exist, or no such file in it, or two that differ in the suffix alone.
-    """
+    """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives."""
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:

@@ -46,13 +46,7 @@ def read(folder: pathlib.Path, file: str, candidates: str = "ours") -> Iterator[
     """A photograph, its caption and up to four perturbations of the caption, for every caption.
 
     Args:
-      folder: holds the file and the images.
       file: rows {"image": path in the folder, "caption": [texts]}.
-      candidates: ``ours``, or ``published`` for the published code's.
-
-    Raises:
-      InputError: the rows are missing or malformed, or spaCy, its English model, or NLTK and its data for
-        ``published``, are not installed.
     """
     rows = karpathy_rows(folder / file)
     reorder = _REORDERINGS[candidates]()

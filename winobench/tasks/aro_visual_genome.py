@@ -57,22 +57,14 @@ SYMMETRIC_RELATIONS = frozenset(" ".join(name.split()) for name in _SYMMETRIC.sp
 
 
 def read_relations(folder: pathlib.Path) -> Iterator[Item]:
-    """The rows of ``visual_genome_relation.json``. The group is the relation, where it counts for the mean.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """The rows of ``visual_genome_relation.json``. The group is the relation, where it counts for the mean."""
     for number, row in enumerate(read_json(folder / "visual_genome_relation.json").rows()):
         relation = row["relation_name"].text()
         yield _item(number, row, folder, () if relation in SYMMETRIC_RELATIONS else (relation,))
 
 
 def read_attributes(folder: pathlib.Path) -> Iterator[Item]:
-    """The rows of ``visual_genome_attribution.json``. The group is the pair of attributes, where it counts.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """The rows of ``visual_genome_attribution.json``. The group is the pair of attributes, where it counts."""
     rows = list(read_json(folder / "visual_genome_attribution.json").rows())
     pairs = ["_".join(row["attributes"].texts(2)) for row in rows]
     counts = collections.Counter(pairs)

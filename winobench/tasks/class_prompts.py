@@ -16,26 +16,13 @@ _RAW = "https://raw.githubusercontent.com/diffusion-classifier/diffusion-classif
 
 
 def download(place: str, sha256: str) -> Download:
-    """A file of the repository.
-
-    Args:
-      place: in the repository.
-      sha256: of the file, in hexadecimal.
-    """
+    """A file of the repository."""
     name = place.rsplit("/", 1)[-1]
     return Download(name, f"{_RAW}/{place}", sha256=sha256, note="no licence is stated")
 
 
 def read(path: pathlib.Path, num_classes: int) -> tuple[str, ...]:
-    """The prompt of each class, in the order of the classes' numbers.
-
-    Args:
-      path: a table with the columns ``prompt`` and ``classidx``, separated by commas.
-      num_classes: how many there must be.
-
-    Raises:
-      InputError: it is missing or malformed, or has not one prompt for each class.
-    """
+    """The prompt of each class, in the order of the classes' numbers."""
     prompts: dict[int, str] = {}
     rows = read_table(path, ("prompt", "classidx"), ",")
     for row in rows.rows():

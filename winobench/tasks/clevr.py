@@ -38,10 +38,6 @@ def read(folder: pathlib.Path, *, as_selfbench: bool = False) -> Iterator[Item]:
 
     Args:
       folder: holds ``captions/<sub-task>.json`` {image: [[true, false], ...]} and ``images/<image>``.
-      as_selfbench: ``spatial`` alone, with the second caption as the true one.
-
-    Raises:
-      InputError: a file is missing or malformed.
     """
     names = ("spatial",) if as_selfbench else _SHA256
     captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in names}
@@ -54,12 +50,7 @@ def read(folder: pathlib.Path, *, as_selfbench: bool = False) -> Iterator[Item]:
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
-    """Two examples a scene and sub-task.
-
-    Args:
-      data_dir: where prepared sets are; None for the default place.
-      limit: number of rendered scenes (None: 1,000), or of the published set, 14 examples for each, drawn from all.
-    """
+    """Two examples a scene and sub-task."""
     if _is_prepared(data_dir):
         return _PUBLISHED.load(data_dir, None if limit is None else limit * _ITEMS_PER_SCENE)
     return _rendered(limit)

@@ -51,8 +51,6 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
     the first ones of more.
 
     Args:
-      num_rounds: all of them.
-      seed: of the questions, which are of the split ``evaluation``.
       image_size: height and width of the images in pixels. Other sizes than 64 are in the tasks' names.
     """
     suffix = "" if image_size == 64 else f"_{image_size}"

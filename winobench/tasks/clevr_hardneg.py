@@ -28,8 +28,6 @@ def validation_tasks(num_scenes: int = NUM_SCENES, *, seed: int = 0, image_size:
     caption has several negative images, the numbers of scene and row decide. ``limit`` counts scenes.
 
     Args:
-      num_scenes: all of them.
-      seed: of the scenes.
       image_size: height and width of the images in pixels.
     """
     fields = dict(

@@ -34,14 +34,7 @@ _SKILLS = {
 
 
 def make(places: Sequence[str]) -> list[Task]:
-    """A task for each category of which there are images.
-
-    Args:
-      places: folders of runs of images.
-
-    Raises:
-      InputError: a folder is not a run, has no images from our grammar, or two have a generator of one name.
-    """
+    """A task for each category of which there are images."""
     drawn: list[Drawn] = []
     for place in places:
         run = image_runs.read_pictures(pathlib.Path(user_path(place)))

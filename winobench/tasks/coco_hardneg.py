@@ -42,14 +42,7 @@ _LOADER_BATCH, _EVERY_BATCH = 8, 15
 
 
 def read_texts(folder: pathlib.Path) -> Iterator[Item]:
-    """An image, its caption and a hard negative of the caption.
-
-    Args:
-      folder: holds ``valid_neg_clip.tsv`` and the folder ``val2014``.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """An image, its caption and a hard negative of the caption."""
     for number, row in enumerate(_rows(folder)):
         caption, negatives = row["title"].text(), python_list(row["neg_caption"]).texts()
         if not negatives:

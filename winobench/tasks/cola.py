@@ -25,9 +25,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds the published file, rows [address of image 1, caption 1, address of image 2, caption 2], and the
         images in ``images`` under the last parts of their addresses.
-
-    Raises:
-      InputError: the rows are missing or malformed.
     """
     for number, row in enumerate(read_json(folder / _FILE).rows()):
         first, caption, second, other = row.texts(4)

@@ -22,14 +22,7 @@ _FILE = "data/train-00000-of-00001-cf54c241ba947306.parquet"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
-    """An image, and its caption with each number. The group is the true one.
-
-    Args:
-      folder: holds ``train-*.parquet``, rows {"image", "text", "number"}.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """An image, and its caption with each number. The group is the true one."""
     for index, row in read_rows(folder, "train", ("image", "text", "number")):
         number, caption = row["number"].integer(), row["text"].text()
         if not 2 <= number <= 10:

@@ -49,10 +49,6 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
     Args:
       folder: holds the tables, comma-separated, as they are named by their authors, next to each other, in the folder
         of their archive, or in its folder of the kind, and the images in ``VG_100K`` and ``VG_100K_2``.
-      kind: a key of `KINDS`.
-
-    Raises:
-      InputError: a table is missing or malformed, or a box is outside of any image.
     """
     part, _, negatives = kind.partition("_")
     if part == "productivity":

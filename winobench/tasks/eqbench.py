@@ -39,15 +39,7 @@ SOURCES_OF_FRAMES = {
 
 
 def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
-    """Two images and two captions. The diagonal is right.
-
-    Args:
-      folder: holds ``all_select.json``, rows {"image0", "image1", "caption0", "caption1"}, and the folder ``images``.
-      source: a key of `SOURCES_OF_FRAMES`. An image's path begins with ``eqben<source>/``.
-
-    Raises:
-      InputError: the rows are missing or malformed, or a frame is not an array of an image.
-    """
+    """Two images and two captions. The diagonal is right."""
     for number, row in enumerate(read_json(folder / _FILE).rows()):
         names = [row[f"image{side}"].text() for side in (0, 1)]
         if names[0].split("/", 1)[0] != f"eqben{source}":

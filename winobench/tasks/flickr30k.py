@@ -41,11 +41,7 @@ KARPATHY_URL = f"https://storage.googleapis.com/sfr-vision-language-research/dat
 
 
 def read_image_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterator[Item]:
-    """Ten images for every fifth caption.
-
-    Raises:
-      InputError: the list is missing or malformed.
-    """
+    """Ten images for every fifth caption."""
     captions = list(read_json(folder / _file(lists, "")).items())
     for number in range(0, len(captions), _CAPTIONS_PER_IMAGE):
         caption, images = captions[number]
@@ -56,11 +52,7 @@ def read_image_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Itera
 
 
 def read_text_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterator[Item]:
-    """Ten captions for every image, nine where the list repeats one.
-
-    Raises:
-      InputError: the list is missing or malformed.
-    """
+    """Ten captions for every image, nine where the list repeats one."""
     for path, captions in read_json(folder / _file(lists, "_text")).items():
         texts = captions.texts(NUM_CANDIDATES)
         if texts.count(texts[0]) > 1:
@@ -83,14 +75,6 @@ def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> t
 
     Args:
       folder: holds ``flickr30k_val.json``, rows {"image": path, "caption": [texts]}, and the images.
-      scorer: maps images and texts to vectors.
-      name: of the lists. Part of the files' names.
-
-    Returns:
-      The files of the image side and of the text side.
-
-    Raises:
-      InputError: the captions or an image are missing or malformed, or there are too few for ten candidates.
     """
     rows = [(row["image"].text(), row["caption"].texts()) for row in karpathy_rows(folder / KARPATHY_FILE)]
     images = [(_PATHS_BEGIN_WITH + f"images/{pathlib.PurePosixPath(path).name}", path) for path, _ in rows]
@@ -104,11 +88,7 @@ def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> t
 
 
 def karpathy_rows(path: pathlib.Path) -> list[Entry]:
-    """The rows {"image", "caption"} of a file of Karpathy's splits as BLIP's authors published it.
-
-    Raises:
-      InputError: the file is missing, malformed or empty, or names an image twice.
-    """
+    """The rows {"image", "caption"} of a file of Karpathy's splits as BLIP's authors published it."""
     rows = list(read_json(path).rows())
     if not rows:
         raise InputError(f"{path} has no rows: restore it as it was published", code="empty-file")

@@ -27,9 +27,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``flowers_prompts.csv``, ``imagelabels.mat`` with ``labels``, the kind of each photograph from 1 on,
         ``setid.mat`` with ``tstid``, the numbers of the test split from 1 on, and ``jpg/image_<number>.jpg``.
-
-    Raises:
-      InputError: a file is missing or malformed, or a number is that of no photograph or kind, or occurs twice.
     """
     texts = class_prompts.read(folder / _PROMPTS.to, _NUM_CLASSES)
     labels_file, split_file = folder / "imagelabels.mat", folder / "setid.mat"

@@ -24,11 +24,7 @@ _LAST_MALE_NUMBER = 6
 
 
 def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
-    """Every image with the two words of its pair.
-
-    Raises:
-      InputError: a folder is missing or empty, an image's name is not a number, or a pair lacks men or women.
-    """
+    """Every image with the two words of its pair."""
     for topic, words in PAIRS.items():
         missing = {
             "male": f"men (numbers up to {_LAST_MALE_NUMBER})",

@@ -56,15 +56,7 @@ GROUPS = (*SKILLS, *_OF_PAPERS)
 
 
 def members(word: str, known: Mapping[str, Task]) -> list[str]:
-    """The names of a group's tasks, whether or not their data are there, in the order of ``known``.
-
-    Args:
-      word: the group, with its ``@``.
-      known: name -> task.
-
-    Raises:
-      InputError: the group does not exist. The message names near ones.
-    """
+    """The names of a group's tasks, whether or not their data are there, in the order of ``known``."""
     group = word.removeprefix(MARK)
     if group not in GROUPS:
         near = difflib.get_close_matches(group, GROUPS, n=1)
@@ -79,11 +71,7 @@ def members(word: str, known: Mapping[str, Task]) -> list[str]:
 
 
 def ready_members(word: str, known: Mapping[str, Task], data_dir: str | None) -> list[str]:
-    """The same of those whose data are there.
-
-    Raises:
-      InputError: the group does not exist, or no data of any of its tasks.
-    """
+    """The same of those whose data are there."""
     names = members(word, known)
     ready = [name for name in names if known[name].ready(data_dir) is None]
     if not ready:

@@ -43,11 +43,7 @@ class PairTable:
 
 
 def read_pairs(folder: pathlib.Path, table: PairTable) -> Iterator[Item]:
-    """Two images and two texts a row. The diagonal is right. Rows are named by their number in all files together.
-
-    Raises:
-      InputError: the files are missing, damaged or of another form, or an image cannot be written.
-    """
+    """Two images and two texts a row. The diagonal is right. Rows are named by their number in all files together."""
     for number, row in read_rows(folder, table.split, table.columns):
         if table.only is not None and row[table.only[0]].text() != table.only[1]:
             continue
@@ -59,11 +55,7 @@ def read_pairs(folder: pathlib.Path, table: PairTable) -> Iterator[Item]:
 
 
 def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Iterator[tuple[int, Entry]]:
-    """The rows of a split's files, in the order of their names, with their number in all of them from 0 on.
-
-    Raises:
-      InputError: the file does not exist, one is damaged, or a column is missing.
-    """
+    """The rows of a split's files, in the order of their names, with their number in all of them from 0 on."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,11 +90,6 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
 
     Args:
       entry: {"bytes": the content of an image file}.
-      folder: of the task's published files.
-      name: of the file, without its ending.
-
-    Raises:
-      InputError: the cell holds none, or the file cannot be written.
     """
     content = entry["bytes"].value
     if not isinstance(content, bytes) or not content:
@@ -112,11 +99,7 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
 
 
 def write(content: bytes, folder: pathlib.Path, name: str) -> ImageFile:
-    """An image among the unpacked ones. Nothing is done where it is there already.
-
-    Raises:
-      InputError: it cannot be written.
-    """
+    """An image among the unpacked ones. Nothing is done where it is there already."""
     path = folder / "unpacked" / name
     try:
         if not path.is_file() or path.read_bytes() != content:

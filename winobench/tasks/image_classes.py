@@ -41,9 +41,6 @@ def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``cifar-10-batches-bin`` with ``batches.meta.txt``, a class a line, and ``test_batch.bin``, records
         of a byte for the class and 3072 of the image, red, green and blue one after the other.
-
-    Raises:
-      InputError: a file is missing or malformed.
     """
     classes = read_lines(folder / _CIFAR / "batches.meta.txt")
     path = folder / _CIFAR / "test_batch.bin"
@@ -58,9 +55,6 @@ def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``stl10_binary`` with ``class_names.txt``, ``test_X.bin``, of each image red, green and blue, each
         column by column, and ``test_y.bin``, a byte an image, 1 for the first class.
-
-    Raises:
-      InputError: a file is missing or malformed, or there is not a class for every image.
     """
     classes = read_lines(folder / _STL / "class_names.txt")
     path, labels_path = folder / _STL / "test_X.bin", folder / _STL / "test_y.bin"
@@ -80,9 +74,6 @@ def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``fgvc-aircraft-2013b/data`` with ``variants.txt``, ``images_variant_test.txt``, lines of a
         photograph's number and its variant, and ``images/<number>.jpg``.
-
-    Raises:
-      InputError: a file is missing, or a line is malformed, names no variant, or repeats a photograph.
     """
     root = folder / _AIRCRAFT
     classes = read_lines(root / "variants.txt")

@@ -29,10 +29,6 @@ def read(folder: pathlib.Path, static: bool | None) -> Iterator[Item]:
     Args:
       folder: holds ``valid_data.json`` {set: {number of the right image: description}} and
         ``image-sets/<set>/img<0 to 9>.jpg``.
-      static: the sets of photographs, or those of video frames; None for both.
-
-    Raises:
-      InputError: the descriptions are missing or malformed.
     """
     for name, descriptions in read_json(folder / "valid_data.json").items():
         images = tuple(ImageFile(folder / "image-sets" / name / f"img{index}.jpg") for index in range(_NUM_IMAGES))

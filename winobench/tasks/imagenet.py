@@ -38,9 +38,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         photographs, in ``val`` or ``ILSVRC/Data/CLS-LOC/val``. These have a folder for each WordNet id. Or they lie
         side by side, and ``LOC_val_solution.csv`` has their ids, as Kaggle publishes them, or the folder
         ``ILSVRC2012_devkit_t12/data`` has ``ILSVRC2012_validation_ground_truth.txt`` and ``meta.mat``.
-
-    Raises:
-      InputError: a file is missing or malformed, or a photograph is of no known class or there twice.
     """
     prompts = class_prompts.read(folder / _PROMPTS.to, _NUM_CLASSES)
     texts = tuple(dict.fromkeys(prompts))

@@ -71,11 +71,7 @@ def task_from_jsonl(path: str, name: str | None = None) -> Task:
 
 
 def make(places: Sequence[str]) -> list[Task]:
-    """A task for each file.
-
-    Raises:
-      InputError: see `task_from_jsonl`, or a task of the name is there already.
-    """
+    """A task for each file."""
     from winobench.tasks import TASKS
 
     tasks: list[Task] = []

@@ -11,11 +11,7 @@ from winobench.base.errors import InputError
 
 
 def read(path: pathlib.Path, name: str) -> np.ndarray:
-    """An array of the file, without axes of length 1.
-
-    Raises:
-      InputError: the file is missing or damaged, or has no array of this name.
-    """
+    """An array of the file, without axes of length 1."""
     import scipy.io  # late: few tasks need it
 
     try:
@@ -38,11 +34,7 @@ def read(path: pathlib.Path, name: str) -> np.ndarray:
 
 
 def read_numbers(path: pathlib.Path, name: str) -> np.ndarray:
-    """The same of whole numbers in a row, int64 [n].
-
-    Raises:
-      InputError: as `read`, or the array holds something else.
-    """
+    """The same of whole numbers in a row, int64 [n]."""
     array = read(path, name)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.array_equal(array, np.floor(array)):
         raise InputError(

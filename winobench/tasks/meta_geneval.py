@@ -60,9 +60,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``annotations_sdv2.csv``, ``annotations_if-xl.csv`` and ``annotations_clip.csv``, a row an answer,
         and the images as ``images/sdv2/00328/samples/00001.png``.
-
-    Raises:
-      InputError: a file is missing or malformed, a prompt has two captions, or an image not five answers.
     """
     for name in SETS:
         prompts: dict[str, str] = {}

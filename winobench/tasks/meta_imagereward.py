@@ -22,14 +22,7 @@ _MOST_PICTURES = 9
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with ranked images.
-
-    Args:
-      folder: holds ``test.json``, rows {"id", "prompt", "generations", "ranking"}, and the folder ``test_images``.
-
-    Raises:
-      InputError: the file is missing or malformed, or a row has not as many ranks as images.
-    """
+    """Prompts with ranked images."""
     seen: set[str] = set()
     for row in read_json(folder / "test.json").rows():
         name = row["id"].text()

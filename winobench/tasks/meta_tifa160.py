@@ -45,9 +45,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``tifa160.json`` {image: {"text_id", "image_path", "text"}}, ``dsg_tifa160_anns.csv``, a row an
         answer, with ``model_type``, ``source_id`` and ``answer``, and the folder ``tifa160``.
-
-    Raises:
-      InputError: a file is missing or malformed, an answer is of no image, or an image has none.
     """
     pictures = _pictures(folder / "tifa160.json")
     columns = ("model_type", "source_id", "answer")
@@ -69,9 +66,6 @@ def read_authors(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``human_annotations.json`` {image: {"text_id", "image_path", "text", "human_scores"}}, and the
         folder ``tifa160``.
-
-    Raises:
-      InputError: the file is missing or malformed, or an image has no answer.
     """
     pictures = _pictures(folder / "human_annotations.json")
     answers = {name: [answer(one, 1, 5) for one in row["human_scores"].rows()] for name, row in pictures.items()}

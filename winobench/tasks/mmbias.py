@@ -72,11 +72,6 @@ def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item | Left
     Args:
       folder: holds ``textual_phrases.txt`` {"pleasant_phrases": [60], "unpleasant_phrases": [60]}, itself or in
         ``data``, and ``data/Images/<category>/<group>/*.jpg``.
-      partial: continue without the groups that have no images, of each of which one item names a file that is not
-        there, if both groups of a pair are left.
-
-    Raises:
-      InputError: the phrases are missing or are not the published ones, a group has no images, or no pair is left.
     """
     path = folder / "textual_phrases.txt"
     phrases = read_json(path if path.exists() else folder / "data" / "textual_phrases.txt")

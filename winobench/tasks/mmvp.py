@@ -36,15 +36,7 @@ PATTERNS = {
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
-    """Two images and two texts. The diagonal is right. A row with an odd number and the next number are a pair.
-
-    Args:
-      folder: holds ``Questions.csv`` and ``MLLM_VLM Images/<type>/<number>.jpg``.
-      kind: type of the rows that are meant.
-
-    Raises:
-      InputError: the table is missing or malformed, a number occurs twice, or one row has no other to pair with.
-    """
+    """Two images and two texts. The diagonal is right. A row with an odd number and the next number are a pair."""
     rows: dict[int, Entry] = {}
     for row in read_table(folder / _FILE, (_NUMBER, _TYPE, _STATEMENT), ",").rows():
         if row[_TYPE].text().strip() != kind:

@@ -41,15 +41,7 @@ ENDINGS = {
 
 
 def read(folder: pathlib.Path, form: str) -> Iterator[Item]:
-    """Images, and texts of a question with an answer (`winobench.data.question_texts`). The group is the type.
-
-    Args:
-      folder: holds ``train-*.parquet``, a row for two images and two questions.
-      form: a key of `FORMS`.
-
-    Raises:
-      InputError: the rows are missing or malformed, or a question has the same answer for both images.
-    """
+    """Images, and texts of a question with an answer (`winobench.data.question_texts`). The group is the type."""
     for number, row in read_rows(folder, "train", _COLUMNS):
         name = f"row-{number:04d}"
         images = tuple(unpack(row[f"Image_{side}"], folder, f"{name}-{side}") for side in (0, 1))
@@ -102,9 +94,6 @@ def read_retrieval(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``NaturalBench-Retrieval`` with ``metadata.json``, rows {"index", "image_0", "image_1", "caption_0",
         "caption_1"}, and the folder ``images``.
-
-    Raises:
-      InputError: the rows are missing or malformed, or an index occurs twice.
     """
     root, seen = folder / _RETRIEVAL, set()
     for row in read_json(root / "metadata.json").rows():

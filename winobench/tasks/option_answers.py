@@ -73,16 +73,7 @@ _NEXT_QUESTION = re.compile(r"(?<=\S)[^\S\n]*\n\s*(?:sentence|question)\s*:")
 
 
 def read_choice(text: str | None, options: Sequence[str] = (), *, reasoning: bool = False) -> int | None:
-    """The option that a text chooses.
-
-    Args:
-      text: what a model answered; None for no text at all.
-      options: the two options in the order in which they were numbered, for answers that repeat one of them.
-      reasoning: whether the text may reason before it answers (chain of thought), so that its last statement counts.
-
-    Returns:
-      0 for Option 1, 1 for Option 2, None where the text makes no choice or contradicts itself.
-    """
+    """The option that a text chooses."""
     text = _plain(readable(text or ""))
     sentences = [_bare_sentence(option) for option in options]
     text = _without_echo(text, sentences)

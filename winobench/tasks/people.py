@@ -29,17 +29,7 @@ def rated_task(
     version: int = 1,
     prompt_of: Callable[[str], str] = str,
 ) -> Task:
-    """A task on images that people have rated.
-
-    Args:
-      name: of the task.
-      description: one line.
-      metric: a name in `winobench.metrics.RATING_METRICS`.
-      most_pictures: that a prompt has.
-      source: the published files.
-      version: of the task.
-      prompt_of: an example's id -> its prompt's. The row itself by default.
-    """
+    """A task on images that people have rated."""
     return published_task(
         name=name,
         version=version,
@@ -55,11 +45,7 @@ def rated_task(
 
 
 def answer(entry: Entry, low: int, high: int) -> int:
-    """A whole number on a scale, also one that a table states as text, as ``4`` or ``4.0``.
-
-    Raises:
-      InputError: it is not one, or off the scale.
-    """
+    """A whole number on a scale, also one that a table states as text, as ``4`` or ``4.0``."""
     value: Any = entry.value
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.0*)?", value.strip()):
         value = int(float(value))

@@ -41,11 +41,6 @@ def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Ite
     Args:
       folder: holds ``classes.txt``, one breed a line in lower case, ``annotations/test.txt``, whose lines begin with
         the names of images, and ``images/<name>.jpg``.
-      prompt: with ``{}`` for the breed.
-      split: ``test``, or ``all`` for every .jpg of ``images`` by name, for which ``annotations`` is not needed.
-
-    Raises:
-      InputError: a file is missing or malformed, an image's name has no known breed, or a name occurs twice.
     """
     classes_file = folder / "classes.txt"
     classes = read_lines(classes_file)

@@ -17,7 +17,6 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
     """A task that reads its examples from ``<data_dir>/<name>``, as ``python -m launch.prepare`` writes it.
 
     Args:
-      source: the published files.
       **fields: the other fields of `Task`, but for ``load``, ``ready``, ``count`` and ``data_fingerprint``, which are
         filled in. ``limit`` then counts examples, a random choice that is the same from run to run. In tasks with an
         ``association`` it counts the images of each group.
@@ -51,14 +50,7 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
 
 
 def problem(name: str, version: int, source: PublishedData, data_dir: str | None) -> str | None:
-    """One sentence on why a prepared set cannot be used and how to get it, or None where it is ready.
-
-    Args:
-      name: of the task.
-      version: of the task.
-      source: its published files.
-      data_dir: where prepared sets are; None for the default place.
-    """
+    """One sentence on why a prepared set cannot be used and how to get it, or None where it is ready."""
     from winobench.data import prepared as prepared_sets
 
     folder = prepared_sets.task_folder(name, data_dir)

@@ -84,14 +84,7 @@ class Drawn:
 
 
 def make(places: Sequence[str]) -> list[Task]:
-    """A task for each skill of which there are images.
-
-    Args:
-      places: folders: runs of images, or Self-Bench's in the published layout.
-
-    Raises:
-      InputError: a folder is neither, has no images from GenEval's prompts, or two have a generator of one name.
-    """
+    """A task for each skill of which there are images."""
     drawn: list[Drawn] = []
     for place in places:
         folder = pathlib.Path(user_path(place))
@@ -119,15 +112,7 @@ def make(places: Sequence[str]) -> list[Task]:
 
 
 def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: str) -> Task:
-    """The task of a skill.
-
-    Args:
-      name: of the task.
-      description: of the task.
-      size: number of candidates of each image.
-      drawn: its images.
-      skill: a key of `winobench.tasks.base.SKILLS`.
-    """
+    """The task of a skill."""
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[pathlib.Path, str]]:
         del data_dir

@@ -35,10 +35,6 @@ def read_texts(folder: pathlib.Path, subset: str) -> Iterator[Item]:
     Args:
       folder: holds ``<subset>/image2text.json``, rows {"query", "keys", "label"}, and the images, relative to the
         subset's folder. Or all that in ``data``, as the archive unpacks.
-      subset: a key of `SUBSETS`.
-
-    Raises:
-      InputError: the rows are missing or malformed.
     """
     root = _root(folder, subset)
     for number, row in enumerate(read_json(root / "image2text.json").rows()):

@@ -41,15 +41,7 @@ SETS = {
 
 
 def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
-    """A photograph, its caption and the wrong one.
-
-    Args:
-      folder: holds ``<name>.json`` {key: {"filename", "caption", "negative_caption"}} and the folder ``val2017``.
-      name: of the set, such as ``swap_att``.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """A photograph, its caption and the wrong one."""
     for key, row in read_json(folder / f"{name}.json").items():
         yield Item(key, (photograph(folder, row),), (row["caption"].text(), row["negative_caption"].text()))
 

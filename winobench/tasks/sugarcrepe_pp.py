@@ -36,10 +36,6 @@ def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
     Args:
       folder: holds ``sugarcrepe_pp/<name>.json``, rows {"id", "filename", "caption", "caption2", "negative_caption"},
         and the folder ``val2017``.
-      name: of the set, such as ``swap_att``.
-
-    Raises:
-      InputError: the rows are missing or malformed, or an id occurs twice.
     """
     seen = set()
     for row in read_json(folder / _FOLDER / f"{name}.json").rows():

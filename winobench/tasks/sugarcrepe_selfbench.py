@@ -23,15 +23,7 @@ _COUNTS = {"att": 788, "obj": 2062}
 
 
 def read(folder: pathlib.Path, what: str) -> Iterator[Item]:
-    """A photograph, its caption and the wrong one. Rows are named by their keys.
-
-    Args:
-      folder: as `winobench.tasks.sugarcrepe.read` needs it, with the files of all sets.
-      what: a key of `MERGED`.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """A photograph, its caption and the wrong one. Rows are named by their keys."""
     rows = {item.id: (item, name) for name in MERGED[what] for item in sugarcrepe.read(folder, name)}
     for key, (item, name) in rows.items():
         yield Item(key, item.images, item.texts, item.target, (name,))

@@ -34,15 +34,7 @@ _FLAGS = tuple(f"{part}_neg" for part in _PARTS)
 
 
 def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
-    """The image that fits, one that does not, and the sentence, for every row whose images differ in one part of it.
-
-    Args:
-      folder: holds ``svo.json``, rows {"pos_id", "neg_id", "sentence", "neg_type"}, and ``images/<pos_id or neg_id>``.
-      part: ``subj``, ``verb`` or ``obj``.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """The image that fits, one that does not, and the sentence, for every row whose images differ in one part of it."""
     images = folder / "images"
     for number, row in enumerate(read_json(folder / _ROWS).rows()):
         kind = row["neg_type"]
@@ -62,17 +54,6 @@ def fetch(
     """Downloads ``svo_probes.csv`` and the images that it lists, and writes ``svo.json`` with all of its rows.
 
     A folder with another ``svo.json`` is the user's own, and stays as it is.
-
-    Args:
-      folder: where the files go.
-      progress: (what is done, unit) -> a context with the display of its progress.
-      manners: how web sites are asked.
-
-    Returns:
-      What there is now, in a line.
-
-    Raises:
-      InputError: the table cannot be had or is malformed, no web site can be reached, or another process is at it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder, f"another process downloads images to {folder}: wait for it or stop it"):
@@ -103,9 +84,6 @@ def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, s
 
     The part in which two images differ is told as the published code tells it: the subject if that is marked, else the
     verb if that is, else the object. Rows without a sentence are left out.
-
-    Raises:
-      InputError: the table is missing or malformed, or one image has two addresses.
     """
     rows, addresses = [], {}
     for row in read_table(folder / _TABLE, (*_COLUMNS, *_FLAGS), ",").rows():

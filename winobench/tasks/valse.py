@@ -36,16 +36,7 @@ PIECES = {
 
 
 def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:
-    """An image, the caption and the foil, of rows that annotators found valid.
-
-    Args:
-      folder: holds ``<file>.json`` {key: {"image_file", "caption", "foil", "mturk"}} and ``images/<images>``.
-      file: name without ``.json``.
-      images: name of the images' folder.
-
-    Raises:
-      InputError: the rows are missing or malformed.
-    """
+    """An image, the caption and the foil, of rows that annotators found valid."""
     for key, row in read_json(folder / f"{file}.json").items():
         if row["mturk"]["caption"].integer() >= _FEWEST_VOTES:
             picture = ImageFile(folder / "images" / images / row["image_file"].text())

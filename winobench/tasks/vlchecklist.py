@@ -57,10 +57,6 @@ def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
     Args:
       folder: holds ``data/<file>.json``, rows [image, {"POS": [phrase], "NEG": [phrase]}], and the images in ``vg``,
         ``swig`` and ``hake``.
-      check: a key of `CHECKS`.
-
-    Raises:
-      InputError: the rows are missing or malformed.
     """
     for file in CHECKS[check][0]:
         source = _source(file)

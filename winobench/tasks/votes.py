@@ -25,12 +25,6 @@ def majority(votes: Sequence[Answer]) -> Answer:
 
     A vote that is a tie, or from which no choice could be read, abstains. Where two options have equally many votes,
     the one with the higher mean score over all votes is chosen. Without scores, or with equal ones, it is a tie.
-
-    Args:
-      votes: answers to one question, at least one.
-
-    Returns:
-      ``choices`` are those of the votes, None for those that abstain, and ``scores`` the means over them.
     """
     if any(vote.status == FAILED for vote in votes):
         return Answer(FAILED)

@@ -45,10 +45,6 @@ def read(folder: pathlib.Path, subset: str) -> Iterator[Item]:
     Args:
       folder: holds ``<name>_dataset.json``, rows {"image_path", "caption_options"}, and the images in ``<name>``, where
         the name is that of `SUBSETS`.
-      subset: ``a`` or ``b``.
-
-    Raises:
-      InputError: the rows are missing or malformed.
     """
     for row in _rows(folder, subset):
         image, _, arrangement = _named(folder, subset, row)
@@ -56,16 +52,7 @@ def read(folder: pathlib.Path, subset: str) -> Iterator[Item]:
 
 
 def read_groups(folder: pathlib.Path, subset: str, size: int) -> Iterator[Item]:
-    """Images of the same two things, and their four captions, of which the first ones are the images' own.
-
-    Args:
-      folder: see `read`.
-      subset: see `read`.
-      size: images of a group: 2, in opposite arrangements, or 4.
-
-    Raises:
-      InputError: the rows are missing or malformed, or the images of two things are not the four arrangements.
-    """
+    """Images of the same two things, and their four captions, of which the first ones are the images' own."""
     arrangements = SUBSETS[subset][2]
     sets: dict[str, dict[str, tuple[ImageFile, Entry]]] = {}
     for row in _rows(folder, subset):
@@ -88,10 +75,6 @@ def read_spatial(folder: pathlib.Path, task: str) -> Iterator[Item]:
 
     Args:
       folder: holds the task's file, rows [number of the image, true caption, false caption], and its images.
-      task: a key of `SPATIAL`.
-
-    Raises:
-      InputError: the rows are missing or malformed.
     """
     file, _, images, name, _ = SPATIAL[task]
     for number, row in enumerate(read_json(folder / file).rows()):

@@ -26,9 +26,6 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Args:
       folder: holds ``data.json`` or ``examples.jsonl``, and the images ``ex_<id>_img_<0 or 1>.png``, in ``images`` or
         next to it.
-
-    Raises:
-      InputError: the rows are missing or malformed, or an id occurs twice.
     """
     path = folder / "data.json"
     if path.exists():

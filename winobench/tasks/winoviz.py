@@ -191,12 +191,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 def questions(items: Iterable[data.Item], group: str | None = None) -> Iterator[TextQuestion]:
-    """The two questions of each item.
-
-    Args:
-      items: of any version.
-      group: of the questions; None for the item's kind of attribute.
-    """
+    """The two questions of each item."""
     for item in items:
         for number, premise in enumerate(item.premises):
             yield TextQuestion(
@@ -210,11 +205,7 @@ def questions(items: Iterable[data.Item], group: str | None = None) -> Iterator[
 
 
 def user_file(data_dir: str | None) -> pathlib.Path:
-    """The file of the user's set.
-
-    Raises:
-      InputError: there is none, or there are two.
-    """
+    """The file of the user's set."""
     folder = data_folder(data_dir) / FOLDER
     found = [folder / name for name in data.FILE_NAMES if (folder / name).is_file()]
     if not found:
@@ -233,11 +224,7 @@ def _all_items(is_ours: bool, data_dir: str | None) -> list[data.Item]:
 
 
 def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[str, data.Item]]:
-    """What a task asks, as group -> item; ``limit`` counts the elements.
-
-    Raises:
-      InputError: there is nothing of this version, or half of a decoupled item is missing.
-    """
+    """What a task asks, as group -> item; ``limit`` counts the elements."""
     if version != "decoupled":
         units = [{item.attribute_kind: item} for item in items if item.version == version]
     else:
@@ -285,10 +272,6 @@ def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[st
 
     A question with a failed call counts nowhere, and its pair only for ``individual``. A row without anything to count
     is left out.
-
-    Args:
-      asked: the questions.
-      answers: one a question.
     """
     counted = [pair for pair in zip(asked, answers, strict=True) if pair[1].status != FAILED]
     groups = list(dict.fromkeys(group for question in asked for group in question.groups))

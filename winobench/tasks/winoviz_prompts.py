@@ -23,12 +23,7 @@ def question_text(premise: str, options: Sequence[str]) -> str:
 
 
 def conversation(premise: str, options: Sequence[str], *, shots: bool = False, reasoning: bool = False) -> list[Turn]:
-    """The turns that put a question. The instruction stands at the head of the first one.
-
-    Args:
-      shots: whether the four examples come first, as earlier turns.
-      reasoning: whether their answers reason before they choose.
-    """
+    """The turns that put a question. The instruction stands at the head of the first one."""
     questions, answers = [], []
     for example in prompts()["examples"]["items"] if shots else ():
         questions.append(question_text(example["premise"], example["options"]))

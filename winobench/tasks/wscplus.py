@@ -64,26 +64,14 @@ def prompts() -> Mapping[str, Any]:
 
 
 def question_text(pronoun: str, snippet: str, statement: str, options_text: str) -> str:
-    """The question as the recorded runs put it.
-
-    Args:
-      options_text: the list of candidates as the data write it, ``"['Paul', 'George']"``.
-    """
+    """The question as the recorded runs put it."""
     return prompts()["evaluation"]["question"]["text"].format(
         pronoun=pronoun, snippet=snippet, statement=statement, options=options_text
     )
 
 
 def prompt(name: str, question: str) -> str:
-    """The whole text that a generation protocol sends.
-
-    Args:
-      name: ``nt_zero_shot``, ``nt_few_shot``, ``cot``, ``sc_cot``, ``coe``, ``tot`` or ``toe``.
-      question: as `question_text` gives it.
-
-    Raises:
-      ValueError: the protocol does not exist.
-    """
+    """The whole text that a generation protocol sends."""
     if name not in _GENERATION:
         raise ValueError(f"the prompts are {', '.join(_GENERATION)}, not {name!r}.")
     template, shots, _ = _GENERATION[name]
@@ -178,9 +166,6 @@ def outcome(question: TextQuestion, answer: Answer) -> str:
     * ``entity_misselection``: the wrong candidate;
     * ``no_answer``: none could be read, or several answers were equally probable.
 
-    Raises:
-      ValueError: the call failed, so that there is nothing to be judged.
-
     Source: Zahraei and Emami 2024, section 4.1.
     """
     if answer.status == FAILED:
@@ -203,12 +188,11 @@ def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -
 def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """The numbers of a run. Questions whose call failed count nowhere.
 
-    Returns:
-      ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right). Each kind of error
-      as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
-      questions; ``untyped``, the share that is in no figure by type, where there is one, and ``<type>/accuracy`` and
-      ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
-      would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
+    Returns ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right). Each kind of
+    error as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
+    questions; ``untyped``, the share that is in no figure by type, where there is one, and ``<type>/accuracy`` and
+    ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
+    would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
     """
     judged = _judged(questions, answers)
     if not judged:
@@ -395,11 +379,7 @@ TEXT_TASKS = (
 def of_results(path: str | os.PathLike) -> TextTask | None:
     """The validation set as it was put to the model of a published result file. The two files differ in a question.
 
-    Args:
-      path: a CSV file of recorded answers.
-
-    Returns:
-      A task instead of ``wscplus``; None where the file has responses but not the columns of a result file.
+    Returns a task instead of ``wscplus``; None where the file has responses but not the columns of a result file.
     """
     try:
         rows = data.read_rows(path)

@@ -14,12 +14,7 @@ from winobench.training import losses
 def make_loss(graphdef: Any, *, pixel_noise: float):
     """The loss of an autoencoder as a function of its parameters.
 
-    Args:
-      graphdef: of a ``winobench.models.autoencoder_kl.AutoencoderKL``, from ``nnx.split``.
-      pixel_noise: see ``losses.autoencoder_loss``.
-
-    Returns:
-      loss_fn(params, batch, key) with ``batch["images"]`` uint8 [batch, height, width, 3].
+    Returns loss_fn(params, batch, key) with ``batch["images"]`` uint8 [batch, height, width, 3].
     """
 
     def loss_fn(params, batch, key):

@@ -69,24 +69,14 @@ class Checkpoints:
         return None if metrics is None else (step, float(metrics[self._best_metric]))
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing ``state``. A checkpoint that exists for this step is kept.
-
-        Args:
-          state: what to keep.
-          metrics: what validation says of it, the best metric among it.
-        """
+        """Starts writing ``state``. A checkpoint that exists for this step is kept."""
         step = int(state.step)
         if step not in self._manager.all_steps():
             values = None if metrics is None else {name: float(value) for name, value in metrics.items()}
             self._manager.save(step, args=self._ocp.args.StandardSave(state), metrics=values)
 
     def restore(self, like: TrainState, step: int | None = None) -> TrainState:
-        """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``.
-
-        Args:
-          like: a state.
-          step: of the checkpoint. The newest when None.
-        """
+        """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``."""
         abstract = jax.tree.map(_abstract, like)
         step = self.latest_step() if step is None else step
         return self._manager.restore(step, args=self._ocp.args.StandardRestore(abstract))

@@ -67,20 +67,7 @@ def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> s
 
 
 def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Runs every stage that is not finished yet, exports the averaged weights and measures them.
-
-    Args:
-      config: from ``configs/clevr_verifier.py``.
-      workdir: where results and checkpoints are kept. A rerun resumes there.
-      max_seconds: stop the training after this time, with a checkpoint and an export.
-
-    Returns:
-      Where the export is, and its accuracy.
-
-    Raises:
-      loop.DivergenceError: a loss is not finite.
-      InputError: a network cannot be as the config describes it, or its training cannot fit into memory.
-    """
+    """Runs every stage that is not finished yet, exports the averaged weights and measures them."""
     workdir = pathlib.Path(workdir)
     check(config)
     make_scenes(config, workdir)
@@ -93,11 +80,7 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-    """Refuses a network that cannot be made and batches that cannot fit, before the first scene is rendered.
-
-    Raises:
-      InputError: says which option is wrong, or how much memory is needed.
-    """
+    """Refuses a network that cannot be made and batches that cannot fit, before the first scene is rendered."""
     shape = network_config(config)
     settings = config.training
     if settings.decay_steps > settings.num_steps:
@@ -127,10 +110,6 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
     Args:
       kind: ``free``, one to five objects, large in scenes of two, whose halves they then take in nine of ten. Or
         ``random``, placed as in the questions of `clevr_hard`.
-      count: number of scenes.
-      seed: of the scenes.
-      split: of `clevr_scenes.SPLITS`.
-      start: number of the first.
     """
     from winobench.clevr import questions
     from winobench.clevr import scenes as clevr_scenes
@@ -157,13 +136,8 @@ def scene_records(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Renders the training scenes, of either kind by turns, and has half of the images reconstructed.
 
-    Args:
-      config: the recipe.
-      reconstructors: they take turns.
-
-    Yields:
-      ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
-      ``present`` bool [objects], as in `winobench.models.clevr_verifier.loss`.
+    Yields ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
+    ``present`` bool [objects], as in `winobench.models.clevr_verifier.loss`.
     """
     from winobench.clevr import objects, renderer
 
@@ -193,9 +167,8 @@ def scene_records(
 def reconstructor(model: str) -> Reconstruct:
     """Encodes and decodes images by the autoencoder of an embedded model.
 
-    Returns:
-      (images uint8 [n, h, w, 3], levels [n], generator) -> the same in shape and dtype. An image's latents get
-      Gaussian noise of its level times their own spread in between.
+    Returns (images uint8 [n, h, w, 3], levels [n], generator) -> the same in shape and dtype. An image's latents get
+    Gaussian noise of its level times their own spread in between.
     """
     from winobench.models.autoencoder_kl import AutoencoderKL
 
@@ -321,8 +294,6 @@ def held_out(group: str, count: int, seed: int) -> Scenes:
     Args:
       group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five. Or ``hard``, scenes of three to
         five placed as in the questions of `clevr_hard`.
-      count: number of scenes.
-      seed: of the scenes.
     """
     from winobench.clevr import scenes as clevr_scenes
 
@@ -336,13 +307,7 @@ def held_out(group: str, count: int, seed: int) -> Scenes:
 def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Measures a verifier on held-out scenes, and on what the autoencoders make of them.
 
-    Args:
-      network: a verifier.
-      count: number of scenes in each group of `held_out`.
-      seed: of the scenes.
-
-    Returns:
-      group and kind of image ("two, rendered") -> what `measure` says.
+    Returns group and kind of image ("two, rendered") -> what `measure` says.
     """
     from winobench.clevr import objects, renderer
 
@@ -363,14 +328,9 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Compares lists of objects with the true ones. Intervals are of 95% and clustered by image. Pure.
 
-    Args:
-      found: of each image.
-      truth: of each image. At least one object in all.
-
-    Returns:
-      name -> value, low and high. Of true objects: ``found`` (one is listed within the tolerance of its place), each
-      attribute (found, and right), ``all_right`` (found, shape, colour and size right). Of images: ``exact`` (all
-      objects are all right, and nothing else is listed) and ``nothing_else``.
+    Returns name -> value, low and high. Of true objects: ``found`` (one is listed within the tolerance of its place),
+    each attribute (found, and right), ``all_right`` (found, shape, colour and size right). Of images: ``exact`` (all
+    objects are all right, and nothing else is listed) and ``nothing_else``.
     """
     from winobench import metrics
     from winobench.clevr import objects

@@ -65,11 +65,7 @@ class TrainingSet:
         return published.problem(self.name, self.version, self.source, data_dir)
 
     def load(self, data_dir: str | None = None) -> PreparedSource:
-        """The prepared rows and images.
-
-        Raises:
-          InputError: they are not ready. Says how to get them.
-        """
+        """The prepared rows and images."""
         from winobench.data import hard_negatives, prepared
 
         problem = self.ready(data_dir)
@@ -99,13 +95,6 @@ def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
 
     Negatives that are the image itself, or that differ from the caption in capital letters and spaces alone, are left
     out, and so is a row without any other.
-
-    Args:
-      path: the table. Images are looked for in its folder.
-      prefix: that the table has before the images' names.
-
-    Raises:
-      InputError: the table is missing or malformed.
     """
     rows = list(read_table(path, _COLUMNS[1:]).rows())
     images = [ImageFile(path.parent / row["filepath"].text().removeprefix(prefix)) for row in rows]
@@ -147,16 +136,6 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
     Args:
       folder: holds the images and ``captions.jsonl``, rows {"image": file, "caption": text or list of texts}, or a file
         of Karpathy's splits, ``dataset_<name>.json``, of which the training images are taken.
-      scorer: gives the images' vectors.
-      name: of the table, ``train_neg_<name>.tsv``.
-      seed: of the exchanges.
-
-    Returns:
-      The table.
-
-    Raises:
-      InputError: the captions or an image are missing or malformed, there are too few of them, or spaCy or its English
-        model is not installed.
     """
     from winobench.data import negatives, word_order
 

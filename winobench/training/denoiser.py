@@ -21,16 +21,8 @@ def make_loss(
 ):
     """The denoising loss as a function of parameters (Ho et al. 2020; Salimans and Ho 2022; Liu et al. 2023).
 
-    Args:
-      predict: (params, noisy latents, what the network is told of the times, token ids) -> the network's answer.
-      schedule: the noise schedule, and what is predicted.
-      timestep_range: timesteps are drawn from those with the numbers [first, last).
-      timestep_power: 1 draws them uniformly. P draws them with density proportional to (t - first)^(p - 1), so that
-        values above 1 spend more of the batch on the noisy end, where the text decides most.
-
-    Returns:
-      loss_fn(params, batch, key): ``batch["latents"]`` [batch, h, w, c] is scaled, ``batch["input_ids"]`` is
-      [batch, length] int32.
+    Returns loss_fn(params, batch, key): ``batch["latents"]`` [batch, h, w, c] is scaled, ``batch["input_ids"]`` is
+    [batch, length] int32.
     """
     first, last = timestep_range
 

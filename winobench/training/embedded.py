@@ -63,11 +63,7 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
-        """Denoiser first, then the text encoders: name -> class and config.
-
-        Raises:
-          InputError: a network cannot be as the config describes it.
-        """
+        """Denoiser first, then the text encoders: name -> class and config."""
 
     @abc.abstractmethod
     def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
@@ -100,19 +96,7 @@ class Recipe(abc.ABC):
     def run(
         self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
     ) -> str:
-        """Runs every stage that is not finished yet, and exports the averaged weights.
-
-        Args:
-          config: from the recipe's file in ``configs``.
-          workdir: where results and checkpoints are kept. A rerun resumes there.
-          max_seconds: stop training the denoiser after this time, with a checkpoint and an export.
-
-        Returns:
-          Where the export is, and the command that evaluates it.
-
-        Raises:
-          loop.DivergenceError: a loss is not finite.
-        """
+        """Runs every stage that is not finished yet, and exports the averaged weights."""
         workdir = pathlib.Path(workdir)
         self.check(config)
         self.make_scenes(config, workdir)
@@ -122,11 +106,7 @@ class Recipe(abc.ABC):
         return f"exported {folder}: judge it with python -m launch.eval --config=gdbench --config.model={folder}"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
-        """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered.
-
-        Raises:
-          InputError: says which option of the networks is wrong, or how much memory is needed.
-        """
+        """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered."""
         vae = self.autoencoder_config(config)
         width = _first_width(next(iter(self.networks(config, vocab_size=2).values()))[1])
         self.schedule(config)
@@ -179,12 +159,7 @@ class Recipe(abc.ABC):
     def scene_records(self, config: ml_collections.ConfigDict, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
         """Renders the training scenes and says several things of each.
 
-        Args:
-          config: the recipe.
-          tokenizer: a ``transformers.CLIPTokenizer``.
-
-        Yields:
-          ``image`` (the bytes of a PNG file, uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
+        Yields ``image`` (the bytes of a PNG file, uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
         """
         ids: dict[str, np.ndarray] = {}
         for pictures, captions in self.scenes(config):
@@ -325,13 +300,7 @@ class Recipe(abc.ABC):
         return _train(step, state, batches_from, show, settings, workdir / "denoiser", max_seconds=max_seconds)
 
     def bundle(self, config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
-        """The trained networks as a pipeline.
-
-        Args:
-          config: the recipe.
-          workdir: where the autoencoder, its scaling factor and the tokenizer are.
-          params: of the denoiser and of each text encoder, by their names.
-        """
+        """The trained networks as a pipeline."""
         factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
         vae_config = dataclasses.replace(self.autoencoder_config(config), scaling_factor=factor)
         vae = autoencoder_kl.AutoencoderKL(vae_config, rngs=nnx.Rngs(0))
@@ -392,14 +361,7 @@ def zero(module: Any) -> None:
 
 
 def text_config(settings: ml_collections.ConfigDict, vocab_size: int, max_length: int, **more: Any) -> dict[str, Any]:
-    """The config of a CLIP text encoder. The end token is the last id of the vocabulary and also pads.
-
-    Args:
-      settings: ``hidden_size``, ``num_hidden_layers`` and ``num_attention_heads``.
-      vocab_size: tokens, both marks included.
-      max_length: of a text, in tokens.
-      **more: further fields.
-    """
+    """The config of a CLIP text encoder. The end token is the last id of the vocabulary and also pads."""
     return {
         "vocab_size": vocab_size,
         "hidden_size": settings.hidden_size,

@@ -95,11 +95,7 @@ class LossConfig:
             )
 
     def timesteps(self, schedule: Schedule) -> tuple[int, int]:
-        """The timesteps of a schedule to draw from, as [first, last).
-
-        Raises:
-          InputError: the schedule does not have them, or they are none.
-        """
+        """The timesteps of a schedule to draw from, as [first, last)."""
         total = schedule.num_train_timesteps
         first, last = (0, total) if self.timestep_range is None else self.timestep_range
         if not 0 <= first < last <= total:
@@ -142,8 +138,6 @@ def contrast(
 
     Args:
       positive_error: E_pos, float32, a scalar or one an example.
-      negative_error: E_neg, likewise.
-      threshold: lambda, or None.
 
     Returns:
       The loss, and whether E_neg was above the threshold, so that no gradient flows through it. Both of the errors'
@@ -174,15 +168,9 @@ def draw(
     """Draws a step's noise, timesteps, kinds of negatives and dropout key.
 
     Args:
-      key: of the step.
       shape: [B, h, w, c] of the latents.
-      schedule: of the network.
-      config: of the loss.
       first_example: place of the first of these examples in the global batch. What is sampled for an example depends on
         its place and on ``key``, and on nothing else.
-
-    Raises:
-      InputError: the schedule does not have the timesteps that ``config`` asks for.
     """
     first, last = config.timesteps(schedule)
     kind_key, dropout_key, examples_key = jax.random.split(key, 3)
@@ -216,12 +204,6 @@ def make_loss(
     over a mesh, the means are those of the global batch, and results equal those of one device but for rounding.
 
     Args:
-      family: how the model's networks work together (`Pipeline.denoise`, `Pipeline.encode_conditions`).
-      graphdefs: structures of the denoiser, and of the text encoders, by their names in the pipeline, with adapters or
-        without. The text encoders then encode the token ids in the step. Without them, batches hold their results.
-      schedule: the denoiser's noise schedule and target.
-      config: what is minimised.
-      remat: have the UNet compute the insides of its layers again for the gradient rather than keep them.
       axis_name: axis over which the batch is split where the loss runs inside ``jax.shard_map``. The loss and the
         metrics are then those of the global batch. A device's gradients must be averaged over the axis
         (``jax.lax.pmean``) to be. Draws are those of one device, but for dropout.
@@ -242,10 +224,6 @@ def make_loss(
       and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0, with a threshold over examples, the
       share of those where it was). For ``mixed``
       ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds sampled.
-
-    Raises:
-      InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the
-        batch lacks an entry.
     """
     loss_of_draws = make_loss_of_draws(family, graphdefs, schedule, config, remat=remat, axis_name=axis_name)
     config.timesteps(schedule)  # Refused here rather than in the first step.
@@ -272,8 +250,7 @@ def make_loss_of_draws(
 ) -> LossOfDraws:
     """As `make_loss`, with noise, timesteps and kinds of negatives given instead of a key.
 
-    Returns:
-      loss_fn(params, frozen, batch, draws) -> (loss, metrics).
+    Returns loss_fn(params, frozen, batch, draws) -> (loss, metrics).
     """
     encoders = tuple(name for name in graphdefs if name != family.DENOISER)
 

@@ -58,13 +58,7 @@ def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
 
 
 def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-    """What a run's folder is called: what is trained, with which negatives, and a digest of all settings.
-
-    Args:
-      config: the recipe.
-      spec: how it was named, ``hardneg:debug``.
-      digest: tells runs with different settings apart.
-    """
+    """What a run's folder is called: what is trained, with which negatives, and a digest of all settings."""
     is_unhinged = config.loss.threshold is None and config.loss.kind != "none"
     kind = f"{config.loss.kind}{'-unhinged' * is_unhinged}"
     return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{kind}-{digest}"
@@ -262,11 +256,7 @@ run = Training.run
 
 
 def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
-    """The training set that ``config.data`` names, its images not yet encoded.
-
-    Raises:
-      InputError: it is unknown, or its data are not there. Says how to get them.
-    """
+    """The training set that ``config.data`` names, its images not yet encoded."""
     from winobench.clevr.negatives import ClevrNegatives
     from winobench.training.coco_captions import TRAINING_SETS
 
@@ -287,11 +277,7 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
 
 
 def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
-    """The tasks of ``config.validation``: those that it names, or those that go with the training set.
-
-    Raises:
-      InputError: a name is unknown, or data are not there. Says how to get them.
-    """
+    """The tasks of ``config.validation``: those that it names, or those that go with the training set."""
     from winobench.evaluation import evaluate
     from winobench.tasks import clevr_hardneg
 

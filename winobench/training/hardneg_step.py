@@ -60,12 +60,7 @@ def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.Grad
 
 
 def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
-    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config states so.
-
-    Args:
-      pipeline: also one whose parameters are shapes and dtypes.
-      config: from ``configs/hardneg.py``.
-    """
+    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config states so."""
     names = [pipeline.DENOISER]
     if config.lora.text_encoder:
         # T5 stays as it is: it names no layers for adapters.
@@ -87,15 +82,7 @@ def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
 def make_step(
     pipeline: Pipeline, adapted: Adapted, config: ml_collections.ConfigDict, num_steps: int, mesh: Mesh
 ) -> tuple[loop.StepFn, optax.GradientTransformation]:
-    """The jitted step, as in `loop.make_step`, and its optimizer.
-
-    Args:
-      pipeline: of the networks.
-      adapted: from `adapt`.
-      config: from ``configs/hardneg.py``.
-      num_steps: of the whole training.
-      mesh: the devices, which need not be available.
-    """
+    """The jitted step, as in `loop.make_step`, and its optimizer."""
     loss = hard_negatives.make_loss(
         type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat
     )
@@ -112,11 +99,7 @@ def first_state(adapted: Adapted, chosen: optax.GradientTransformation, config: 
 
 
 def pair(name: str, value: Any) -> tuple[int, int] | str | None:
-    """The two numbers of a field that holds a range, or ``all``, or None.
-
-    Raises:
-      InputError: it is not one of these.
-    """
+    """The two numbers of a field that holds a range, or ``all``, or None."""
     if value is None or value == options.ALL:
         return value
     value = tuple(value)

@@ -116,20 +116,7 @@ def encode(
     for scoring. Where several processes run, each takes its share of the shards, and all must see the same folder.
 
     Args:
-      pipeline: its autoencoder is used, in the dtype that it was loaded in.
-      source: the training set.
-      folder: of all caches. Several training sets and autoencoders may share it.
       image_size: height and width in pixels. The pipeline's own when None.
-      batch_size: images that each device encodes at once. Chosen for the kind of device when None.
-      on_start: called once with the number of images, and how many of them are encoded already.
-      on_progress: called with a number of images whenever so many more are encoded.
-
-    Returns:
-      The encoded training set.
-
-    Raises:
-      InputError: an image cannot be read, a latent is not finite, the folder cannot be written or is not shared by all
-        processes, or an option is not one of its choices.
     """
     size = pipeline.check_image_size(image_size)
     about = _about(pipeline, source, size)

@@ -43,13 +43,7 @@ class DivergenceError(InputError, FloatingPointError):
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
-    """A fresh state that starts from ``params``. It holds copies, as the step donates its buffers.
-
-    Args:
-      params: the first parameters.
-      optimizer: the one that ``make_step`` gets.
-      average: keep a moving average, for a step with an ``ema_decay``.
-    """
+    """A fresh state that starts from ``params``. It holds copies, as the step donates its buffers."""
     copy = jax.tree.map(jnp.copy, params)
     ema = jax.tree.map(jnp.copy, params) if average else None
     return TrainState(jnp.zeros((), jnp.int32), copy, ema, optimizer.init(copy))
@@ -75,20 +69,14 @@ def make_step(
     Args:
       loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
         ``frozen``. Metrics are scalars.
-      optimizer: an optax transformation.
-      seed: of the key that ``loss_fn`` receives, folded with the step.
       ema_decay: of the averaged parameters. The first steps use a shorter average, min(decay, (1 + n) / (10 + n)).
         None keeps no average.
-      accumulate: number of micro-batches.
       mesh: where given, the new state is laid out on it as ``parallel.parameter_shardings`` says. Needed when the mesh
         has an axis that splits parameters. Otherwise the compiler's choice, which is right when every device has a
         copy.
 
     Returns:
       step(state, batch, frozen=None) -> (state, metrics). The passed state's buffers are donated, ``frozen``'s are not.
-
-    Raises:
-      InputError: the decay is not in [0, 1), or the number of micro-batches is none.
     """
 
     options.EMA_DECAY.check("ema_decay", ema_decay)
@@ -147,16 +135,7 @@ def local_rows(batch_size: int) -> slice:
 
 
 def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> None:
-    """Refuses a batch that cannot be cut into equal parts.
-
-    Args:
-      batch_size: rows of a whole batch.
-      accumulate: number of micro-batches.
-      mesh: the devices that share each micro-batch.
-
-    Raises:
-      InputError: names the next numbers that can.
-    """
+    """Refuses a batch that cannot be cut into equal parts."""
     devices = parallel.as_mesh(mesh).size
     parts = devices * accumulate
     if batch_size % parts or batch_size < 1:
@@ -169,16 +148,7 @@ def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> Non
 
 
 def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
-    """All devices. Of the cores of one CPU, as many as can share a micro-batch equally.
-
-    Args:
-      batch_size: rows of a whole batch.
-      accumulate: number of micro-batches.
-      model_parallel: devices that share one copy of the parameters.
-
-    Raises:
-      InputError: the devices cannot share the batch, or the parameters.
-    """
+    """All devices. Of the cores of one CPU, as many as can share a micro-batch equally."""
     devices = jax.devices()
     if devices[0].platform == "cpu" and jax.process_count() == 1 and batch_size % accumulate == 0:
         rows = batch_size // accumulate
@@ -269,34 +239,12 @@ def train(
     first one writes metrics.
 
     Args:
-      step_fn: from ``make_step``.
-      state: where to start without a checkpoint.
-      batches_from: gives the batches from a step on. Batch n must depend on n alone, so that resuming is exact.
-      num_steps: total number of steps, those before a resume included.
-      checkpoints: where states are kept, or None.
-      metrics_file: one JSON line every ``log_every`` steps, and at validations and checkpoints, is appended here.
-      name: label of the progress bar.
-      log_every: steps between two lines. Metrics are fetched from the device only with a line.
-      checkpoint_every: steps between checkpoints.
-      on_checkpoint: called at every checkpoint (sample images). What it returns is logged.
       max_seconds: stop early, with a checkpoint, after this many seconds.
       mesh: devices that share each batch. All devices when None. Every one has its own copy of state and ``frozen``,
         unless the mesh has an axis ``model``: then they are split over that axis where it divides them, while the batch
         is split over all devices (fully sharded data parallelism).
-      frozen: what ``step_fn`` gets next to the state: parameters that are not trained, placed here once.
       validate: called before the first step, every ``validate_every`` steps and at the end. What it returns is logged,
         and kept with the checkpoint that is made then, for its ``best_metric``.
-      validate_every: steps between validations.
-      writers: get the same rows as the file.
-      watched: the metric by which an explosion is told.
-      explosion_factor: see above; None looks for numbers that are not finite only.
-
-    Returns:
-      The last state.
-
-    Raises:
-      DivergenceError: see above. Names the last good checkpoint.
-      InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)
     state = parallel.place_parameters(state, mesh)

@@ -66,13 +66,7 @@ def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
 
 
 def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-    """What a run's folder is called: what is trained, from which model, and a digest of all settings.
-
-    Args:
-      config: the recipe.
-      spec: how it was named, ``nli:debug``.
-      digest: tells runs with different settings apart.
-    """
+    """What a run's folder is called: what is trained, from which model, and a digest of all settings."""
     return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{digest}"
 
 
@@ -235,8 +229,7 @@ class PairSet:
     def batch(self, numbers: Sequence[int], size: int) -> loop.Batch:
         """Some pairs at the shortest length that holds them all, and rows of zeros up to a size.
 
-        Returns:
-          ``rows`` int32 [size, bucket + 2], as in `text_encoders.padded`, and ``labels`` int32 [size].
+        Returns ``rows`` int32 [size, bucket + 2], as in `text_encoders.padded`, and ``labels`` int32 [size].
         """
         longest = max(self._lengths[number] for number in numbers)
         bucket = next(bucket for bucket in self._buckets if longest <= bucket)
@@ -263,9 +256,6 @@ class PairSet:
 
         Every epoch has its own order, and leaves out what does not fill a batch. Pairs of a batch are about equally
         long: long stretches of the order are sorted by length, cut into batches, and these are shuffled.
-
-        Raises:
-          InputError: there are fewer pairs than a batch has.
         """
         self.check_size(size)
         count = len(self) // size

@@ -29,20 +29,7 @@ def warmup_constant_decay(peak: float, *, warmup_steps: int, total_steps: int, d
 
 
 def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Linear warm-up to ``peak``, then what ``kind`` says.
-
-    Args:
-      kind: ``constant`` stays there; ``cosine`` and ``linear`` go to zero, which they reach at ``total_steps``.
-      peak: the highest learning rate.
-      warmup_steps: steps from zero to ``peak``. With 0 the first step has the full rate.
-      total_steps: of the whole run.
-
-    Returns:
-      step -> learning rate.
-
-    Raises:
-      InputError: for another kind, or a warm-up that leaves no step for a decay.
-    """
+    """Linear warm-up to ``peak``, then what ``kind`` says. Returns step -> learning rate."""
     options.SCHEDULE.check("the learning rate's schedule", kind)
     options.LEARNING_RATE.check("the learning rate", peak)
     options.WARMUP_STEPS.check("warmup_steps", warmup_steps)
@@ -93,18 +80,6 @@ def make_optimizer(
 
     ``muon`` orthogonalises the updates of matrices and convolution kernels (Newton-Schulz) and leaves embeddings,
     norms and biases to Adam. Its updates are scaled to Adam's size, so both take the same learning rate.
-
-    Args:
-      name: ``adamw`` or ``muon``.
-      learning_rate: a number, or step -> number.
-      weight_decay: decoupled. Scaled by the learning rate, as torch's AdamW does.
-      clip_norm: gradients with a larger global norm are scaled down to it; None leaves them as they are.
-      b1: Adam's decay of the first moment.
-      b2: Adam's decay of the second moment.
-      eps: Adam's term that keeps the denominator from zero.
-
-    Raises:
-      InputError: for another name, or a number that is not in its range (`winobench.base.options.Optimizer`).
     """
     numbers = {"name": name, "weight_decay": weight_decay, "clip_norm": clip_norm, "b1": b1, "b2": b2, "eps": eps}
     for option, value in numbers.items():

@@ -30,11 +30,7 @@ EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")
 
 
 def load(name: str) -> Any:
-    """A recipe: its module, or the ``RECIPE`` there.
-
-    Raises:
-      InputError: there is not one of this name.
-    """
+    """A recipe: its module, or the ``RECIPE`` there."""
     if name not in RECIPES:
         raise InputError(
             f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}", code="unknown-name"
@@ -50,17 +46,6 @@ def run_folder(
     """Writes the run's config into its folder, or checks that the run there is this one. Holds the folder meanwhile.
 
     Where the block fails before it has left anything else in a new folder, the folder goes again.
-
-    Args:
-      values: the config, as nested dictionaries of JSON values.
-      workdir: the run's folder. Made if needed.
-      free: dotted names of fields that may change from call to call, such as the number of steps: that is how a run is
-        prolonged.
-      alone: no other process may hold the folder; False for all but the first of processes that train together.
-
-    Raises:
-      InputError: the folder cannot be made or written, it holds a run with other settings, or another process trains
-        there.
     """
     from winobench.base import files
 

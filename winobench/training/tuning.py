@@ -36,19 +36,7 @@ class Tuning:
     def run(
         cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
     ) -> str:
-        """Trains, or continues training, and exports what was trained.
-
-        Args:
-          config: of the recipe.
-          workdir: the run's folder.
-          max_seconds: stop after this time, with a checkpoint and an export.
-
-        Returns:
-          The results and the command that evaluates them, in a few lines.
-
-        Raises:
-          InputError: an option, the model or the data cannot be used; `loop.DivergenceError` if training diverges.
-        """
+        """Trains, or continues training, and exports what was trained."""
         parallel.one_device_per_core()
         training = cls(config, pathlib.Path(workdir))
         training.train(max_seconds=max_seconds)

@@ -86,15 +86,8 @@ class Validation:
     def __call__(self, pipeline: Pipeline) -> dict[str, float]:
         """Judges the model as it is now.
 
-        Args:
-          pipeline: the model. One whose networks differ in their values alone compiles nothing again.
-
-        Returns:
-          ``validation/<task>``, the accuracy of each task in [0, 1], and ``validation/mean``, their mean. Ties are
-          wrong.
-
-        Raises:
-          InputError: an error is not finite.
+        Returns ``validation/<task>``, the accuracy of each task in [0, 1], and ``validation/mean``, their mean. Ties
+        are wrong.
         """
         scorer = DiffusionITM(pipeline, **self._options)
         plan, num_samples = self._plan, self._sampling["num_samples"]

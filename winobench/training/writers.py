@@ -47,9 +47,6 @@ class JsonLines:
         """Opens the file, without the rows of steps that are done again and without lines that are not rows.
 
         Such a line was cut off by a kill, or damaged.
-
-        Raises:
-          InputError: the file cannot be read or written.
         """
         from winobench.base import files
 
@@ -164,14 +161,6 @@ def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[
 
     It is wanted when ``project`` names one, or when wandb is installed and the environment holds any ``WANDB_*``
     variable.
-
-    Args:
-      workdir: the run's folder. Event files go into ``<workdir>/tensorboard``.
-      project: of Weights & Biases, or None.
-      config: recorded there.
-
-    Raises:
-      InputError: a project is named, but wandb is not installed.
     """
     writers: list[Writer] = [TensorBoard(pathlib.Path(workdir) / "tensorboard")]
     is_installed = importlib.util.find_spec("wandb") is not None

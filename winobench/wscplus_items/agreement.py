@@ -29,13 +29,6 @@ def compare(first: Sequence[str], second: Sequence[str], labels: Sequence[str]) 
     kappa = (p - e) / (1 - e), where p is the share of items with the same label and e the share that is expected of two
     people who give each label as often as these do, but by chance.
 
-    Args:
-      first, second: the labels of the same items by two people, at least one.
-      labels: what can be given, in the order of the table.
-
-    Raises:
-      ValueError: the labels differ in number, or there are none.
-
     Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
     (1960).
     """

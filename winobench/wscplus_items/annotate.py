@@ -44,13 +44,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 def serve(
     items: Sequence[Item], labels: judging.Labels, port: int = judging.PORT
 ) -> contextlib.AbstractContextManager[server.Server]:
-    """A running server for the page of one person. See `winobench.judging.serve`.
-
-    Args:
-      items: what to judge.
-      labels: where to, open.
-      port: to listen on; 0 for any free one.
-    """
+    """A running server for the page of one person. See `winobench.judging.serve`."""
     return judging.serve(judging.Page(page(labels.name), [_shown(item) for item in in_order(items)], labels), port)
 
 

@@ -93,22 +93,7 @@ def collect(
     reuse: bool = True,
     progress: bool = True,
 ) -> list[Answer]:
-    """Asks a model what it has not been asked yet. Every response is on disk before it is looked into.
-
-    Args:
-      responder: the model.
-      model: its name in the items.
-      prompts: what to ask.
-      store: of the responses, open. What it holds is not asked for again.
-      reuse: take responses that runs next to the store's have recorded.
-      progress: show requests, requests a second and the time left.
-
-    Returns:
-      An answer for each prompt, in their order.
-
-    Raises:
-      InputError: the model does not generate text, or the store cannot be written.
-    """
+    """Asks a model what it has not been asked yet. Every response is on disk before it is looked into."""
     if "generation" not in responder.kinds:
         raise InputError(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
@@ -158,10 +143,6 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def answer_from_json(record: Mapping[str, Any]) -> Answer:
-    """The answer in what ``answer_json`` has made.
-
-    Raises:
-      InputError: it is another object. Says how it differs.
-    """
+    """The answer in what ``answer_json`` has made."""
     schemas.check(record, _AnswerJSON, "the answer", strict=True)
     return Answer(**{**record, "origin": Origin(**record["origin"])})

@@ -77,17 +77,7 @@ def check(
     max_changed_words: int = MAX_CHANGED_WORDS,
     similarity: float = SIMILARITY,
 ) -> list[Rejection | None]:
-    """Checks items one by one and against each other. The first of several that are alike stays.
-
-    Args:
-      items: in the order in which they were generated.
-      known: statements that exist already, such as those of the published data and the prompts' examples.
-      max_changed_words: see `check_item`.
-      similarity: see `Known`.
-
-    Returns:
-      For each item why it is refused, or None.
-    """
+    """Checks items one by one and against each other. The first of several that are alike stays."""
     existing = Known(known, similarity)
     verdicts = []
     for item in items:

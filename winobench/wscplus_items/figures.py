@@ -32,16 +32,7 @@ _NAME_LETTERS = 28
 
 
 def write_by_model(spreads: Sequence[Spread], folder: pathlib.Path, *, offensive: bool = False) -> list[str]:
-    """Figure 2: ``validity_by_model.png`` and ``.csv``.
-
-    Args:
-      spreads: of `validity.by_model`.
-      folder: where to.
-      offensive: whether there are offensive questions among the items. The title says so.
-
-    Returns:
-      The names of the files.
-    """
+    """Figure 2: ``validity_by_model.png`` and ``.csv``."""
     table = validity.rows(spreads, ["model"])
     title = "Validity by generating model" + (", offensive questions included" if offensive else "")
     return _write("validity_by_model", title, spreads, lambda name: name[0], table, folder)
@@ -51,13 +42,6 @@ def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str
     """Figure 3: ``validity_by_prompt.png`` and ``.csv``.
 
     The paper's share of valid items is next to the templates for which its text states one. It does not part queries.
-
-    Args:
-      spreads: of `validity.by_prompt`.
-      folder: where to.
-
-    Returns:
-      The names of the files.
     """
     table = validity.rows(
         spreads,

@@ -94,11 +94,7 @@ def to_json(item: Item) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> Item:
-    """The item in what ``to_json`` has made.
-
-    Raises:
-      KeyError, TypeError: it is no such record.
-    """
+    """The item in what ``to_json`` has made."""
     fields = [field.name for field in dataclasses.fields(Origin)]
     sentences = tuple(Sentence(**{**one, "options": tuple(one["options"])}) for one in record["sentences"])
     return Item(sentences, Origin(**{name: record[name] for name in fields}))
@@ -122,11 +118,7 @@ def write_lines(path: pathlib.Path, records: Iterable[Mapping[str, Any]]) -> Non
 
 
 def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Reads a JSONL file.
-
-    Raises:
-      InputError: it is not there or is none. Names the file.
-    """
+    """Reads a JSONL file."""
     rows = []
     for number, row in json_files.read_lines(path, "give the same command again, which writes it"):
         if not isinstance(row, dict):

@@ -109,13 +109,7 @@ _PARTNERS = 0.5
 def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[tuple[Sentence, ...]], list[Malformed]]:
     """Reads an answer.
 
-    Args:
-      text: what the model wrote; None for nothing.
-      kind: the type that was asked for: offensive questions stand alone, all others come in pairs.
-      cut_off: the answer ended because it was as long as it may be.
-
-    Returns:
-      Groups of two sentences (one where they stand alone), in order, and what could not be used.
+    Returns groups of two sentences (one where they stand alone), in order, and what could not be used.
     """
     # What a model thinks aloud before it answers is not an answer, nor are thoughts that were cut off.
     text = readable((text or "").rpartition("</think>")[2].partition("<think>")[0])

@@ -106,15 +106,7 @@ def example_statements() -> list[str]:
 
 
 def choose_queries(names: Iterable[str], offensive: bool) -> list[str]:
-    """The queries that a config means.
-
-    Args:
-      names: keys of `queries`.
-      offensive: whether offensive questions may be asked for. Those of all domains are, unless some are named.
-
-    Raises:
-      InputError: one is unknown, or offensive without the flag.
-    """
+    """The queries that a config means."""
     known = queries()
     chosen = list(dict.fromkeys(names))
     for name in chosen:
@@ -141,19 +133,7 @@ def make_prompts(
     temperature: float = 1.0,
     max_tokens: int = 2048,
 ) -> list[Prompt]:
-    """All prompts: each query with each template, so many times.
-
-    Args:
-      template_names: keys of `templates`.
-      query_names, offensive: see `choose_queries`.
-      batch: pairs, or offensive questions, a request.
-      requests: requests of each query and template.
-      temperature: above 0, unless there is one request of each.
-      max_tokens: the longest answer.
-
-    Raises:
-      InputError: a name is unknown, a number is out of range, or equal requests would have equal answers.
-    """
+    """All prompts: each query with each template, so many times."""
     chosen = list(dict.fromkeys(template_names))
     for name in chosen:
         _require(name, templates(), "template")

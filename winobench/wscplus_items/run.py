@@ -70,18 +70,6 @@ def generate(
 
     A call with the same arguments continues where an earlier one was interrupted, and asks again only what has failed.
     More requests of the same prompts may be asked in the same folder.
-
-    Args:
-      responders: a model's name in the items -> what loads it. Models are loaded one after the other.
-      asked: the prompts.
-      workdir: the run's folder.
-      config: recorded as it is.
-      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder. Annotations stay.
-      reuse: take responses of the runs in the folders next to ``workdir``.
-      progress: show requests, requests a second and the time left.
-
-    Raises:
-      InputError: a model writes no text, or the folder is another run's or cannot be written.
     """
     offensive = any(prompt.type == OFFENSIVE for prompt in asked)
     identity = {"models": list(responders), "offensive": offensive, "prompts": prompts.digest(asked)}
@@ -131,19 +119,10 @@ def check(
 ) -> dict[str, Any]:
     """Reads the items out of the answers and checks them. Needs no model, and may be repeated with other limits.
 
-    Args:
-      workdir: the run's folder.
-      known: files in the layout of WSC+ whose sentences are not new ones. The prompts' examples never are.
-      max_changed_words, similarity: see `winobench.wscplus_items.checks`.
-
-    Returns:
-      The content of ``checks.json``: "requests", "failed" (calls, and incomplete answers), "first_failure", "malformed"
-      {reason: parts}, "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted" {type:
-      items}, "tokens" {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known, and
-      "limits".
-
-    Raises:
-      InputError: nothing was generated here, or a file of known items cannot be read.
+    Returns the content of ``checks.json``: "requests", "failed" (calls, and incomplete answers), "first_failure",
+    "malformed" {reason: parts}, "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted"
+    {type: items}, "tokens" {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known,
+    and "limits".
     """
     folder = _folder(workdir)
     statements = [item.statement for path in known for item in wscplus.read(path)]
@@ -188,11 +167,7 @@ def check(
 
 
 def accepted_items(workdir: str | os.PathLike) -> list[Item]:
-    """The items that have passed the checks: what is to be annotated.
-
-    Raises:
-      InputError: nothing was generated here, or nothing has passed.
-    """
+    """The items that have passed the checks: what is to be annotated."""
     items = [item for item, verdict in _candidates(_folder(workdir)) if verdict is None]
     if not items:
         raise InputError(
@@ -205,17 +180,9 @@ def accepted_items(workdir: str | os.PathLike) -> list[Item]:
 def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     """Filters the items by the annotators' labels, and writes data, agreement and figures.
 
-    An item stays if every annotator calls it valid (paper, section 2.5).
-
-    Args:
-      workdir: the run's folder.
-
-    Returns:
-      "annotators", "items" and "kept" {type: pairs and questions}, "sentences" (in the data), "agreement"
-      {"a, b": {"n", "agreed", "kappa", "table"}} and "files".
-
-    Raises:
-      InputError: there are fewer than two annotators, or one has not labelled every item.
+    An item stays if every annotator calls it valid (paper, section 2.5). Returns "annotators", "items" and "kept"
+    {type: pairs and questions}, "sentences" (in the data), "agreement" {"a, b": {"n", "agreed", "kappa", "table"}} and
+    "files".
     """
     # Late: drawing takes a second to load.
     from winobench.wscplus_items import figures

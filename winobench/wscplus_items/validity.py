@@ -70,13 +70,7 @@ def unlabelled(items: Sequence[Item], annotations: Mapping[str, Mapping[str, str
 def fates(
     items: Sequence[Item], annotations: Mapping[str, Mapping[str, str]], refused: Iterable[tuple[Origin, str]]
 ) -> list[Fate]:
-    """What has become of everything that was generated.
-
-    Args:
-      items: those that have passed the checks, each labelled by every annotator.
-      annotations: annotator -> item's id -> label.
-      refused: origin and reason of what has not.
-    """
+    """What has become of everything that was generated."""
     judged = [Fate(item.origin, worst(labels[item.id] for labels in annotations.values())) for item in items]
     return judged + [Fate(origin, REFUSED_BY_CHECKS, reason) for origin, reason in refused]
 
@@ -110,16 +104,7 @@ def by_type(found: Iterable[Fate]) -> list[Spread]:
 
 
 def rows(spreads: Sequence[Spread], columns: Sequence[str], **more: Callable[[Spread], Any]) -> list[dict[str, Any]]:
-    """The numbers behind a figure, a row a group.
-
-    Args:
-      spreads: the groups.
-      columns: what the parts of a group's name are.
-      **more: further columns.
-
-    Returns:
-      n, the number and the share of each outcome, and Wilson's 95% interval of the share of valid ones.
-    """
+    """The numbers behind a figure, a row a group."""
     table = []
     for one in spreads:
         row: dict[str, Any] = {**dict(zip(columns, one.name, strict=True)), "n": one.n}

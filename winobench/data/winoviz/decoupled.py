@@ -16,16 +16,9 @@ def build_decoupled(item: Item, statements: tuple[str, str]) -> tuple[Item, Item
     Pragmatic reasoning finds in the premise what it means for the object. Visual knowledge reasoning finds the
     attribute from that statement.
 
-    Args:
-      item: a single-hop item.
-      statements: for each premise a simple sentence that states its property, e.g. "The tomato was ripe."
-
     Returns:
       The pragmatic item (premises of ``item``, statements as hypotheses) and the visual item (statements as premises,
       hypotheses of ``item``).
-
-    Raises:
-      ValueError: the item is no single-hop item.
 
     Source: appendix A.2, "Pragmatic Reasoning vs. Visual Knowledge Reasoning".
     """

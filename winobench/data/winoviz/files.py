@@ -38,10 +38,6 @@ def read_items(path: str | os.PathLike) -> list[Item]:
     """The items of a ``.jsonl`` or ``.csv`` file, in its order.
 
     The layout is checked strictly. The annotation rules are not, see `check_items`.
-
-    Raises:
-      InputError: the file is missing or of another kind, or one of its items is malformed, has an id twice, or names
-        a source that is no single-hop item of the file. The message names file, line and field.
     """
     path = pathlib.Path(path)
     rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
@@ -68,11 +64,7 @@ def read_items(path: str | os.PathLike) -> list[Item]:
 
 
 def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
-    """Writes items as ``.jsonl`` or ``.csv``, by the file's name.
-
-    Raises:
-      InputError: the file is of another kind, or cannot be written.
-    """
+    """Writes items as ``.jsonl`` or ``.csv``, by the file's name."""
     path = pathlib.Path(path)
     if path.suffix.lower() == ".jsonl":
         text = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
@@ -223,11 +215,7 @@ def _check_sources(items: Sequence[Item], lines: Mapping[str, int], path: pathli
 
 
 def read_text(path: pathlib.Path) -> str:
-    """The text of a file in UTF-8.
-
-    Raises:
-      InputError: it is missing or no such text.
-    """
+    """The text of a file in UTF-8."""
     try:
         # As Python reads texts: an end of a line is one character, whichever it is in the file.
         return io.TextIOWrapper(io.BytesIO(files.content(path)), encoding="utf-8-sig").read()

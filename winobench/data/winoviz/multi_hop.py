@@ -33,11 +33,7 @@ class Prototypes(NamedTuple):
 
 
 def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Prototypes:
-    """A table of prototypical objects: ``{"phrases": {kind: phrase}, "table": {kind: {attribute: [object, ...]}}}``.
-
-    Raises:
-      InputError: the file is missing or malformed.
-    """
+    """A table of prototypical objects: ``{"phrases": {kind: phrase}, "table": {kind: {attribute: [object, ...]}}}``."""
     path = pathlib.Path(path)
     try:
         content = json_files.parse(read_text(path))
@@ -77,10 +73,6 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
     "The tomato was red." becomes "The tomato was the color of a fire engine.", "made of glass" becomes "made of the
     same material as a window pane". Of the objects of an attribute, the one that has been used least is taken, the
     first in the table among equals. Never one that the item itself mentions. Items of other versions are passed over.
-
-    Args:
-      items: any items.
-      prototypes: None for our table.
 
     Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"). Those for
     shapes and materials are ours.

@@ -72,11 +72,6 @@ def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) ->
     ``ambiguous``, ``cannot be determined``, a refusal to answer, the paper counts refusals so). The one candidate that
     is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text. Thoughts in
     ``<think>`` tags, and everything from a made-up next question on, are not answer.
-
-    Args:
-      text: a model's answer.
-      options: the two candidates. A third one, for neither, is left out of account.
-      cut_off: the text ended because it was as long as it may be. Words of a reasoning that breaks off are not answer.
     """
     # Thoughts that were cut off hold no answer either.
     text = readable(text.rpartition("</think>")[2].partition("<think>")[0]).strip()

@@ -58,9 +58,6 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
     Args:
       path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one.
         Bytes that are no UTF-8 are read as Windows-1252.
-
-    Raises:
-      InputError: it is missing or no CSV file, lacks a column, or a row is malformed.
     """
     path = pathlib.Path(path)
     header, rows = _rows(path)

@@ -36,10 +36,6 @@ def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
     nearest of the remaining items of its type (if it has one) and generator, if that is near enough. (Of the published
     GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, because its item is that of another row
     as well.)
-
-    Args:
-      recorded: as `read` gives them for a file of recorded answers.
-      items: of the data, with the validation items among them.
     """
     by_text: dict[tuple[str, str], list[Item]] = {}
     for item in items:

@@ -25,13 +25,9 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
     """The validation items, in the order of the published result files.
 
     Args:
-      path: the data.
       results: a published result file. With it the items are its 700 questions as they were asked, with the ids and
         pairs of the rows of the data. Without it they are those rows. A row whose type is none gets that of the same
         sentence in the data, and is otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
-
-    Raises:
-      InputError: as `read`, or ``results`` is not a file of recorded answers.
     """
     items = read(path)
     if results is None:

@@ -16,9 +16,6 @@ def repair(text: str) -> str:
     tables. Such sequences
     (``Ã©``, ``â€™``, ``‚Äô``) do not occur in clean English or Western European text, which is left as it is. Control
     characters from U+0080 to U+009F that remain are read as Windows-1252. Idempotent: the result is a fixed point.
-
-    Args:
-      text: one cell. The parts of a cell may have suffered differently.
     """
     if text.isascii():
         return text

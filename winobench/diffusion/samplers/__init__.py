@@ -38,11 +38,7 @@ def has_own(schedule: Schedule) -> bool:
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
-    """The sampler of a name; None follows the model's folder.
-
-    Raises:
-      InputError: the sampler does not exist, or it is none for this kind of schedule.
-    """
+    """The sampler of a name; None follows the model's folder."""
     fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
     if name is None:
         return SAMPLERS[_OF_FOLDERS.get(schedule.scheduler_class, fitting[0])]

@@ -63,9 +63,6 @@ def make_plan(
     """A `Plan` of the steps from number ``first`` on, of tables ``[num_steps]`` of all steps. Rounded to float32.
 
     Args:
-      schedule: the noise schedule.
-      first: the first step that is taken.
-      times, tables, noise_scale, input_scale: see `Plan`. Latents are not scaled for the network when it is None.
       start: (signal's rate, noise's rate) of all steps ``[num_steps]``.
     """
     input_scale = np.ones(len(times)) if input_scale is None else input_scale
@@ -93,17 +90,7 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def plan(self, schedule: Schedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """The steps of a run.
-
-        Args:
-          schedule: the noise schedule. Its own sampler options are respected.
-          num_steps: number of steps of a run from pure noise.
-          first: the first that is taken, from 0. A run that begins with an image leaves out those before it.
-          evenly: of a flow model, as in `winobench.diffusion.flow_schedule.FlowSchedule.sampling_levels`.
-
-        Raises:
-          InputError: there are not that many steps, or the schedule's options ask for what is not supported.
-        """
+        """The steps of a run."""
 
     def identity(self, schedule: Schedule) -> dict[str, Any]:
         """What the schedule's file changes about the steps that earlier records do not tell, as JSON values."""
@@ -120,27 +107,14 @@ class Sampler(abc.ABC):
         """One step. Pure.
 
         Args:
-          kind: what the network answers (`Plan.prediction`).
           prediction: its answer, guidance included, float32 ``[B, h, w, c]``.
-          latents: like ``prediction``, as the step before has left them, not scaled for the network.
-          row: of the plan's tables.
-          carry: of the step before.
-          noise: standard normal, like ``latents``, if the sampler is random. Otherwise None.
 
         Returns:
           (latents, carry) for the next step.
         """
 
     def first_step(self, num_steps: int, strength: float) -> int:
-        """The number of the first step of a run that begins with an image, by the rule of diffusers.
-
-        Args:
-          num_steps: number of steps of a run from pure noise.
-          strength: above 0 and up to 1: the share of them that are taken.
-
-        Raises:
-          InputError: no step is left.
-        """
+        """The number of the first step of a run that begins with an image, by the rule of diffusers."""
         # These pipelines round the steps that are left out, and those below the steps that are taken: both downwards.
         first = int(num_steps - num_steps * strength) if self.is_continuous else num_steps - int(num_steps * strength)
         if first >= num_steps:
@@ -177,16 +151,11 @@ def sample(
     """Generates latents. Pure: call it inside of a ``jax.jit``, with ``sampler`` and ``denoiser`` static.
 
     Args:
-      sampler: one of `winobench.diffusion.samplers.SAMPLERS`.
       denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], conditions) -> prediction``.
-      params: passed on to the denoiser.
-      plan: of the sampler.
       noise: float32 ``[B, h, w, c]``, standard normal.
       text_states: conditions, arrays ``[B, ...]``.
       empty_states: those of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance, which
         halves the work.
-      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 means none.
-      clean: latents of the images to begin with, like ``noise``; None to begin with noise alone.
       step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal.
         Or else
       keys: ``[B]``, each image's. The noise of a step is generated from the image's key and the step's number.

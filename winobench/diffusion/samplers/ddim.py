@@ -21,17 +21,8 @@ def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray,
     """The timesteps of a DDIM run, and the timestep that each step goes to.
 
     A step goes to its timestep minus ``T // num_steps``, diffusers' rule, which with ``trailing`` and ``linspace`` is
-    not always the next step's timestep. The spacing is ``leading`` unless the schedule's file states otherwise.
-
-    Args:
-      schedule: the noise schedule.
-      num_steps: number of steps, from 1 to the number of timesteps.
-
-    Returns:
-      (timesteps, next timesteps), int32 ``[num_steps]`` each, falling. A next timestep below 0 is the image itself.
-
-    Raises:
-      InputError: see `winobench.diffusion.samplers.timesteps.spaced`.
+    not always the next step's timestep. The spacing is ``leading`` unless the schedule's file states otherwise. Returns
+    (timesteps, next timesteps), int32 ``[num_steps]`` each, falling. A next timestep below 0 is the image itself.
     """
     steps = timesteps.spaced(schedule, num_steps, usual="leading").round().astype(np.int32)
     return steps, steps - schedule.num_train_timesteps // num_steps

@@ -29,9 +29,6 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
 
     The end of a run is not a timestep of its own: ``leading`` and ``linspace`` (the usual one) space one more and leave
     out the last. ``lambda_min_clipped`` leaves out timesteps with hardly any signal.
-
-    Raises:
-      InputError: there are not that many timesteps.
     """
     total = schedule.num_train_timesteps
     spacing = timesteps.spacing_of(schedule, "linspace")

@@ -51,11 +51,8 @@ def plan_along(
     """A plan along levels of noise.
 
     Args:
-      schedule: the noise schedule.
       steps: timesteps ``[num_steps]``.
       levels: sigmas ``[num_steps + 1]``.
-      first: see `Sampler.plan`.
-      tables: what the sampler needs besides the slope dz/dsigma, a sum of a latents' share and a prediction's.
     """
     # In float64, of levels as they are rounded: what is left of the differences to diffusers is its own rounding.
     here = np.float64(np.float32(levels[:-1]))

@@ -28,11 +28,7 @@ def at(training: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def is_karras(schedule: NoiseSchedule) -> bool:
-    """Whether the schedule's file asks for the levels of Karras et al.
-
-    Raises:
-      InputError: it asks for levels of another kind, which are not supported.
-    """
+    """Whether the schedule's file asks for the levels of Karras et al."""
     for name in ("use_exponential_sigmas", "use_beta_sigmas", "use_lu_lambdas"):
         if timesteps.option(schedule, name, False):
             raise InputError(
@@ -47,14 +43,7 @@ def karras(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Levels that are even in their 7th root (Karras et al. 2022, Eq. 5), and the timesteps that they are at.
 
-    Args:
-      schedule: the noise schedule. Its options ``sigma_max`` and ``sigma_min`` go before the two below.
-      training: from `of_training`.
-      highest, lowest: levels.
-      num_steps: how many.
-
-    Returns:
-      (levels, timesteps), float64 ``[num_steps]`` each, falling.
+    Returns (levels, timesteps), float64 ``[num_steps]`` each, falling.
     """
     highest = timesteps.option(schedule, "sigma_max", float(highest))
     lowest = timesteps.option(schedule, "sigma_min", float(lowest))

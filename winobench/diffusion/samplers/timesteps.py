@@ -47,18 +47,7 @@ def spaced(schedule: NoiseSchedule, num_steps: int, *, usual: str) -> np.ndarray
 
     ``trailing`` is computed in whole numbers: in floating point, 62 of the step counts from 1 to 1,000 get a step too
     many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide. The even one is
-    taken here.
-
-    Args:
-      schedule: the noise schedule.
-      num_steps: number of steps, from 1 to the number of timesteps.
-      usual: the spacing where the schedule's file states nothing of it.
-
-    Returns:
-      float64 ``[num_steps]``, from 0 to T - 1.
-
-    Raises:
-      InputError: if there are not that many timesteps, or the schedule's options are unknown.
+    taken here. Returns float64 ``[num_steps]``, from 0 to T - 1.
     """
     total = schedule.num_train_timesteps
     num_steps = check_num_steps(num_steps, total)

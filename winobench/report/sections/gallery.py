@@ -29,12 +29,7 @@ class Gallery:
 
 
 def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Section | None]:
-    """The galleries of every task in every run, and the section that writes their CSV file.
-
-    Args:
-      report_data: the runs.
-      examples: to show a task, over all kinds and runs; 0 for no gallery.
-    """
+    """The galleries of every task in every run, and the section that writes their CSV file."""
     if not examples:
         return [], None
     count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
@@ -58,18 +53,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
 def task_gallery(
     run: Run, task: str, pictures: Mapping[str, bytes], count: int, seed: int
 ) -> tuple[Gallery, list[dict]]:
-    """Chooses examples and makes their cards.
-
-    Args:
-      run: the run.
-      task: one of its tasks, with examples that have right answers.
-      pictures: SHA-256 of an image -> JPEG.
-      count: examples of each kind: surely wrong, surely right, and sampled at random from the others.
-      seed: of the draw.
-
-    Returns:
-      The gallery, and a row an example and candidate pair for a CSV file.
-    """
+    """Chooses examples and makes their cards."""
     record = run.tasks[task]
     examples = record.examples
     margins = np.array([margin(examples.targets[row], examples.scores[row]) for row in range(len(examples.ids))])

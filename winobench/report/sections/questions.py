@@ -19,11 +19,7 @@ _WHOLE = (_QUESTION,)
 
 
 def questions_section(report_data: ReportData) -> Section | None:
-    """Questions that some of the runs have wrong, those that most runs have wrong first.
-
-    Args:
-      report_data: runs of text benchmarks.
-    """
+    """Questions that some of the runs have wrong, those that most runs have wrong first."""
     if not report_data.examples:
         return None
     section = Section(

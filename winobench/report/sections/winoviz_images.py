@@ -20,11 +20,7 @@ _Place = tuple[int, Questions, int]
 
 
 def pictured_section(report_data: ReportData) -> Section | None:
-    """Some questions with their images, captions and votes, and a row an image and run in a CSV file.
-
-    Args:
-      report_data: runs of text benchmarks.
-    """
+    """Some questions with their images, captions and votes, and a row an image and run in a CSV file."""
     section = Section(
         "pictured",
         "What was seen in images",

@@ -66,14 +66,7 @@ def asked_tasks(report_data: ReportData) -> list[str]:
 
 
 def wscplus_section(report_data: ReportData) -> Section | None:
-    """The paper's Figures 6 to 9, plotted from the runs' answers, and people's answers in the layout of Table 6.
-
-    Args:
-      report_data: runs of text benchmarks.
-
-    Raises:
-      InputError: a rating is of no question, or no answer to it, or questions differ in the number of ratings.
-    """
+    """The paper's Figures 6 to 9, plotted from the runs' answers, and people's answers in the layout of Table 6."""
     tasks = asked_tasks(report_data)
     if not tasks:
         return None

@@ -152,11 +152,7 @@ class Api(abc.ABC):
 
     @abc.abstractmethod
     def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
-        """The fields of a request. An image's file is read.
-
-        Raises:
-          InputError: the protocol cannot express it, or the image cannot be read.
-        """
+        """The fields of a request. An image's file is read."""
 
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
         """The fields in this server's form."""
@@ -177,19 +173,11 @@ class Api(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def parse(content: dict[str, Any]) -> Response:
-        """Reads the body of an answer.
-
-        Raises:
-          ValueError: it is not what the protocol says.
-        """
+        """Reads the body of an answer."""
 
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """The tokens of an answer to `PictureOptions`, each with the likeliest ones there and their log-probabilities.
-
-        Raises:
-          ValueError: they are not in the body.
-        """
+        """The tokens of an answer to `PictureOptions`, each with the likeliest ones there and their log-probabilities."""
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
@@ -221,13 +209,7 @@ class Api(abc.ABC):
         return self._refusal(error.status_code, one_line(said.message), said.codes, error.response.headers, sent)
 
     def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
-        """Why a body of status 200 is worth another attempt. None for a whole answer, and where no attempt would help.
-
-        Args:
-          sent: the request's fields.
-          text: the answer's body.
-          headers: the answer's.
-        """
+        """Why a body of status 200 is worth another attempt. None for a whole answer, and where no attempt would help."""
         try:
             content = json_files.parse(text, foreign=True)
             if (error := bodies.error(content)) is not None:

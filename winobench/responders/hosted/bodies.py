@@ -72,14 +72,7 @@ def begins_with_thoughts(text: str) -> bool:
 
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
-    """How an answer ended, one of `winobench.runs.requests.ENDINGS`.
-
-    Args:
-      reason: the server's; None or an empty one where it gives none.
-      text: all that the answer says.
-      refused: whether there is a refusal next to the text.
-      calls_tool: whether there is a tool call next to the text.
-    """
+    """How an answer ended, one of `winobench.runs.requests.ENDINGS`."""
     word = re.sub(r"[\s-]+", "_", str("none" if reason in (None, "") else reason).strip().lower())
     named = _ENDINGS.get(word, INTERRUPTED)
     if named != FINISHED:

@@ -34,9 +34,6 @@ def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
     behind "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are
     letters. Otherwise the options are named behind it, with letters before them where the first words of two are the
     same.
-
-    Raises:
-      InputError: there are fewer than two options, two are the same, or there are more than letters.
     """
     options = request.options
     if not 2 <= len({_normal(option) for option in options} - {""}) == len(options) <= len(string.ascii_uppercase):
@@ -73,12 +70,7 @@ def beginning(marks: Sequence[str]) -> str:
 
 
 def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks: Sequence[str]) -> tuple[float, ...]:
-    """Log-likelihoods of answers: `from_likely` of the first token, or of the first behind what all marks begin with.
-
-    Args:
-      tokens: that were written, each with the most likely ones in its place and their log-probabilities.
-      marks: the mark of each answer.
-    """
+    """Log-likelihoods of answers: `from_likely` of the first token, or of the first behind what all marks begin with."""
     written = ""
     for token, likely in tokens:
         here = [(written + other, value) for other, value in likely]
@@ -94,13 +86,6 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
     The probabilities of all tokens that begin one answer alone are added up: "Yes", " yes" and "yes" are one. An answer
     that none begins gets the most that it can have: the probability of the least likely token that is listed, or what
     all of them leave, whichever is less. Where no answer has a token, all are alike.
-
-    Args:
-      likely: tokens, with what was written before them, and their log-probabilities.
-      marks: the mark of each answer.
-
-    Returns:
-      One a mark, in nats, at most 0.
     """
     listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 means "less likely"
     found = [0.0] * len(marks)
@@ -114,12 +99,7 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
 
 def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:
-    """Logarithms of the shares of votes. A text that gives no answer, such as a refusal, is a vote for none.
-
-    Args:
-      texts: answers to the same question; None for an empty one.
-      marks: the mark of each answer.
-    """
+    """Logarithms of the shares of votes. A text that gives no answer, such as a refusal, is a vote for none."""
     given = [chosen(bodies.spoken(text or ""), marks) for text in texts]
     return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
 

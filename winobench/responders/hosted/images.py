@@ -45,15 +45,7 @@ class Limits:
 
 @functools.lru_cache(maxsize=_KEPT)
 def encode(image: Picture, limits: Limits) -> tuple[str, str]:
-    """An image's media type, and its bytes in base64.
-
-    Args:
-      image: its file is read and must still have the SHA-256 that the request names.
-      limits: of the API.
-
-    Raises:
-      InputError: the file is missing, is another one than before, or cannot be decoded.
-    """
+    """An image's media type, and its bytes in base64."""
     content = _content(image)
     try:
         with images.opened(io.BytesIO(content)) as opened:

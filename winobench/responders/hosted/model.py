@@ -78,35 +78,19 @@ class HostedModel:
         """Sets up the client. Nothing is sent before ``ask``.
 
         Args:
-          name: ``<api>:<model>`` or ``<api>:<model>@<base URL>``.
-          base_url: of the server, instead of the one in the name. The provider's own, or that of the variables
-            OPENAI_BASE_URL and ANTHROPIC_BASE_URL, where neither is given.
-          concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
             answer. To connect, at most 20 of them.
-          attempts: how often a call is tried. At most three attempts may bring an incomplete answer.
           first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random
             part of up to a half. Longer where the server requests it.
           longest_wait: seconds. The run ends with an error where the server requests a longer wait.
-          failures_in_a_row: so many calls that fail for good although they were tried again, with none between that
-            ends in another way, end the run. A refusal of one request says nothing about the others.
-          seconds_to_finish: how long an interrupt waits for calls that are under way.
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
             protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
             that field: then all calls have the other one.
-          send_temperature: False for models that refuse the field. They then generate as they please.
-          seed: sent to servers of OpenAI's protocol, plus the number of the sample. Not sent when None.
-          extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``. Not for secrets.
           logprobs: whether options about an image are judged by log-probabilities, which Anthropic's protocol does not
             have, and OpenAI's models that think do not tell. For the name to decide when None.
-          votes: how often a question with options about an image is sent without log-probabilities.
-          prices: see ``cost``.
           attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
             its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
             absl's log too: as warnings where the call is given up or the wait is long, as notes otherwise.
-
-        Raises:
-          InputError: the name is malformed, an option is wrong or not for this API, the key or the client is missing.
         """
         self.api, self.model, named_url = settings.split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
@@ -194,9 +178,6 @@ class HostedModel:
         status, the server's name for the call, the number of the attempt that succeeded, and how long that one took. Of
         a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed. Who
         wants to keep each vote as it comes in asks for the parts.
-
-        Raises:
-          InputError: see `ask_parts`.
         """
         parts = [self.parts(request) for request in requests]
         owners = [index for index, own in enumerate(parts) for _ in own]
@@ -214,13 +195,7 @@ class HostedModel:
                 yield index, failed or (raws[0] if is_whole else {"votes": raws})
 
     def ask_parts(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """See `ask`, of requests that take one call each.
-
-        Raises:
-          InputError: a request is of a kind that no API answers. An image cannot be read. Or an error that every call
-            would meet (key, rights, model, quota, a field that is refused) has come up, or nothing succeeds any more.
-            The answers under way are yielded before it is raised.
-        """
+        """See `ask`, of requests that take one call each."""
         bodies = self._bodies(requests)
         waiting = iter(bodies.items())
         results: calls.Results = queue.SimpleQueue()
@@ -281,11 +256,7 @@ class HostedModel:
         )
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The answer in a server's body.
-
-        Raises:
-          ValueError: it is not JSON, or not of the form that the API documents.
-        """
+        """The answer in a server's body."""
         if "votes" in raw:
             parts = zip(self.parts(request), raw["votes"], strict=True)
             return self.combine(request, [self.read(part, vote) for part, vote in parts])

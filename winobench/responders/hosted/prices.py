@@ -58,8 +58,6 @@ def cost(
     Args:
       model: the name as the API knows it, such as ``gpt-4o-mini``. A dated snapshot costs as the model without the date
         where it has no price of its own.
-      input_tokens, output_tokens: read and written.
-      prices: model -> US dollars per million tokens (read, written), before the ones in ``PRICES``.
 
     Returns:
       US dollars; None where the price or a number of tokens is not known.
