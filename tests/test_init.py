@@ -1,5 +1,7 @@
 """The public names."""
 
+import inspect
+import re
 import subprocess
 import sys
 
@@ -14,6 +16,32 @@ def test_every_public_name_is_there():
     for name in winobench.__all__:
         assert getattr(winobench, name) is not None
     assert dir(winobench) == sorted(winobench.__all__)
+
+
+def _documented():
+    """(name, object) of the public functions and classes, and of the classes' own public methods."""
+    for name in winobench.__all__:
+        thing = getattr(winobench, name)
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            yield name, thing
+        for method, function in vars(thing).items() if inspect.isclass(thing) else ():
+            function = getattr(function, "__func__", function)
+            if not method.startswith("_") and inspect.isfunction(function) and function.__name__ != "<lambda>":
+                yield f"{name}.{method}", function
+
+
+def test_public_names_are_documented_by_the_names_of_their_arguments():
+    things = dict(_documented())
+    assert len(things) > 100
+    assert [name for name, thing in things.items() if not thing.__doc__] == []
+    for name, function in things.items():
+        section = re.search(r"^ *Args:\n(.*?)(?=\n *\n|\Z)", inspect.getdoc(function), re.DOTALL | re.MULTILINE)
+        if section is not None and inspect.isfunction(function):
+            lines = inspect.cleandoc("\n" + section[1]).splitlines()
+            named = [
+                each.strip(" *`") for line in lines if line[0] != " " for each in line.partition(":")[0].split(",")
+            ]
+            assert set(named) <= set(inspect.signature(function).parameters), name
 
 
 def test_every_family_is_public():

@@ -24,7 +24,7 @@ _RANGE = (0.1, 0.9)
 
 
 def step_timesteps(schedule: Schedule, rule: str, num_steps: int, seed: int) -> np.ndarray:
-    """The timesteps on which each step's error is taken: ``[num_steps, k]``, int32, or float32 levels of a flow model."""
+    """The timesteps of each step's error: ``[num_steps, k]``, int32, or float32 levels of a flow model."""
     if rule == "fixed":
         shares = np.full((num_steps, 1), 0.5)
     elif rule == "several":

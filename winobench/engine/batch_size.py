@@ -146,7 +146,7 @@ def _rate(run: Callable[[int, int], None], size: int, clock: Callable[[], float]
 
 
 def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dict[str, Any]) -> int:
-    """The batch size of each device that is fastest: as it is remembered, or as a search finds it, which is remembered."""
+    """The fastest batch size of each device: remembered, or found by a search and then remembered."""
     if parallel.is_multihost(mesh):
         raise InputError(
             "a batch size is searched for on the devices of one process, but these belong to several: give a number",

@@ -61,7 +61,7 @@ class PromptForm:
     scores_end: bool = True
 
     def around(self, question: str) -> str:
-        """What a question is put in that is asked as it is: `own_question`, or the template with VQAScore's beginning."""
+        """The template of a question without VQAScore's ending: `own_question`, or the usual one with its beginning."""
         if not self.names_image:
             return self.own_question
         token = self.image_token

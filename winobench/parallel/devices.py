@@ -78,7 +78,7 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
 
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
-    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if the GPU does not exist."""
+    """(major, minor) of a kind of NVIDIA GPU, or of this process's GPU; None if the GPU does not exist."""
     for known in accelerators.ACCELERATORS.values():
         if kind and known.device_kind == kind:
             return known.compute_capability

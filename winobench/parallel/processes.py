@@ -265,7 +265,7 @@ def num_processes() -> int:
 
 
 def process_slice(length: int, process: int, num_processes: int) -> slice:
-    """The part of a sequence that one of several processes works on: contiguous, and as long as the others' within 1."""
+    """The contiguous part of a sequence that one of several processes works on. Lengths differ by at most 1."""
     return slice(length * process // num_processes, length * (process + 1) // num_processes)
 
 

@@ -130,7 +130,7 @@ class Fit:
 
 
 def make_plan(job: Job) -> Plan:
-    """Plans a run of generated images. Where the config's images at once do not fit, half as many are tried, and so on."""
+    """Plans a run of generated images. Halves the images at once until they fit."""
     config = job.config
     prompts, source = _count(config)
     images = prompts * len(config.seeds)

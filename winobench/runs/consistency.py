@@ -24,7 +24,7 @@ _ADVICE = "restore the files, or evaluate again with --overwrite."
 
 
 def check_config(config: Mapping[str, Any], results: Mapping[str, Any], config_path: pathlib.Path) -> None:
-    """Checks ``config.json`` against itself and ``results.json``: names of models and tasks, and how they were judged."""
+    """Checks ``config.json`` against itself and ``results.json``: models, tasks, and how they were judged."""
     models = [_model_of(content.get("config")) for content in (config, results)]
     if None not in models and models[0] != models[1]:
         _refuse(f"{config_path} is of the model {_quoted(models[0])} and results.json of {_quoted(models[1])}")

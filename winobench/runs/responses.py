@@ -303,7 +303,7 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
-    """Where the responses of a folder lie, and the keys that were ever rejected. Of a key's lines the last one counts."""
+    """Where the responses of a folder lie, and the keys that were ever rejected. A key's last line counts."""
     flat_indices: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):

@@ -88,7 +88,7 @@ class TaskRun:
 
     @functools.cached_property
     def judged(self) -> dict[str, metrics.Outcome]:
-        """What became of the examples under each outcome of the metric. Empty without examples, or the metric's code."""
+        """The examples under each outcome of the metric. Empty without examples, or the metric's code."""
         if self.examples is None or self.judge is None:
             return {}
         return self.judge(self.examples.scores, self.examples.targets)

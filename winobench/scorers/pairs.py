@@ -205,12 +205,12 @@ def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
 
 
 def images_at_once(rows: int, mesh: Mesh) -> int:
-    """Images that each device encodes at once: no more than there is room for in the table, of all devices' together."""
+    """Images that each device encodes at once: no more than the table of all devices has room for."""
     return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
-    """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1], the last number that of a text's own tokens."""
+    """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1]. The last number counts a text's tokens."""
     # As long as the longest text of the call and no longer: a pair's work grows with it.
     width = min(-(-max(map(len, ids)) // TEXT_STEP) * TEXT_STEP, longest)
     rows = np.full((len(ids), width + 1), pad, np.int32)

@@ -102,7 +102,7 @@ def read_json_lines(path: pathlib.Path) -> Entry:
 
 
 def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t") -> Entry:
-    """The rows of a file with a header, as a list of objects whose values are texts. The delimiter is a tab or comma."""
+    """The rows of a file with a header, as objects whose values are texts. The delimiter is a tab or comma."""
     # Spreadsheets write a mark of the byte order, which is not a part of the first column's name.
     text = _read(path).removeprefix("\ufeff")
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)

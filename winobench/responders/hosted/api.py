@@ -177,7 +177,7 @@ class Api(abc.ABC):
 
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """The tokens of an answer to `PictureOptions`, each with the likeliest ones there and their log-probabilities."""
+        """The tokens of an answer to `PictureOptions`, each with the likeliest ones and their log-probabilities."""
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
@@ -209,7 +209,7 @@ class Api(abc.ABC):
         return self._refusal(error.status_code, one_line(said.message), said.codes, error.response.headers, sent)
 
     def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
-        """Why a body of status 200 is worth another attempt. None for a whole answer, and where no attempt would help."""
+        """Why a body of status 200 is worth another attempt. None for a whole answer, or where none would help."""
         try:
             content = json_files.parse(text, foreign=True)
             if (error := bodies.error(content)) is not None:

@@ -70,7 +70,7 @@ def beginning(marks: Sequence[str]) -> str:
 
 
 def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks: Sequence[str]) -> tuple[float, ...]:
-    """Log-likelihoods of answers: `from_likely` of the first token, or of the first behind what all marks begin with."""
+    """Log-likelihoods of answers: `from_likely` of the first token that follows the marks' common beginning."""
     written = ""
     for token, likely in tokens:
         here = [(written + other, value) for other, value in likely]
