@@ -133,6 +133,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
 
+def comma_separated(text: str) -> list[str]:
+    """The words of a text with commas between them, without white space and empty ones."""
+    return list(filter(None, map(str.strip, text.split(","))))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _need(condition: Any) -> None:
     if not condition:
         raise ValueError
@@ -203,7 +216,7 @@ def words(*choices: str) -> Range:
 
     def convert(value: Any) -> str:
         _need(isinstance(value, str))
-        chosen = [word.strip() for word in value.split(",") if word.strip()]
+        chosen = comma_separated(value)
         _need(chosen and set(chosen) <= set(choices) and len(set(chosen)) == len(chosen))
         return value
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs.requests import Raw, Request, Response, check_request
 
@@ -55,8 +56,8 @@ def read_scores(request: Request, raw: Raw) -> Response:
 def is_numbers(values: Any, count: int) -> bool:
     """Whether these are so many finite numbers in a list."""
     return (
-        isinstance(values, list)
+        isinstance(values, list | tuple)
         and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(map(options.is_number, values))
         and all(map(math.isfinite, values))
     )

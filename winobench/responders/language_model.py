@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.responders import batches, decoding, prompts, shapes
+from winobench.responders.answers import is_numbers
 from winobench.responders.shapes import Job, Shape
 from winobench.runs.requests import Generation, Options, Raw, Request, Response, check_request
 from winobench.scorers import common, networks
@@ -164,7 +164,7 @@ class LanguageModel(networks.HoldsLoaded):
             raise ValueError(f"this call failed: {raw['error']}")
         if request.kind == "options":
             scores, num_tokens = raw.get("scores"), raw.get("num_tokens")
-            if not (_numbers(scores, len(request.options)) and _numbers(num_tokens, len(request.options))):
+            if not (is_numbers(scores, len(request.options)) and is_numbers(num_tokens, len(request.options))):
                 raise ValueError(f"an answer about {len(request.options)} options has other scores: {raw}")
             return Response(
                 scores=tuple(map(float, scores)),
@@ -355,13 +355,3 @@ def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
     digest = hashlib.sha256(json.dumps(asked).encode()).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-
-
-def _numbers(values: Any, count: int) -> bool:
-    """Whether these are so many finite numbers."""
-    return (
-        isinstance(values, list | tuple)
-        and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        and all(map(math.isfinite, values))
-    )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, bounded
 from winobench.responders.hosted.waits import requested_wait
@@ -314,7 +314,7 @@ def count(value: Any) -> int | None:
     """A number of tokens; None where it cannot be one."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    return value if options.is_whole(value) and 0 <= value <= _MOST_TOKENS else None
 
 
 def body_text(answer: Any) -> str:
