@@ -1,8 +1,6 @@
-"""What is known of the accelerators that teams rent: memory, rates, and what their compilers are told of them.
+"""Memory and rates of the accelerators that teams rent: the vendors' peaks for dense products.
 
-Rates are the vendors' peaks for dense products. What a program reaches of them is another matter. Sources: Google
-Cloud's pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200. And, for cores, clocks,
-caches and memory as the driver reports them, the device descriptions that OpenXLA publishes.
+Sources: Google Cloud's pages on TPUs, NVIDIA's data sheets, and the device descriptions that OpenXLA publishes.
 """
 
 from __future__ import annotations
@@ -12,26 +10,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """One kind of device.
-
-    Attributes:
-      name: short name, as in ``--accelerator=v5e:2x2``.
-      platform: ``tpu`` or ``gpu``.
-      device_kind: what JAX calls it.
-      memory: bytes of a device.
-      memory_rate: bytes per second.
-      link_rate: bytes per second that a device sends to others next to it, while it receives as much: over
-        NVLink, over the links between TPUs, or, for the L4, which has none, over PCIe.
-      matrix_rates: operations per second of products, by the dtype of their factors. Float32 means products that
-        keep all of its bits.
-      clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
-      compute_capability: (major, minor) of an NVIDIA GPU.
-      cores: streaming multiprocessors of a GPU.
-      units_per_core: float32 units in each of them.
-      l2_cache: bytes.
-      core_memory: (shared memory of a core, of that for one block at most), bytes.
-      core_threads: threads that a core holds.
-    """
+    """One kind of device: bytes, bytes per second, operations per second."""
 
     name: str
     platform: str

@@ -21,10 +21,7 @@ LARGEST = 64 * 2**20
 
 
 def user_path(path: str | os.PathLike) -> str:
-    """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
-
-    Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
-    """
+    """A path as its user means it, with ``~`` for home folders: shells leave that of ``--workdir=~/runs`` as it is."""
     try:
         text = os.fspath(path)
     except TypeError:
@@ -104,11 +101,7 @@ _BRANDS = {
 
 
 def known_kind(head: bytes) -> tuple[str, str] | None:
-    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
-
-    Args:
-      head: the first bytes, 64 or more of them if the file has as many.
-    """
+    """(kind, advice) of a file by its first 64 bytes or more, such as ("a Git LFS pointer", ...); None for others."""
     if head[4:8] == b"ftyp":
         return _BRANDS.get(head[8:12], ("a video", _FRAME))
     if head and not head.strip(b"\0"):
@@ -125,7 +118,7 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end."""
+    """Checks that a path is a file before it is opened: a named pipe would be waited for without end."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
@@ -187,11 +180,7 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
 
 
 def lock(descriptor: int) -> bool:
-    """Keeps other processes from locking an open file or folder until it is closed. Does not wait.
-
-    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not. Returns
-    false if another process has it; True also where the system, or its file system, has no locks.
-    """
+    """Keeps other processes from locking an open file or folder until it is closed. False if one has done so."""
     try:
         import fcntl
     except ImportError:
@@ -219,11 +208,7 @@ def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:
-    """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.
-
-    File and folder are synced, so that after a crash ``path`` holds the old content or the new, never a part. On an
-    error the temporary file is removed and ``path`` is left alone.
-    """
+    """Gives a temporary name in the same folder, renamed to ``path`` when the block ends without an error. Synced."""
     folder, name = os.path.split(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
     os.close(handle)

@@ -1,8 +1,6 @@
-"""Files of the Hugging Face hub, told within seconds where the hub cannot be reached.
+"""Files of the Hugging Face hub. Where it cannot be reached, that is known within seconds.
 
-huggingface_hub tries for a minute or more before it states so, which helps where an answer is late or lost, and only
-costs time without network. So the hub is asked once, for nothing, with a limit on the whole of that. Where
-any answer comes, files are fetched with all of the library's patience.
+huggingface_hub tries for a minute or more. So the hub is asked once, with a limit on the whole of that.
 """
 
 from __future__ import annotations
@@ -88,10 +86,7 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
 
 
 def is_reachable() -> bool:
-    """Whether the hub answers, in any way. Asked at most a few times a minute.
-
-    True in offline mode, in which huggingface_hub asks nothing.
-    """
+    """Whether the hub answers, in any way. Asked at most a few times a minute. True in offline mode."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:

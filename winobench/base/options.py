@@ -1,9 +1,6 @@
-"""What options may be: types, bounds and choices, checked by one mechanism.
+"""What options may be: types, bounds and choices, checked by one mechanism, in the same words everywhere.
 
-An option is a field of a dataclass: `option` gives it a usual value, a `Range` and a help text, once. Configs, their
-help and the checks of the command line are made from these fields, before anything is loaded. Functions of the library
-check their arguments with the same ranges. A value means the same, and is refused in the same words, in both places.
-This module imports nothing large: ``--help`` must answer at once.
+An option is a field of a dataclass (`option`), from which configs, ``--help`` and checks are made.
 """
 
 from __future__ import annotations
@@ -27,14 +24,7 @@ _LONGEST_TEXT = 16_384
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values that an option may have.
-
-    Attributes:
-      wanted: what they are, to be read after "it must be".
-      convert: a value -> the value as it is used. Raises ValueError or TypeError for one that is not allowed.
-      kind: the type of these values.
-      optional: whether None is allowed, too.
-    """
+    """The values that an option may have. ``convert`` returns a value as used, or raises ValueError or TypeError."""
 
     wanted: str
     convert: Callable[[Any], Any]
@@ -111,10 +101,7 @@ def checked(field: dataclasses.Field, name: str, value: Any) -> Any:
 def out_of_place(
     fields: Mapping[str, dataclasses.Field], values: Mapping[str, Any], cases: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """The options that these cases do not have, but whose values are unusual.
-
-    Yields (name, case that the option is for).
-    """
+    """Yields (name, case that the option is for), of options with unusual values that these cases do not have."""
     for name, field in fields.items():
         lacking = [case for case in field.metadata.get("only_for", ()) if case not in cases]
         if lacking and name in values and not field.metadata.get("ignored"):

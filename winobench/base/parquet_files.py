@@ -1,8 +1,7 @@
-"""Parquet files in which a changed bit is seen.
+"""Parquet files in which a changed bit is detected.
 
-Every page has a checksum, which any reader can verify. Checksums of pages leave out the footer, which holds the schema,
-the metadata and where the pages are. The file therefore holds a SHA-256 of all its other bytes, too, ahead of the
-footer, at a place that the format leaves to nobody: other readers pass over it. Files without it are read as well.
+Every page has a checksum. A SHA-256 of all other bytes, footer included, is ahead of the footer, where other readers
+skip it. Files without it are read as well.
 """
 
 from __future__ import annotations

@@ -15,13 +15,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress:
-    """Shows on stderr how a number of things is worked off. Use it in a ``with`` statement.
-
-    Args:
-      label: what is being done, e.g. ``"preparing clevr"``.
-      unit: what is counted, e.g. ``"images"``; ``"bytes"`` are shown as kB, MB and so on.
-      enabled: False shows nothing.
-    """
+    """Shows on stderr how many things are done, in a ``with`` statement. The unit ``bytes`` is shown as kB, MB ..."""
 
     def __init__(self, label: str, unit: str, *, enabled: bool = True):
         self._label, self._unit, self._enabled = label, unit, enabled
@@ -67,7 +61,6 @@ class Progress:
             self._bar.reset(self._task, total=total, completed=done)
 
     def advance(self, count: int = 1) -> None:
-        """Tells that so many more are done."""
         self._done += count
         if self._bar is not None:
             self._bar.advance(self._task, count)

@@ -35,15 +35,7 @@ HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A checkpoint that can be loaded.
-
-    Attributes:
-      source: folder or hub id, in the layout of the model's own library.
-      description: one line for listings.
-      scorer: what scores with it, a name in `winobench.scorers.loading.SCORERS`; ``LANGUAGE_MODEL`` for those that
-        answer questions instead.
-      options: of the scorer, such as the head of a model that has two.
-    """
+    """A checkpoint. Its scorer is a name in `winobench.scorers.loading.SCORERS`, or ``LANGUAGE_MODEL``."""
 
     source: str
     description: str
@@ -208,10 +200,7 @@ def check_embedded(folder: str) -> None:
 
 
 def apis() -> Mapping[str, Any]:
-    """Provider, as names begin with it -> its API. The only list is `winobench.responders.hosted.APIS`.
-
-    That package lies above this one. It is imported here by its name, and only when somebody asks for its list.
-    """
+    """Provider -> its API, imported by name when somebody asks: that package lies above this one."""
     return importlib.import_module("winobench.responders.hosted.providers").APIS
 
 
@@ -223,18 +212,7 @@ def api_of(name: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class ModelRef:
-    """A model's name, resolved once.
-
-    Attributes:
-      name: what the user calls it.
-      kind: what the model is: a name in `winobench.scorers.loading.SCORERS`, one of
-        `winobench.responders.loading.ANSWERS`, ``LANGUAGE_MODEL``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``. None for
-        a folder or hub id whose files were not read yet.
-      source: folder or hub id. The name itself for other models.
-      revision: branch, tag or commit of a hub id.
-      provider: of a hosted model, a key of `apis`. None for others.
-      released: the entry of ``MODELS`` or ``LANGUAGE_MODELS``. None for other names.
-    """
+    """A model's name, resolved once."""
 
     name: str
     kind: str | None
@@ -265,12 +243,7 @@ class ModelRef:
 
 
 def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """Resolves a model's name. Reads no file.
-
-    Args:
-      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in model, a folder, a hub id (``owner/name``),
-        ``API:MODEL``, or ``recorded:FILE``. A `ModelRef` is returned as it is.
-    """
+    """Resolves a model's name. Reads no file."""
     if isinstance(name, ModelRef):
         return name
     if not isinstance(name, str):
@@ -321,10 +294,7 @@ def model_label(name: str) -> str:
 
 
 def lora_label(name: str) -> str:
-    """A short form of a LoRA's name, as `model_label`.
-
-    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
-    """
+    """A short form of a LoRA's name. Files of the usual name are called by their folder, exported ones by the run's."""
     path = user_path(name)
     if not os.path.exists(path):
         return model_label(name)
@@ -341,8 +311,7 @@ def lora_label(name: str) -> str:
 def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
     """A label for each of several models, all different on any file system, so that each can have a folder.
 
-    Models whose labels are alike, such as ``a/sd`` and ``b/sd``, get the folder or owner before it as well (``a-sd``,
-    ``b-sd``), and where that does not tell them apart a few digits that depend on the name alone.
+    Labels that are alike, as of ``a/sd`` and ``b/sd``, get the folder or owner before them, then digits of a hash.
     """
 
     def clashing(labels: Sequence[str]) -> set[int]:

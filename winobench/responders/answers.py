@@ -17,7 +17,6 @@ _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match"
 
 
 def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
-    """Makes sure that requests can be answered."""
     for number, request in enumerate(requests):
         if request.kind not in kinds:
             raise InputError(
@@ -54,7 +53,7 @@ def read_scores(request: Request, raw: Raw) -> Response:
 
 
 def is_numbers(values: Any, count: int) -> bool:
-    """Whether these are so many finite numbers in a list."""
+    """Whether these are so many finite numbers."""
     return (
         isinstance(values, list | tuple)
         and len(values) == count

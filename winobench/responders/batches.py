@@ -29,14 +29,7 @@ _FEWEST_SHARING = 4
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What decides how many rows a batch has.
-
-    Attributes:
-      mesh: the devices, which need not be available.
-      parameter_bytes: of the parameters, on each device.
-      bytes_a_token: of the keys and values of a token, on each device.
-      batch_size: rows of each device, where somebody has said so.
-    """
+    """What decides how many rows a batch has: bytes on each device, or rows of each device (``batch_size``)."""
 
     mesh: Mesh
     parameter_bytes: int
@@ -44,11 +37,7 @@ class Room:
     batch_size: int | None = None
 
     def rows(self, shape: Shape, count: int) -> int:
-        """Rows of all devices' batches of a shape, alike for each device: batches are equally full.
-
-        Args:
-          shape: of the batches.
-        """
+        """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
         most = self.most_rows(shape)
         parts = parallel.data_parallelism(self.mesh)
         batches = math.ceil(count / most)
@@ -68,10 +57,7 @@ class Room:
 
 
 def _device_memory(mesh: Mesh) -> int:
-    """Bytes of each device; 0 for CPUs, which share theirs.
-
-    Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
-    """
+    """Bytes of each device, 0 for CPUs. Not what is free: processes must agree on the batches' shape."""
     device = mesh.local_devices[0]
     return 0 if device.platform == "cpu" else memory.of_device(device)
 

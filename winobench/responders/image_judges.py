@@ -26,11 +26,7 @@ def load(
     sampling: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> Responder:
-    """Loads a checkpoint of a kind in `winobench.scorers.loading.SCORERS` and makes it answer about images.
-
-    The options are the ones in `winobench.responders.loading.load_responder`. ``sampling`` holds ``num_samples`` and
-    ``timesteps`` of a scorer that has samples. Raises InputError for an option of other models.
-    """
+    """As `winobench.responders.loading.load_responder`, for a kind in `winobench.scorers.loading.SCORERS`."""
     if ref.kind == WRITES:
         from winobench import parallel
         from winobench.responders.vision_language import VisionLanguageModel
@@ -54,7 +50,7 @@ def load(
 
 
 def as_responder(scorer: Any, *, seed: int = 0, sampling: Mapping[str, Any] | None = None) -> Responder:
-    """Any scorer of images and texts as a responder of the kind ``picture_match``. See `load` for its arguments."""
+    """Any scorer of images and texts as a responder of the kind ``picture_match``."""
     from winobench.responders.matching import Matcher
 
     return Matcher(scorer, seed=seed, **{name: value for name, value in (sampling or {}).items() if value is not None})

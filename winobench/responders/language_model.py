@@ -1,11 +1,7 @@
 """Language models on this machine: log-likelihoods of options, and generated texts.
 
-Decoders (the LLaMA and Qwen3 families) and encoder-decoder models (T5) in Flax. Requests are sorted into batches of one
-shape, for which a program is compiled once: widths are rounded up to a small set, rows are filled up, and all devices
-share a batch. What examples of other questions cost is paid once: the keys and values of the first turns that requests
-share (`Options.prefix_turns`) are computed once, and those of a prompt once for all of its options.
-
-How turns become tokens, and which tokens count as an option's, is told in `winobench.responders.prompts`.
+Requests are sorted into batches of few shapes, which all devices share. The keys and values of shared first turns
+(`Options.prefix_turns`) are computed once, and those of a prompt once for all of its options.
 """
 
 from __future__ import annotations
@@ -41,16 +37,7 @@ _BATCHES_AHEAD = 2
 
 
 class LanguageModel(networks.HoldsLoaded):
-    """Answers requests for options' log-likelihoods and for texts.
-
-    Each call uses the weights that the model has when the call begins.
-
-    Attributes:
-      kinds: ``options`` and ``generation``.
-      config: the network's.
-      mesh: the devices.
-      prompts: turns to tokens.
-    """
+    """Answers requests for options' log-likelihoods and for texts, with the weights at the beginning of each call."""
 
     kinds = frozenset({"options", "generation"})
 
@@ -62,7 +49,6 @@ class LanguageModel(networks.HoldsLoaded):
         chat_template: str = "auto",
         seed: int = 0,
     ):
-        """Makes a model answer."""
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
@@ -95,15 +81,7 @@ class LanguageModel(networks.HoldsLoaded):
         chat_template: str = "auto",
         seed: int = 0,
     ) -> LanguageModel:
-        """Loads a model and makes it answer.
-
-        Args:
-          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-          mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
-            the parameters. When None, those of this process, of CPUs as many as there is memory for copies of the
-            parameters for.
-          int8: whether most of the weights are rounded to 8 bits.
-        """
+        """Loads a model and makes it answer. ``int8``: whether most of the weights are rounded to 8 bits."""
         resolved = sources.resolve(source, revision=revision)
         kind = language_models.language_model_kind(resolved)
         if kind not in ("decoder", "t5"):
@@ -116,7 +94,7 @@ class LanguageModel(networks.HoldsLoaded):
         return cls(loaded, batch_size=batch_size, chat_template=chat_template, seed=seed)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """As declared. Batch, devices and what is shared change an answer by rounding alone."""
+        """See `Responder`. Batch, devices and shared prefixes change an answer by rounding alone."""
         held = self.held()
         return {
             "scorer": "language_model",
@@ -131,7 +109,7 @@ class LanguageModel(networks.HoldsLoaded):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short requests come first, and what cannot be asked at once."""
+        """See `Responder`. Short requests come first, and those that cannot be asked."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -159,7 +137,6 @@ class LanguageModel(networks.HoldsLoaded):
             yield from self._finished(*waiting.popleft())
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """As declared."""
         if "error" in raw:
             raise ValueError(f"this call failed: {raw['error']}")
         if request.kind == "options":
@@ -211,7 +188,7 @@ class LanguageModel(networks.HoldsLoaded):
         return self.prompts.encode_prefix(request.turns, request.prefix_turns)
 
     def _groups(self, jobs: Sequence[Job]) -> Iterator[tuple[tuple[int, ...], list[Job]]]:
-        """Jobs by the prefix that is computed once for all of them. The prefix may be empty."""
+        """Jobs by the prefix, perhaps empty, that is computed once for all of them."""
         groups: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             groups.setdefault(job.prompt[: job.shared], []).append(job)
@@ -237,10 +214,7 @@ class LanguageModel(networks.HoldsLoaded):
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
 
     def _filled(self, shapes: Mapping[Shape, list[Job]]) -> Iterator[tuple[Shape, list[Job]]]:
-        """Shapes and their jobs, the narrow ones first. What does not fill a batch waits for a batch twice as wide.
-
-        A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
-        """
+        """Shapes, narrow ones first, and their jobs. What does not fill a batch waits for one twice as wide."""
         shapes = dict(sorted(shapes.items()))
         for shape, same in shapes.items():
             wider = [
@@ -314,7 +288,6 @@ class LanguageModel(networks.HoldsLoaded):
         return results
 
     def _finished(self, batch: list[Job], results: Any) -> Iterator[tuple[int, Raw]]:
-        """Waits for a batch and yields its answers."""
         if batch[0].options:
             for job, scores in zip(batch, parallel.fetch(results), strict=False):
                 yield job.index, _scored(job, scores)

@@ -121,10 +121,7 @@ def load_responder(
 
 
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
-    """Resolves a model that answers questions, by small files. Arguments and errors are the ones in `load_responder`.
-
-    The kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
-    """
+    """As `registry.resolve`, with small files: one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``."""
     ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)
     if not ref.is_checkpoint or ref.kind in _OF_TEXTS:
         return ref

@@ -1,22 +1,15 @@
 """Conversations as token ids: chat templates, the plain format of models without one, and where an option begins.
 
-**Chat format.** A tokenizer with a chat template renders the turns by it, with the header of the answer at the end. A
-template that refuses or leaves out system turns gets the system's text at the head of the first user turn. Models that
-can think before they answer are told not to, where the template knows ``enable_thinking``. Templates that would print
-today's date print a fixed one, so that a run of tomorrow asks the same.
+Chat: a template that refuses or leaves out system turns gets the system's text at the head of the first user turn.
+Models do not think before they answer, where the template has ``enable_thinking``, and a printed date is a fixed one.
 
-**Plain format.** A model without a template that stops at a token which ends a turn of a chat (``<|im_end|>``,
-``<|eot_id|>``, ``<end_of_turn>``) is a chat model that has lost its template: it is refused unless the plain format is
-asked for. Base models may have such tokens, too, but stop at others. They read the texts of all turns, a system's
-first, each followed by a blank line. What comes next is the answer. Few-shot turns thus read as question, blank line,
-answer, blank line, question. Encoder-decoder models always get this format, without the blank line at the end.
+Plain: the texts of all turns, a system's first, each followed by a blank line. The answer follows. For models without a
+template, unless they stop at a token that ends a turn of a chat: these have lost theirs. Encoder-decoder models always
+get this format, without the blank line at the end.
 
-**Options.** An option is written behind the prompt, after a space where neither side has white space at the border
-(chat formats that end in a colon or a bracket). Its tokens are those of prompt and option together from the place on
-where they differ from the tokens of the prompt alone, as tokenizers may join the prompt's last characters with the
-first ones of what follows. All options of a request begin at the same place, the first one that any of them needs, so
-that all probabilities are given the same tokens. Mostly this is the end of the prompt. The end of the text is not part
-of an option. The decoder of an encoder-decoder model reads nothing but the option, tokenized by itself.
+Options: an option is written behind the prompt, after a space where neither side has white space. As tokenizers may
+join both, its tokens are those of the whole from where they differ from the prompt's. All options of a request begin at
+the same place. The end of the text is not part of an option. An encoder-decoder model's decoder reads the option alone.
 """
 
 from __future__ import annotations
@@ -56,26 +49,14 @@ _END_OF_TURN = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class OptionTokens:
-    """Options as token ids.
-
-    Attributes:
-      context: what comes before all of them.
-      options: the tokens of each, at least one.
-    """
-
     context: tuple[int, ...]
     options: tuple[tuple[int, ...], ...]
 
 
 class Prompts:
-    """Makes token ids of conversations, and text of token ids.
-
-    Attributes:
-      chat: whether turns are rendered by the tokenizer's chat template.
-    """
+    """Token ids of conversations, and text of token ids. ``chat``: whether a chat template renders turns."""
 
     def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False, stop_ids: Sequence[int] = ()):
-        """Decides on the format."""
         common.choice("chat_template", template, TEMPLATES)
         self._tokenizer, self._separate = tokenizer, separate
         where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")

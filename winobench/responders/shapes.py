@@ -16,12 +16,10 @@ class Job:
     """A request, tokenized.
 
     Attributes:
-      index: of the request.
-      prompt: what comes before the answer, the shared prefix included.
-      shared: how many of these tokens other requests may begin with.
+      prompt: the tokens before the answer, the shared prefix included.
+      shared: how many of these other requests may begin with.
       options: the options' tokens. None for a text.
       limit: the most tokens of a text.
-      temperature: of a text.
       key: of a text's random numbers, two words.
     """
 
@@ -36,14 +34,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Shape:
-    """What batches of one program have in common.
-
-    Attributes:
-      prompt: width of the prompts behind the prefix.
-      options: number of options, 0 for texts.
-      answer: width of the longest option or text.
-      sampled: whether texts are sampled.
-    """
+    """Widths of the prompts behind the prefix and of the longest answer, and number of options, 0 for texts."""
 
     prompt: int
     options: int

@@ -1,7 +1,6 @@
 """Chat templates that come with a model: tried in a separate process before they are rendered in this one.
 
-Jinja's sandbox keeps a template from the machine, but not from its time and memory. A process with limits of both
-renders a sample first. It imports little and holds nothing that matters.
+Jinja's sandbox limits neither time nor memory. That process, which holds nothing that matters, has limits of both.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ def messages(turns: Any) -> list[dict[str, str]]:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
-
-    What is one line may still take long: `try_samples` comes first.
-    """
+    """Ends a template after many lines of Jinja's Python. One line may take long: `try_samples` comes first."""
     lines = 0
 
     def of_line(frame: types.FrameType, event: str, argument: Any) -> Any:
@@ -68,7 +64,6 @@ def bounded() -> Iterator[None]:
 
 
 def try_samples(template: str, arguments: Mapping[str, Any], where: str) -> tuple[_Rendered, ...]:
-    """Renders ``SAMPLES`` in another process."""
     rendered = _try(json.dumps([template, dict(arguments)]))
     if isinstance(rendered, str):
         raise InputError(_cannot(where, rendered), code="conversation-refused")

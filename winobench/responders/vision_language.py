@@ -284,10 +284,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         return [prompt or self._loaded.form.caption for prompt in prompts]
 
     def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """Tokens of a prompt behind the image, and of its options, which begin where the prompt's end.
-
-        Prompt and answer are one text for a decoder: options begin at the first token that any of them changes.
-        """
+        """Tokens of a prompt behind the image, and of its options: a decoder's begin where the first one differs."""
         text = self.template.replace("{}", prompt)
         ids = self._loaded.tokens("{}", [text])[1][0]
         if self.config.start is not None:
@@ -303,10 +300,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
     def _columns(
         self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Prompts in tokens of the language model, which ``limit`` others follow, and of the Q-Former that reads them.
-
-        All have one width, so that one program does: int32 [prompts, width], and their lengths.
-        """
+        """Prompts for the language model, before ``limit`` tokens, and Q-Former: int32 [prompts, width], lengths."""
         ids = self._loaded.tokens(self.template, prompts)[1] if ids is None else ids
         longest = getattr(self.config.text_config, "longest", None)
         if longest is not None:

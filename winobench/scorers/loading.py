@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of scorer, and what its checkpoints are told by.
-
-    Attributes:
-      path: ``module:class``, of a class that has ``from_pretrained``.
-      name: what messages call its checkpoints.
-      model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
-        Empty if missing.
-      file: a file that no other kind has; None if missing.
-    """
-
     path: str
     name: str
     model_types: tuple[str, ...] | str = ()
@@ -150,12 +140,7 @@ def check_scorer(
     of_samples: Mapping[str, Any] | None = None,
     deeply: bool = True,
 ) -> ModelRef:
-    """Checks a model's options, reading small files alone: before any of several models runs.
-
-    Args:
-      of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
-        are given. Of plugged-in scorers only the evaluation itself can tell.
-    """
+    """Checks a model's options by small files. ``of_samples``: an evaluation's options for scorers with noise."""
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     ref = resolve(model, revision)

@@ -36,14 +36,7 @@ TEXT_STEP = 8
 
 
 class PairScorer(Holder):
-    """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows.
-
-    Each call uses the weights that the model has when the call begins.
-
-    Attributes:
-      processor: makes images ready for the network.
-      mesh: the devices.
-    """
+    """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows."""
 
     def __init__(
         self,
@@ -54,16 +47,7 @@ class PairScorer(Holder):
         batch_size: int | None,
         rows: int | None,
     ):
-        """Puts the model, which the class has by now, on the devices.
-
-        Args:
-          processor: makes images ready for the network.
-          mesh: the devices.
-          example_text: a longest text, as `_tokenize` gives it.
-          batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
-          rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed amount
-            of memory, and those of one batch if they take at most twice as much, when None.
-        """
+        """Puts the model on the devices. ``example_text``: a longest text, as `_tokenize` gives it."""
         self.processor = processor
         self.mesh = mesh
         self._example_text = example_text
@@ -80,14 +64,7 @@ class PairScorer(Holder):
         params: list[jax.Array],
         image_spec: PartitionSpec | None = None,
     ) -> None:
-        """Prepares the tables' encoders.
-
-        Args:
-          encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
-          encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
-          params: the network's, on the devices.
-          image_spec: what each device has of the table of images, where several share the parameters. All when None.
-        """
+        """Prepares the tables' encoders. ``image_spec``: a device's part of the images' table. All when None."""
         self._params = params
         if self._image_rows is None:
             self._image_rows = self._default_rows(encode_image, self.processor.blank)

@@ -1,7 +1,6 @@
 """Samples of an evaluation: which noise and which timestep belong to sample i.
 
-Both depend on the seed and on i alone, never on batch, device or number of processes: every pair is judged on the
-same samples, and a rerun draws them again.
+Both depend on the seed and on i alone, never on batch, device or number of processes.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ _PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
 
 
 def check_seed(seed: int) -> int:
-    """Returns the seed as an int."""
     return options.SEED.check("the seed", seed)
 
 
@@ -44,15 +42,7 @@ def noise_key(seed: int) -> jax.Array:
 
 
 def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Standard normal noise of some samples.
-
-    Args:
-      sample_index: int32 [n].
-      shape: of one sample's latents, (h, w, c).
-
-    Returns:
-      float32 [n, h, w, c]. Row k depends on the key and ``sample_index[k]`` alone.
-    """
+    """Standard normal noise, float32 [n, *shape]. Row k depends on the key and ``sample_index[k]`` alone."""
     return jax.vmap(lambda index: random_numbers.normal(jax.random.fold_in(key, index), shape))(sample_index)
 
 
@@ -70,19 +60,13 @@ def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.
 
 
 def visiting_order(num_samples: int, seed: int) -> np.ndarray:
-    """The random order in which a race meets its samples, independent of their noise and timesteps.
-
-    Returns int64 [num_samples], each number of a sample once.
-    """
+    """The order in which a race meets its samples, int64 [num_samples], independent of noise and timesteps."""
     # Two numbers a sample: of 32-bit floats alone, two of a thousand may be equal.
     return np.lexsort(_uniform(check_seed(seed), 2 * num_samples, _ORDER_STREAM).reshape(num_samples, 2).T)
 
 
 def low_discrepancy(count: int, seed: int) -> np.ndarray:
-    """Points that spread evenly over [0, 1), any first n of them: van der Corput's, shifted by a random number.
-
-    Returns float64 [count].
-    """
+    """Points that spread evenly over [0, 1), any first n of them: float64 [count]. Shifted by a random number."""
     return (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
 
 
@@ -105,7 +89,7 @@ def choose_timesteps(
     num_train_timesteps: int = 1000,
     timestep_range: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """The timestep of each sample.
+    """The timestep of each sample: int32 [num_samples], or [length of the range] for ``published``.
 
     Args:
       rule: ``uniform`` draws each timestep independently, so that the first 16 of 32 samples are those of 16;
@@ -114,10 +98,6 @@ def choose_timesteps(
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
         range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.
         An integer array is taken as it is.
-      seed: of ``uniform``, ``low_discrepancy`` and ``stratified``. An integer from 0 to 2**32 - 1.
-
-    Returns:
-      int32 [num_samples], or [length of the range] for ``published``.
     """
     seed = check_seed(seed)
     first, end = check_timestep_range(timestep_range, num_train_timesteps)
@@ -165,15 +145,7 @@ def choose_of_schedule(
     timestep_range: tuple[int, int] | None = None,
     left_out: int = 0,
 ) -> np.ndarray:
-    """The timestep of each sample, of any schedule.
-
-    Args:
-      rule: see `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
-        ``published`` is that of `FlowSchedule.published_levels`, and an array holds noise levels.
-
-    Returns:
-      int32 [num_samples], or float32 of a continuous schedule.
-    """
+    """As `choose_timesteps`, of any schedule: float32 noise levels of a continuous one, chosen among its T levels."""
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
         numbers = choose_timesteps(
@@ -193,23 +165,18 @@ def draws_from_range(timesteps: str | ArrayLike) -> bool:
 
 
 def check_num_samples(num_samples: int) -> int:
-    """Returns the number of samples as an int."""
     return options.NUM_SAMPLES.check("num_samples", num_samples)
 
 
 def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_timesteps: int) -> tuple[int, int]:
-    """Returns the first timestep of the range and the one after its last."""
+    """The first timestep of the range and the one after its last."""
     if timestep_range is None:
         return 0, num_train_timesteps
     return options.span(num_train_timesteps).check("timestep_range", timestep_range)
 
 
 def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
-    """Returns given noise as an array [num_samples, h, w, c].
-
-    Args:
-      latent_shape: (h, w, c) of a sample's noise.
-    """
+    """Given noise as an array [num_samples, h, w, c]."""
     if isinstance(noise, jax.Array) and jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
         noise = jax.random.key_data(noise)
     noise = np.asarray(noise)

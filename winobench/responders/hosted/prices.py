@@ -53,15 +53,7 @@ def cost(
     output_tokens: int | None,
     prices: Mapping[str, Sequence[float]] | None = None,
 ) -> float | None:
-    """What tokens cost.
-
-    Args:
-      model: the name as the API knows it, such as ``gpt-4o-mini``. A dated snapshot costs as the model without the date
-        where it has no price of its own.
-
-    Returns:
-      US dollars; None where the price or a number of tokens is not known.
-    """
+    """US dollars; None where price or tokens are not known. A dated snapshot costs as the model without the date."""
     table = {**PRICES, **(prices or {})}
     price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
     if price is None or input_tokens is None or output_tokens is None:
