@@ -306,7 +306,6 @@ MAX_SAMPLES = 1_000_000
 MAX_TIMESTEPS = 1_000_000
 MAX_STEPS = 1_000_000_000
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
-"""As `winobench.scorers.samples` has them."""
 ALL = "all"
 """In place of a range of timesteps: all of the schedule's, and not the range in the model's folder."""
 

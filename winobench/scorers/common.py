@@ -19,11 +19,7 @@ from winobench.base.errors import InputError
 
 def positive(name: str, value: Any) -> int:
     """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(
-            f"{name} is {options.shown(value)}, but it must be a whole number of at least 1", code="out-of-range"
-        )
-    return int(value)
+    return options.COUNT.check(name, value, "out-of-range")
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:

@@ -17,7 +17,6 @@ from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
 
 DEFAULT_NUM_SAMPLES = 32
-TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 
 # The streams of a seed.
 _NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
@@ -25,11 +24,8 @@ _NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
 # Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
 _BLOCK = 1024
 
-# Samples that a table of given noise has room for, at least.
-_MIN_NOISE_ROWS = 64
-
 # The published loop steps through range(10, 990, int(1000 / n)).
-_PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
+_PUBLISHED_SPAN = 1000
 
 
 def check_seed(seed: int) -> int:
@@ -102,10 +98,10 @@ def choose_timesteps(
     seed = check_seed(seed)
     first, end = check_timestep_range(timestep_range, num_train_timesteps)
     if not isinstance(rule, str):
-        return _given_timesteps(rule, num_samples, num_train_timesteps)
-    if rule not in TIMESTEP_RULES:
+        return _given(rule, num_samples, num_train_timesteps)
+    if rule not in options.TIMESTEP_RULES:
         raise InputError(
-            f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEP_RULES)}, or an array",
+            f"timesteps is {rule!r}, but it must be one of {', '.join(options.TIMESTEP_RULES)}, or an array",
             code="unknown-name",
         )
     count = DEFAULT_NUM_SAMPLES if num_samples is None else check_num_samples(num_samples)
@@ -116,7 +112,7 @@ def choose_timesteps(
                 " another rule",
                 code="out-of-range",
             )
-        timesteps = np.arange(_PUBLISHED_FIRST, _PUBLISHED_LAST, int(_PUBLISHED_SPAN / count), dtype=np.int32)
+        timesteps = np.arange(10, 990, int(_PUBLISHED_SPAN / count), dtype=np.int32)
         if timesteps[-1] >= num_train_timesteps:
             raise InputError(
                 f"timesteps='published' reaches {timesteps[-1]}, but this model has {num_train_timesteps} timesteps:"
@@ -148,15 +144,13 @@ def choose_of_schedule(
     """As `choose_timesteps`, of any schedule: float32 noise levels of a continuous one, chosen among its T levels."""
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
-        numbers = choose_timesteps(
-            rule, num_samples, seed=seed, num_train_timesteps=total, timestep_range=timestep_range
-        )
-        return schedule.timesteps_at(numbers)
+        how = {"seed": seed, "num_train_timesteps": total, "timestep_range": timestep_range}
+        return schedule.timesteps_at(choose_timesteps(rule, num_samples, **how))
     check_seed(seed)
     check_timestep_range(timestep_range, total)
     if isinstance(rule, str):
         return schedule.published_levels(DEFAULT_NUM_SAMPLES if num_samples is None else num_samples, left_out)
-    return _given_levels(rule, num_samples)
+    return _given(rule, num_samples, None)
 
 
 def draws_from_range(timesteps: str | ArrayLike) -> bool:
@@ -201,51 +195,33 @@ def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
             code="wrong-shape",
         )
     # A power of two, so that other numbers of samples seldom compile again.
-    rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
+    rows = max(64, 1 << (len(noise) - 1).bit_length())
     padded = np.zeros((rows, *noise.shape[1:]), np.float32)
     padded[: len(noise)] = noise
     return padded
 
 
-def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:
+def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int | None) -> np.ndarray:
+    """Listed timesteps as int32, or without a number of them noise levels as float32."""
     timesteps = np.asarray(values)
-    if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, np.integer):
+    of_levels = num_train_timesteps is None
+    one = "noise level, a number above 0 and up to 1" if of_levels else "whole number, the timestep"
+    kind = np.floating if of_levels else np.integer
+    if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, kind):
         raise InputError(
-            f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but it must be a list of at"
-            " least one whole number, the timestep of each sample",
+            f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but this model's must be a"
+            f" list of at least one {one}, of each sample",
             code="wrong-shape",
         )
-    if timesteps.min() < 0 or timesteps.max() >= num_train_timesteps:
+    low, high = timesteps.min(), timesteps.max()
+    if not (low > 0 and high <= 1 if of_levels else low >= 0 and high < num_train_timesteps):  # NaN compares as false
+        allowed = "noise levels above 0 and up to 1" if of_levels else f"0 to {num_train_timesteps - 1}"
         raise InputError(
-            f"timesteps runs from {timesteps.min()} to {timesteps.max()}, but this model's timesteps are 0 to"
-            f" {num_train_timesteps - 1}",
-            code="out-of-range",
+            f"timesteps runs from {low:g} to {high:g}, but this model's timesteps are {allowed}", code="out-of-range"
         )
-    _check_length(timesteps, num_samples)
-    return timesteps.astype(np.int32)
-
-
-def _given_levels(values: ArrayLike, num_samples: int | None) -> np.ndarray:
-    levels = np.asarray(values)
-    if levels.ndim != 1 or not levels.size or not np.issubdtype(levels.dtype, np.floating):
-        raise InputError(
-            f"timesteps is an array of shape {levels.shape} and type {levels.dtype}, but this model's must be a list of"
-            " at least one noise level, a number above 0 and up to 1, of each sample",
-            code="wrong-shape",
-        )
-    if not (levels.min() > 0 and levels.max() <= 1):  # NaN compares as false
-        raise InputError(
-            f"timesteps runs from {levels.min():g} to {levels.max():g}, but this model's are noise levels above 0 and"
-            " up to 1",
-            code="out-of-range",
-        )
-    _check_length(levels, num_samples)
-    return levels.astype(np.float32)
-
-
-def _check_length(timesteps: np.ndarray, num_samples: int | None) -> None:
     if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
         raise InputError(
             f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out",
             code="two-numbers-of-samples",
         )
+    return timesteps.astype(np.float32 if of_levels else np.int32)

@@ -71,10 +71,7 @@ def check_fields(
 def check_numbers(name: str, **values: Any) -> None:
     """Raises InputError for a number out of its range."""
     for option, value in values.items():
-        try:
-            _NUMBERS[option].check(f"{option} of {name!r}", value)
-        except InputError as error:
-            raise InputError(str(error), code="out-of-range") from None
+        _NUMBERS[option].check(f"{option} of {name!r}", value, "out-of-range")
 
 
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
