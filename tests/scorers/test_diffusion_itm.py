@@ -302,8 +302,8 @@ def test_a_session_shares_as_it_did_first():
 
 
 def test_more_images_and_texts_than_rows():
-    images = [fakes.image(seed) for seed in range(20)]
-    texts = ["x" * n for n in range(1, 14)]
+    images = [fakes.image(seed) for seed in range(11)]
+    texts = ["x" * n for n in range(1, 9)]
     expected = scorer().errors(images, texts, num_samples=2)
     # Five rows: encoding in batches of four, everything is dropped and encoded again many times.
     small = scorer(table_rows=5)

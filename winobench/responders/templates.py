@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from winobench.base import json_files, options
@@ -111,7 +111,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
 
 def _render_samples() -> None:
     """Reads a template and its arguments from standard input, and prints what `_try` returns as JSON."""
-    template, arguments = json_files.parse(sys.stdin.read())
+    asked = json_files.parse(sys.stdin.read())
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -120,25 +120,26 @@ def _render_samples() -> None:
         _limit(resource.RLIMIT_AS, _BYTES + pages * resource.getpagesize())
     spent = resource.getrusage(resource.RUSAGE_SELF)
     _limit(resource.RLIMIT_CPU, _SECONDS + 1 + int(spent.ru_utime + spent.ru_stime))
+    print(json.dumps(rendered(*asked, render_jinja_template)))
+
+
+def rendered(template: str, arguments: Mapping[str, Any], render: Callable[..., Any]) -> tuple[_Rendered, ...] | str:
+    """The samples by this template, or why it cannot be used."""
     found: list[_Rendered] = []
     for sample in SAMPLES:
         try:
             with bounded():
-                texts, _ = render_jinja_template(
-                    [messages(sample)], chat_template=template, add_generation_prompt=True, **arguments
-                )
+                (text,), _ = render([messages(sample)], chat_template=template, add_generation_prompt=True, **arguments)
         except MemoryError:
-            print(json.dumps(f"it takes more than {_BYTES // 2**20:,} MiB of memory"))
-            return
+            return f"it takes more than {_BYTES // 2**20:,} MiB of memory"
         # The library passes on what the template's own code raises.
         except Exception as error:
             found.append((None, (str(error).strip() or type(error).__name__).splitlines()[0][:300]))
             continue
-        if len(texts[0]) > _MOST_LETTERS:
-            print(json.dumps(f"it makes more than {_MOST_LETTERS:,} letters of a short conversation"))
-            return
-        found.append((texts[0], ""))
-    print(json.dumps(found))
+        if len(text) > _MOST_LETTERS:
+            return f"it makes more than {_MOST_LETTERS:,} letters of a short conversation"
+        found.append((text, ""))
+    return tuple(found)
 
 
 def _limit(which: int, value: int) -> None:
