@@ -272,32 +272,16 @@ def span(high: int) -> Range:
     return Range(f"two whole numbers with a comma, 0 <= first < end <= {high:,}", convert, tuple)
 
 
-def numbers_in_text(high: int, most: int) -> Range:
-    """A text of whole numbers from 0 to ``high`` with commas, at most ``most`` of them."""
+def _in_text(wanted: str, pattern: str, is_allowed: Callable[[str], bool], most: int) -> Range:
+    """A text of numbers with commas, at most ``most`` of them."""
 
-    def is_one(part: str) -> bool:
-        return re.fullmatch(r"[0-9]{1,9}", part) is not None and int(part) <= high
-
-    return Range(f"whole numbers from 0 to {high:,} with commas", _text_of(is_one, most))
-
-
-def levels_in_text(most: int) -> Range:
-    """A text of noise levels, above 0 and up to 1, each with a decimal point, with commas, at most ``most`` of them."""
-
-    def is_one(part: str) -> bool:
-        return re.fullmatch(r"[01]?\.[0-9]{1,20}", part) is not None and 0 < float(part) <= 1
-
-    return Range("noise levels above 0 and up to 1.0 with commas", _text_of(is_one, most))
-
-
-def _text_of(is_one: Callable[[str], bool], most: int) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
         _need(isinstance(value, str))
         parts = [part.strip() for part in value.split(",")]
-        _need(len(parts) <= most and all(map(is_one, parts)))
+        _need(len(parts) <= most and all(re.fullmatch(pattern, part) and is_allowed(part) for part in parts))
         return value
 
-    return convert
+    return Range(f"{wanted} with commas", convert)
 
 
 # Ranges of what several configs and functions have.
@@ -324,8 +308,13 @@ RARE_SHARE = number(above=0, high=0.5)
 NOISE_LEVEL = number(above=0, high=1)
 IMPORTANCE = "importance"
 """The rule of a race that learns its timesteps from a pilot: see `winobench.evaluation.importance`."""
+_NUMBER, _LEVEL = r"[0-9]{1,9}", r"[01]?\.[0-9]{1,20}"
 TIMESTEPS = (
-    choice(*TIMESTEP_RULES, IMPORTANCE) | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES) | levels_in_text(MAX_SAMPLES)
+    choice(*TIMESTEP_RULES, IMPORTANCE)
+    | _in_text(
+        f"whole numbers from 0 to {MAX_TIMESTEPS - 1:,}", _NUMBER, lambda part: int(part) < MAX_TIMESTEPS, MAX_SAMPLES
+    )
+    | _in_text("noise levels above 0 and up to 1.0", _LEVEL, lambda part: 0 < float(part) <= 1, MAX_SAMPLES)
 )
 TIMESTEP_RANGE = (span(MAX_TIMESTEPS) | choice(ALL)).or_none()
 GUIDANCE = number(-1e4, 1e4)
@@ -359,7 +348,7 @@ def read_timesteps(given: Any) -> Any:
     """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays."""
     if isinstance(given, str):
         words = [word.strip() for word in given.split(",")]
-        for one, pattern in ((int, r"[0-9]{1,9}"), (float, r"[01]?\.[0-9]{1,20}")):
+        for one, pattern in ((int, _NUMBER), (float, _LEVEL)):
             if all(re.fullmatch(pattern, word) for word in words):
                 given = list(map(one, words))
                 break

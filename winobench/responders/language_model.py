@@ -75,11 +75,9 @@ class LanguageModel(networks.HoldsLoaded):
         *,
         mesh: Mesh | None = None,
         int8: bool = False,
-        batch_size: int | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
-        chat_template: str = "auto",
-        seed: int = 0,
+        **options: Any,
     ) -> LanguageModel:
         """Loads a model and makes it answer. ``int8``: whether most of the weights are rounded to 8 bits."""
         resolved = sources.resolve(source, revision=revision)
@@ -91,7 +89,7 @@ class LanguageModel(networks.HoldsLoaded):
             )
         load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
         loaded = load(resolved, dtype, mesh=mesh, int8=int8, allow_pickle=allow_pickle)
-        return cls(loaded, batch_size=batch_size, chat_template=chat_template, seed=seed)
+        return cls(loaded, **options)
 
     def fingerprint(self) -> Mapping[str, Any]:
         """See `Responder`. Batch, devices and shared prefixes change an answer by rounding alone."""

@@ -122,15 +122,14 @@ class NliEncoder(Holder):
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
-        batch_size: int | None = None,
-        mesh: Mesh | None = None,
+        **options: Any,
     ) -> NliEncoder:
         from winobench.checkpoints import encoder_layouts
 
         model, tokenizer = encoder_layouts.load_bert(
             source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
-        return cls(model, tokenizer, batch_size=batch_size, mesh=mesh)
+        return cls(model, tokenizer, **options)
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Responder`. Number of devices and batch size change the last bits only."""

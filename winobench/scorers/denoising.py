@@ -147,6 +147,14 @@ def _step(
     texts: jax.Array,
     groups: jax.Array | None,
 ) -> jax.Array:
+    """One error for each text row, float32 [n], in one compiled program.
+
+    Args:
+      noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
+      texts: int32 [n], text rows.
+      groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
+    """
+
     def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
         image, sample, timesteps = noised
         triples = Triples(image, texts, sample, how.schedule.from_whole_numbers(timesteps), groups)
@@ -188,24 +196,9 @@ def step_on(mesh: Mesh) -> Any:
     return _steps[mesh.devices.flat[0].platform]
 
 
-def fused_step(
-    how: Step,
-    params: Any,
-    latents: jax.Array,
-    text_states: Any,
-    noise: jax.Array,
-    noised: jax.Array,
-    texts: jax.Array,
-    groups: jax.Array | None,
-) -> jax.Array:
-    """One error for each text row, float32 [n], in one compiled program.
-
-    Args:
-      noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
-      texts: int32 [n], text rows.
-      groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
-    """
-    return step_on(how.mesh)(how, params, latents, text_states, noise, noised, texts, groups)
+def fused_step(how: Step, *arguments: Any) -> jax.Array:
+    """See `_step`."""
+    return step_on(how.mesh)(how, *arguments)
 
 
 def make_step(

@@ -123,13 +123,10 @@ def lower_step(
     answers: tuple[tuple[int, ...], ...],
     mesh: Mesh,
     shapes: tuple[tuple[int, ...], ...],
-    params: Any,
-    images: Any,
-    texts: Any,
-    index: Any,
+    *arguments: Any,
 ) -> jax.stages.Lowered:
     """The step of a `VQAScore` over pairs, lowered for abstract arrays at their places."""
-    return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
+    return _score_pairs.lower(_Step(structure, answers, mesh, shapes), *arguments)
 
 
 class VQAScore(networks.HoldsVisionLanguage, PairScorer):
