@@ -220,16 +220,6 @@ def test_fingerprint(folder, parts, copy):
     assert len({json.dumps(one, sort_keys=True) for one in everything}) == len(everything)
 
 
-def test_registered_names_bring_their_head(folder, monkeypatch):
-    from winobench.base import registry
-
-    for name, head in (("blip-itm-base", "itm"), ("blip-itc-base", "itc")):
-        row = registry.MODELS[name]
-        monkeypatch.setitem(registry.MODELS, name, type(row)(str(folder), "", row.scorer, row.options))
-        assert ItmHead.from_pretrained(name).head == head
-    assert ItmHead.from_pretrained("blip-itc-base", head="itm").head == "itm"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
