@@ -170,7 +170,7 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
 @pytest.mark.parametrize(
     ("family", "template"),
     # LLaVA's stand in the conversation that the published evaluation puts any question in.
-    [("instructblip", "{}"), ("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:")],
+    [("instructblip", "{}"), pytest.param("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:", marks=pytest.mark.slow)],
 )
 def test_questions_with_answers_of_their_own(load, scorer, llava, family, template):
     """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
@@ -325,6 +325,7 @@ def test_options_of_llava_change_the_fingerprint(llava):
     prints = [llava.fingerprint(), *(VQAScore(llava._loaded, **one).fingerprint() for one in options)]
     assert len({json.dumps(one, sort_keys=True) for one in prints}) == len(prints)
     assert prints[0]["answer"] == "Yes"
+    assert llava._of_answer("no").question == f"{BEFORE}<image>\n{{}} ASSISTANT:"
 
 
 def test_what_questions_share_of_an_image(llava):

@@ -46,45 +46,40 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
     return text
 
 
-# First bytes -> (kind of file, what to do with one that should be something else).
 _CONVERT = "convert it to PNG or JPEG"
-_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_POINTER = ("a Git LFS pointer", "run `git lfs pull` in its folder")
 _RAW, _UNPACK, _FRAME, _AGAIN = "develop it to PNG or JPEG", "unpack it", "give an image", "download the file again"
-_KINDS = (
-    _POINTER,
-    (b"/annex/objects/", "a git-annex pointer", "run `git annex get` in its folder"),
-    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
-    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
-    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000 image", _CONVERT),
-    (b"II\xbc\x01", "a JPEG XR image", _CONVERT),
-    (b"8BPS", "a Photoshop file", _CONVERT),
-    (b"gimp xcf", "a GIMP file", _CONVERT),
-    (b"v/1\x01", "an OpenEXR image", _CONVERT),
-    (b"#?radiance", "a Radiance HDR image", _CONVERT),
-    (b"qoif", "a QOI image", _CONVERT),
-    (b"dds ", "a DDS texture", _CONVERT),
-    (b"\0\0\1\0", "an icon", _CONVERT),
-    (b"fujifilmccd-raw", "a camera's raw file", _RAW),
-    *((start, "a camera's raw file", _RAW) for start in (b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb")),
-    (b"%!PS", "a PostScript file", _CONVERT),
-    (b"\xc5\xd0\xd3\xc6", "a PostScript file", _CONVERT),
-    (b"%PDF", "a PDF file", _CONVERT),
-    (b"<svg", "an SVG file", _CONVERT),
-    (b"<!doctype svg", "an SVG file", _CONVERT),
-    *((start, "a video", _FRAME) for start in (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS")),
-    *((start, "an HTML page", _AGAIN) for start in (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")),
-    (b"<?xml", "an XML file", _AGAIN),
-    (b"{", "a JSON file", _AGAIN),
-    (b"PK\x03\x04", "a zip archive", _UNPACK),
-    (b"\x1f\x8b", "a gzip archive", _UNPACK),
-    (b"BZh", "a bzip2 archive", _UNPACK),
-    (b"\xfd7zXZ", "an xz archive", _UNPACK),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
-    (b"Rar!", "a RAR archive", _UNPACK),
-    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
-    (b"\x93NUMPY", "a NumPy array", _CONVERT),
-)
+# (Kind of file, what to do with one that should be something else) -> first bytes, of which the first that fit count.
+_KINDS = {
+    _POINTER: (b"version https://git-lfs",),
+    ("a git-annex pointer", "run `git annex get` in its folder"): (b"/annex/objects/",),
+    ("a JPEG XL image", _CONVERT): (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    ("a JPEG 2000 image", _CONVERT): (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"),
+    ("a JPEG XR image", _CONVERT): (b"II\xbc\x01",),
+    ("a Photoshop file", _CONVERT): (b"8BPS",),
+    ("a GIMP file", _CONVERT): (b"gimp xcf",),
+    ("an OpenEXR image", _CONVERT): (b"v/1\x01",),
+    ("a Radiance HDR image", _CONVERT): (b"#?radiance",),
+    ("a QOI image", _CONVERT): (b"qoif",),
+    ("a DDS texture", _CONVERT): (b"dds ",),
+    ("an icon", _CONVERT): (b"\0\0\1\0",),
+    ("a camera's raw file", _RAW): (b"fujifilmccd-raw", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb"),
+    ("a PostScript file", _CONVERT): (b"%!PS", b"\xc5\xd0\xd3\xc6"),
+    ("a PDF file", _CONVERT): (b"%PDF",),
+    ("an SVG file", _CONVERT): (b"<svg", b"<!doctype svg"),
+    ("a video", _FRAME): (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS"),
+    ("an HTML page", _AGAIN): (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--"),
+    ("an XML file", _AGAIN): (b"<?xml",),
+    ("a JSON file", _AGAIN): (b"{",),
+    ("a zip archive", _UNPACK): (b"PK\x03\x04",),
+    ("a gzip archive", _UNPACK): (b"\x1f\x8b",),
+    ("a bzip2 archive", _UNPACK): (b"BZh",),
+    ("an xz archive", _UNPACK): (b"\xfd7zXZ",),
+    ("a Zstandard archive", _UNPACK): (b"\x28\xb5\x2f\xfd",),
+    ("a RAR archive", _UNPACK): (b"Rar!",),
+    ("a 7z archive", _UNPACK): (b"7z\xbc\xaf",),
+    ("a NumPy array", _CONVERT): (b"\x93NUMPY",),
+}
 # The same of bytes further on.
 _KINDS_AT = (
     (8, b"AVI ", "a video", _FRAME),
@@ -112,9 +107,8 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
     for place, start, kind, advice in _KINDS_AT:
         if head.startswith(start, place):
             return kind, advice
-    return next(
-        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
-    )
+    fits = (kind for kind, starts in _KINDS.items() if head.startswith(starts) or text.startswith(starts))
+    return next(fits, None)
 
 
 def check_regular(path: str | os.PathLike) -> None:
@@ -130,7 +124,7 @@ def refuse_pointer(path: str | os.PathLike) -> None:
             found = known_kind(file.read(64))
     except OSError:  # its reader reports that
         return
-    if found == _POINTER[1:]:
+    if found == _POINTER:
         kind, advice = found
         raise InputError(
             f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",

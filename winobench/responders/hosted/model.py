@@ -206,7 +206,12 @@ class HostedModel:
                     if end is None and outcome.error is not None:
                         end = outcome.error
                     elif end is None and row >= self._failures_in_a_row:
-                        end = self._all_failed(row, outcome.raw["error"]["message"])
+                        last = outcome.raw["error"]["message"]
+                        end = InputError(
+                            f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
+                            " is in order and give the same command again. What has been answered is kept.",
+                            code="all-calls-failed",
+                        )
                 elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
                     raise end
                 else:
@@ -230,13 +235,6 @@ class HostedModel:
             check_request(request)
             bodies[index] = request if hasattr(request, "picture") else self._server.body(request)
         return bodies
-
-    def _all_failed(self, count: int, last: str) -> InputError:
-        return InputError(
-            f"{self._name}: the last {count} calls have all failed ({last}): see whether {self.base_url} is"
-            " in order and give the same command again. What has been answered is kept.",
-            code="all-calls-failed",
-        )
 
     def read(self, request: Request, raw: Raw) -> Response:
         """The answer in a server's body."""

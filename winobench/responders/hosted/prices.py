@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 PRICES_DATE = "2026-11-22"
 """When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
@@ -59,12 +57,3 @@ def cost(
     if price is None or input_tokens is None or output_tokens is None:
         return None
     return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6
-
-
-def is_price(price: Any) -> bool:
-    """Whether it is two numbers, dollars per million tokens read and written."""
-    return (
-        isinstance(price, Sequence)
-        and len(price) == 2
-        and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in price)
-    )

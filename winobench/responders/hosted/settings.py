@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import urllib.parse
@@ -12,7 +13,6 @@ from typing import Any
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
-from winobench.responders.hosted.prices import is_price
 from winobench.responders.hosted.providers import APIS, model_names
 
 _COUNTS = ("concurrency", "attempts", "failures_in_a_row", "votes")
@@ -77,7 +77,11 @@ def check_numbers(name: str, **values: Any) -> None:
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
     """Raises InputError for malformed prices."""
     for model, price in (prices or {}).items():
-        if not is_price(price):
+        if not (
+            isinstance(price, Sequence)
+            and len(price) == 2
+            and all(isinstance(value, int | float) and math.isfinite(value) and value >= 0 for value in price)
+        ):
             raise InputError(
                 f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
                 code="out-of-range",
