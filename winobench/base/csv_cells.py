@@ -23,7 +23,6 @@ def escape_formula(value: Any) -> Any:
 
 
 def unescape_formula(text: str) -> str:
-    """The text of a cell that `escape_formula` has written."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 

@@ -158,7 +158,6 @@ def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
 
 
 def size_in_words(number: int) -> str:
-    """A number of bytes for a sentence."""
     return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"
 
 
@@ -190,7 +189,6 @@ def lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
-    """Holds the lock of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not lock(descriptor):

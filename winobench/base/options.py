@@ -42,12 +42,9 @@ class Range:
             raise InputError(f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code=code) from None
 
     def or_none(self) -> Range:
-        """The same, or None."""
         return dataclasses.replace(self, optional=True)
 
     def __or__(self, other: Range) -> Range:
-        """The values of both."""
-
         def convert(value: Any) -> Any:
             try:
                 return self.convert(value)
@@ -179,8 +176,6 @@ def _said(bound: float) -> str:
 
 
 def flag() -> Range:
-    """True or false."""
-
     def convert(value: Any) -> bool:
         _need(isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"))
         return bool(value)
@@ -189,8 +184,6 @@ def flag() -> Range:
 
 
 def choice(*choices: str) -> Range:
-    """One of some words."""
-
     def convert(value: Any) -> str:
         _need(isinstance(value, str) and value in choices)
         return value
@@ -248,8 +241,6 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
-    """A list or tuple. Given back as a tuple."""
-
     def convert(value: Any) -> tuple[Any, ...]:
         _need(isinstance(value, list | tuple) or hasattr(value, "tolist"))
         values = value if isinstance(value, list | tuple) else value.tolist()

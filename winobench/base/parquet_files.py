@@ -47,7 +47,6 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
 
 
 def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """As `read`, of a file's content."""
     _check_digest(content)
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:

@@ -46,7 +46,6 @@ class Progress:
             self._bar.stop()
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Begins, or begins again after an interruption."""
         self._total = total
         self._begin(done)
         if self._bar is None:
@@ -114,7 +113,6 @@ def counting(
 
 
 def say(line: str, console: rich.console.Console | None = None) -> None:
-    """Prints a line on stderr as it is."""
     (console or rich.console.Console(stderr=True)).print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -169,7 +169,6 @@ def foreign_code(whose: str) -> Iterator[None]:
 
 
 def make_plugged_in(name: str) -> Any:
-    """The scorer or responder that an entry point makes."""
     entry = plugged_in()[name]
     where = f"the entry point {entry.name!r} ({entry.value})"
     with foreign_code(where):
@@ -226,7 +225,6 @@ class ModelRef:
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether the model has files."""
         return self.kind not in (HOSTED, RECORDED, PLUGGED_IN)
 
     @property
@@ -283,7 +281,6 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
 
 
 def not_a_file(name: str) -> str:
-    """The message about a model's name that is a file."""
     return (
         f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
         " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"

@@ -33,7 +33,6 @@ _SAME = re.compile(r"(.)\1{99,}", re.DOTALL)
 
 
 def text_hash(text: str) -> str:
-    """SHA-256 of the text's UTF-8 bytes, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

@@ -44,7 +44,6 @@ class Room:
         return min(most, parts * shapes.round_up(math.ceil(count / batches / parts)))
 
     def most_rows(self, shape: Shape) -> int:
-        """Rows of all devices' largest batch of a shape."""
         parts = parallel.data_parallelism(self.mesh)
         if self.batch_size is not None:
             return parts * self.batch_size
@@ -63,7 +62,6 @@ def _device_memory(mesh: Mesh) -> int:
 
 
 def parameter_bytes(params: Sequence[Any]) -> int:
-    """Memory for the parameters on each device."""
     return sum(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize for array in params)
 
 
@@ -89,7 +87,6 @@ def width_of(length: int, config: Any) -> int:
 
 
 def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: bool, config: Any) -> Shape:
-    """The shape of the batches that a request goes into."""
     answer = shapes.power_of_two(max(options)) if options else shapes.width(limit)
     return Shape(width_of(prompt, config), len(options), answer, is_sampled)
 

@@ -258,7 +258,6 @@ class _Decoder:
         return self._model(tokens, positions, state)
 
     def repeat(self, state: Cache, count: int) -> Cache:
-        """The state of each row, ``count`` times."""
         return state.repeat(count)
 
 
@@ -294,8 +293,6 @@ class _EncoderDecoder:
 
 
 class _ImageEncoderDecoder(_EncoderDecoder):
-    """As `_EncoderDecoder`, for a vision-language model."""
-
     def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.start, prompts)
         self._network, self._program = model, program
@@ -305,8 +302,6 @@ class _ImageEncoderDecoder(_EncoderDecoder):
 
 
 class _ImageDecoder(_Decoder):
-    """As `_Decoder`, for a vision-language model."""
-
     def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.dtype, prompts)
         self._network, self._program = model, program

@@ -224,7 +224,6 @@ class LanguageModel(networks.HoldsLoaded):
         )
 
     def _encoded(self, prefix: tuple[int, ...]) -> Any:
-        """The keys and values of a prefix, on all devices."""
         ids = np.zeros((1, batches.width_of(len(prefix), self.config)), np.int32)
         ids[0, : len(prefix)] = prefix
         whole = parallel.replicated(self.mesh)

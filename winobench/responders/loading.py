@@ -149,7 +149,6 @@ def answered_kinds(
 
 
 def _sees(ref: ModelRef) -> bool:
-    """Whether a checkpoint takes images."""
     if ref.kind is not None:
         return ref.kind != LANGUAGE_MODEL
     from winobench.checkpoints import sources, vision_language

@@ -98,7 +98,6 @@ class Prompts:
         }
 
     def text(self, turns: Sequence[Turn]) -> str:
-        """The text that a model reads before it answers."""
         if not self.chat:
             systems = [turn.text for turn in turns if turn.role == "system"]
             texts = systems + [turn.text for turn in turns if turn.role != "system"]
@@ -126,7 +125,6 @@ class Prompts:
         return ids[: min(_common(prefix, ids), len(ids) - 1)]
 
     def encode_options(self, turns: Sequence[Turn], options: Sequence[str]) -> OptionTokens:
-        """The tokens of a prompt's options."""
         for option in options:
             if not option.strip():
                 raise InputError(f"an option is {option!r}, but each must be a text to be scored", code="wrong-type")
@@ -183,7 +181,6 @@ class Prompts:
 
 
 def _template(tokenizer: Any, where: str) -> str | None:
-    """The chat template of a tokenizer; None where it has none."""
     source = getattr(tokenizer, "chat_template", None)
     if isinstance(source, Mapping) and source:
         if "default" not in source:
@@ -218,7 +215,6 @@ def _check_is_no_chat_model(tokenizer: Any, stop_ids: Sequence[int], where: str)
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:
-    """Identifies what a tokenizer does."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     content: Any = sorted(tokenizer.get_vocab().items()) if backend is None else json_files.parse(backend.to_str())
     if isinstance(content, dict):
@@ -229,7 +225,6 @@ def tokenizer_sha256(tokenizer: Any) -> str:
 
 
 def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens that a tokenizer puts before and behind a text."""
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", add_special_tokens=True)["input_ids"]
     for start in range(len(whole) - len(plain) + 1):
@@ -239,7 +234,6 @@ def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts share from the first one on."""
     for position, (left, right) in enumerate(zip(first, second, strict=False)):
         if left != right:
             return position

@@ -171,7 +171,6 @@ class RecordedModel:
             ) from None
 
     def _find(self, request: Request) -> int | None:
-        """The row that answers a request."""
         prompt = normalise(request.turns[-1].text)
         if not self._prompt_columns:
             name, number = self._bound.get(f"{request.sample} {prompt}", (None, 0))

@@ -51,7 +51,6 @@ def table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is at least a number."""
     return 1 << max(0, number - 1).bit_length()
 
 

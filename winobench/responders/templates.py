@@ -36,7 +36,6 @@ _Rendered = tuple[str | None, str]
 
 
 def messages(turns: Any) -> list[dict[str, str]]:
-    """Turns, each a role and a text, as templates read them."""
     return [{"role": role, "content": text} for role, text in turns]
 
 

@@ -219,7 +219,6 @@ class ClipText:
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> ClipText:
-        """See `Contrastive.from_pretrained`."""
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
     def held(self) -> ClipText:

@@ -145,7 +145,6 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 yield numbers[place], raw
 
     def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
-        """Raw answers to requests that are alike."""
         first = requests[0]
         if first.kind == PictureMatch.kind:
             return self._matcher.ask(requests)

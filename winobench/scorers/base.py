@@ -139,7 +139,6 @@ def is_real(values: np.ndarray) -> bool:
 
 
 def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
-    """The scorer as the evaluation uses it."""
     if callable(getattr(scorer, "iter_errors", None)):
         return scorer
     if not callable(getattr(scorer, "score", None)):

@@ -293,7 +293,6 @@ class Contrastive(Holder):
             yield from _encoded(self._image_encoder, loaded)
 
     def _text_batches(self, texts: Sequence[str], numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """Vectors of some texts, in order, batch by batch."""
         yield from _encoded(self._text_encoder, iter(self._tokenize([texts[number] for number in numbers])))
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:

@@ -197,7 +197,6 @@ def step_on(mesh: Mesh) -> Any:
 
 
 def fused_step(how: Step, *arguments: Any) -> jax.Array:
-    """See `_step`."""
     return step_on(how.mesh)(how, *arguments)
 
 

@@ -23,14 +23,12 @@ class Kind:
     file: str | None = None
 
     def types(self) -> tuple[str, ...]:
-        """``model_types``, looked up."""
         if not isinstance(self.model_types, str):
             return self.model_types
         module, _, name = self.model_types.partition(":")
         return tuple(getattr(importlib.import_module(module), name))
 
     def files(self) -> str:
-        """The files that tell the kind, for messages."""
         return ", ".join(filter(None, ("config.json" if self.model_types else None, self.file)))
 
 
@@ -153,7 +151,6 @@ def check_scorer(
 
 
 def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Sequence[int] | None) -> None:
-    """Refuses options that a diffusion model does not have."""
     import jax
 
     from winobench.diffusion import families, folders
@@ -177,7 +174,6 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
 
 
 def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
-    """Refuses options that a kind of scorer does not have."""
     if max_pixels is not None and ref.kind != "vqa_score":
         raise InputError(
             f"max_pixels is an option of vision-language models, but {ref.name!r} is none: leave it out",

@@ -60,7 +60,6 @@ class ImageTables:
         return np.zeros((self._size, self._size, 3), np.uint8)
 
     def empty(self) -> Any:
-        """The array of a table without images."""
         return self.encoder.empty_table(self._rows, self.blank)
 
     def table(self, images: Sequence[Any]) -> tables.DeviceTable:
@@ -125,7 +124,6 @@ class TextTables:
         return [jax.tree.map(lambda leaf, number=number: leaf[number], ids) for number in range(len(texts))]
 
     def empty(self) -> Any:
-        """The arrays of a table without texts."""
         return self.encoder.empty_table(self._rows, self._example(self.tokenize([""])[0]))
 
     def table(self, texts: Sequence[str]) -> tables.DeviceTable:

@@ -50,7 +50,6 @@ class Session:
 
     @property
     def capacity(self) -> tuple[int, int]:
-        """How many images and how many texts are kept encoded."""
         return self._images.capacity, self._texts.capacity
 
     def iter_errors(

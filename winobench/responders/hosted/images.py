@@ -86,7 +86,6 @@ def _is_sent_unchanged(image: Image.Image, size: int, limits: Limits) -> bool:
 
 
 def _fitted(image: Image.Image, limits: Limits) -> tuple[str, bytes]:
-    """An image's format and file, no larger than the limits."""
     longest = max(image.size)
     side = longest if limits.longest_side is None else min(longest, limits.longest_side)
     while True:

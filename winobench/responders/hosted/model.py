@@ -237,7 +237,6 @@ class HostedModel:
         return bodies
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The answer in a server's body."""
         if "votes" in raw:
             parts = zip(self.parts(request), raw["votes"], strict=True)
             return self.combine(request, [self.read(part, vote) for part, vote in parts])
@@ -263,5 +262,4 @@ class HostedModel:
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:
-        """A text without the key."""
         return self._secret.sub(_BLANK, text) if self._secret is not None and text else text

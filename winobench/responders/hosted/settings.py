@@ -54,7 +54,6 @@ def split(name: str) -> tuple[str, str, str | None]:
 def check_fields(
     name: str, api: type[Api], seed: int | None, max_tokens_field: str | None, logprobs: bool | None
 ) -> None:
-    """Raises InputError for fields that the protocol does not have."""
     if max_tokens_field is not None and max_tokens_field not in LIMITS:
         raise InputError(
             f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(LIMITS)}.", code="unknown-name"
@@ -69,13 +68,11 @@ def check_fields(
 
 
 def check_numbers(name: str, **values: Any) -> None:
-    """Raises InputError for a number out of its range."""
     for option, value in values.items():
         _NUMBERS[option].check(f"{option} of {name!r}", value, "out-of-range")
 
 
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
-    """Raises InputError for malformed prices."""
     for model, price in (prices or {}).items():
         if not (
             isinstance(price, Sequence)

@@ -83,7 +83,6 @@ class Anthropic(Api, provider="anthropic"):
 
 
 def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
-    """The system's text, and the other turns."""
     rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
     if any(turn.role == "system" for turn in rest):
         raise InputError(

@@ -148,7 +148,6 @@ class OpenAI(Api, provider="openai"):
 
 
 def _first_choice(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first choice of a body, and its message."""
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ValueError("the body has no choices")
