@@ -21,7 +21,7 @@ LARGEST = 64 * 2**20
 
 
 def user_path(path: str | os.PathLike) -> str:
-    """A path as its user means it, with ``~`` for home folders: shells leave that of ``--workdir=~/runs`` as it is."""
+    """A path as its user means it, with ``~`` for home folders: shells keep ``--workdir=~/runs`` as it is."""
     try:
         text = os.fspath(path)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Files of the Hugging Face hub. Where it cannot be reached, that is known within seconds.
+"""Files of the Hugging Face hub. A hub that cannot be reached is noticed within seconds.
 
 huggingface_hub tries for a minute or more. So the hub is asked once, with a limit on the whole of that.
 """
@@ -20,7 +20,7 @@ from winobench.base.errors import InputError
 SECONDS = 5.0
 """How long the hub may take for its first answer; ``HF_HUB_ETAG_TIMEOUT`` changes that."""
 
-# How long an answer, or that there was none, is taken for the state of the network.
+# How long an answer, or a missing one, counts as the state of the network.
 _SECONDS_REMEMBERED = {True: 60.0, False: 20.0}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _lock = threading.Lock()
@@ -110,7 +110,7 @@ def _answers(address: str, seconds: float) -> bool:
         try:
             utils.get_session().head(address, timeout=seconds, follow_redirects=False)
             answers.put(True)
-        except Exception:  # whatever the transport reports, there was no answer
+        except Exception:  # any error of the transport means that nobody answered
             answers.put(False)
 
     # In a thread: no timeout of a client covers the look-up of a name.

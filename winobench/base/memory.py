@@ -37,10 +37,10 @@ def of_host() -> int:
 
 
 def of_device(device: jax.Device) -> int:
-    """Bytes of memory of a device. Of a CPU's those of the host, of one that is only described what its kind has."""
+    """Bytes of memory of a device. CPUs have the host's memory, described devices the memory of their kind."""
     try:
         limit = (device.memory_stats() or {}).get("bytes_limit")
-    except Exception:  # backends that keep no such numbers say so in ways of their own
+    except Exception:  # backends without such numbers report that in different ways
         limit = None
     if not limit and device.platform != "cpu":
         kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}

@@ -70,7 +70,7 @@ def option(default: Any, allowed: Range, help: str = "", **about: Any) -> Any:
 
 
 def group(of: type) -> Any:
-    """A field of a dataclass of options that holds those of another one."""
+    """A field of a dataclass of options that holds another one's options."""
     return dataclasses.field(default_factory=of, metadata={"group": of})
 
 

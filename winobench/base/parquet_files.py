@@ -67,7 +67,7 @@ def _footer(content: bytes) -> int:
 
 
 def _check_digest(content: bytes) -> None:
-    """Raises DamagedError unless the digest is right, or there is none."""
+    """Raises DamagedError for a wrong digest. A missing one is right."""
     mark = content.rfind(_MARK)
     if mark < 0:
         return

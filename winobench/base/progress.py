@@ -106,7 +106,7 @@ class Progress:
 def counting(
     total: int, done: int = 0, *, label: str = "scoring", unit: str = "passes", enabled: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A `Progress` of one count. Yields a function that is told how many more are done."""
+    """A `Progress` of one count. Yields a function of the number of further ones."""
     with Progress(label, unit, enabled=enabled) as shown:
         shown.start(total, done)
         yield shown.advance

@@ -311,7 +311,7 @@ def lora_label(name: str) -> str:
 def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
     """A label for each of several models, all different on any file system, so that each can have a folder.
 
-    Labels that are alike, as of ``a/sd`` and ``b/sd``, get the folder or owner before them, then digits of a hash.
+    Equal labels, such as for ``a/sd`` and ``b/sd``, get the folder or owner before them, then digits of a hash.
     """
 
     def clashing(labels: Sequence[str]) -> set[int]:

@@ -22,7 +22,7 @@ _CACHE_BYTES = Limit(4 << 30, cpu=1 << 29)
 _CACHE_SHARE = 4
 _TOKENS = Limit(16384, cpu=2048)
 _MAX_ROWS = Limit(64, cpu=32)
-# Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
+# Fewer shared tokens, or fewer requests that share them, would not make up for a separate program and batches.
 _SHORTEST_PREFIX = 16
 _FEWEST_SHARING = 4
 

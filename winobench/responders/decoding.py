@@ -23,7 +23,7 @@ from winobench.models.decoder_cache import Cache
 from winobench.models.vision_language import VisionLanguageNetwork
 
 NOT_FINITE = -1
-"""In place of a token: there are no logits to choose one by."""
+"""In place of a token where the logits are not finite."""
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
 _POSITIONS_AT_ONCE = 256
 

@@ -1,7 +1,7 @@
 """Language models on this machine: log-likelihoods of options, and generated texts.
 
 Requests are sorted into batches of few shapes, which all devices share. The keys and values of shared first turns
-(`Options.prefix_turns`) are computed once, and those of a prompt once for all of its options.
+(`Options.prefix_turns`) are computed once. A prompt is read once for all of its options.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def _error(kind: str, message: str) -> Raw:
 
 
 def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
-    """What a text is generated with: of the seed and of what is asked alone. A longer text begins as a shorter one."""
+    """The random numbers of a text: by the seed and the request alone. A longer text begins as a shorter one."""
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
     digest = hashlib.sha256(json.dumps(asked).encode()).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")

@@ -58,8 +58,8 @@ def load_responder(
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
       about_pictures: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
-        or a diffusion model states which text matches. Those of VQAScore also write. One without eyes, and a
-        hosted one, is loaded as otherwise.
+        or a diffusion model states which text matches. Those of VQAScore also write. A text-only model and a
+        hosted one are loaded as otherwise.
       sampling: ``num_samples`` and ``timesteps`` of a scorer that has samples.
 
     Raises:
@@ -144,7 +144,7 @@ def check_responder_name(
 def answered_kinds(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> frozenset[str] | None:
-    """The kinds of requests that a model answers. None where only the loaded model knows. Otherwise as `resolve`."""
+    """The kinds of requests that a model answers. None where only the loaded model shows that. Otherwise as `resolve`."""
     return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
 
 

@@ -4,7 +4,7 @@
     prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
     id                 the question, without a prompt; ``bind`` assigns prompts to it
-    sample             optional: number of the draw. Otherwise rows of the same prompt are samples 0, 1, ... in order
+    sample             optional: number of the sample. Otherwise rows of the same prompt are samples 0, 1, ... in order
 
 A row answers a request if one of its prompts is the last user turn, or stands at its end with at most 100 characters
 behind it (examples come before the question), up to white space, quotation marks and wrongly decoded characters. After
@@ -76,7 +76,7 @@ class RecordedModel:
         self._by_id: dict[str, dict[int, int]] = {}
         for number, row in enumerate(rows):
             sample = self._sample(number, row)
-            # Columns of a row may hold the same, which is one draw.
+            # Columns of a row may hold the same, which is one sample.
             for prompt in {normalise(row[column]) for column in self._prompt_columns} - {""}:
                 _enter(self._by_prompt, prompt, sample, number)
             if self._has_ids:

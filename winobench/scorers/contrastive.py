@@ -55,7 +55,7 @@ class _Texts(NamedTuple):
 
 _TEXTS_OF: dict[type, _Texts] = {
     # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
-    # that is used is that of the first end of text, and attention is causal.
+    # of the first end of text is used, and attention is causal.
     CLIPModel: _Texts(tokenizer_files.clip_ids, tokenizer_files.vocabulary_and_merges),
     SiglipModel: _Texts(siglip_files.siglip_ids, fast_tokenizers.fast_identity),
 }

@@ -39,7 +39,7 @@ SCORERS: dict[str, Kind] = {
     "contrastive": Kind(
         "winobench.scorers.contrastive:Contrastive",
         "CLIP or SigLIP",
-        # Of the last one, the scorer says what is read in its place.
+        # The scorer refuses the last one with a better sentence.
         ("clip", "siglip", "siglip2"),
         "open_clip_config.json",
     ),

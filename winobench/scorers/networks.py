@@ -93,7 +93,7 @@ class HoldsVisionLanguage(HoldsLoaded):
           InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
             choices.
         """
-        from winobench.checkpoints.vision_language import load_vision_language  # late: it knows all networks
+        from winobench.checkpoints.vision_language import load_vision_language  # late: it imports all networks
 
         check_options(cls, others)
         cls._check_choices(**others)

@@ -21,7 +21,7 @@ DEFAULT_NUM_SAMPLES = 32
 # The streams of a seed.
 _NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
 
-# Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
+# Samples whose timesteps are sampled by one call: a fixed shape, so that the number of samples compiles nothing.
 _BLOCK = 1024
 
 # The published loop steps through range(10, 990, int(1000 / n)).

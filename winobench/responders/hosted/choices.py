@@ -16,7 +16,7 @@ from winobench.responders.hosted import bodies
 from winobench.runs.requests import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
-"""What is asked where a question is empty."""
+"""The question in place of an empty one."""
 
 # Log-likelihood of what no vote was for, or is known to be less likely than anything: a finite number, near -20.7.
 _LEAST = math.log(1e-9)
@@ -98,7 +98,7 @@ def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float
 
 
 def chosen(text: str, marks: Sequence[str]) -> int | None:
-    """The number of the mark that an answer begins with, whatever comes before or behind it; None if it is none."""
+    """The number of the mark that an answer begins with, with anything before or behind it. None for no mark."""
     text = re.sub(r"^[\W_]+", "", _normal(text))
     begun = [number for number, mark in enumerate(marks) if re.match(rf"{re.escape(_normal(mark))}(?!\w)", text)]
     return max(begun, key=lambda number: len(marks[number]), default=None)

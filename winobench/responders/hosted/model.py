@@ -252,7 +252,7 @@ class HostedModel:
         if (error := bodies.error(content)) is not None:
             raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
-        # The first tokens tell all, so that the limit is that of one token.
+        # The first tokens are enough, so that the limit is one token.
         if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
             return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
