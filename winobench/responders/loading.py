@@ -144,7 +144,7 @@ def check_responder_name(
 def answered_kinds(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> frozenset[str] | None:
-    """The kinds of requests that a model answers. None where only the loaded model shows that. Otherwise as `resolve`."""
+    """The kinds of requests that a model answers. None where only the loaded model shows that. See `resolve`."""
     return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
 
 
