@@ -142,11 +142,7 @@ class HostedVQAScore:
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
         """Scores every text for every image, float32 [num_images, num_texts]. Otherwise as `iter_scores`."""
         images, texts = checked_list("images", images), checked_texts(texts)
-        pairs = np.indices((len(images), len(texts)), dtype=np.int32).reshape(2, -1).T
-        scores = np.empty(len(pairs), np.float32)
-        for numbers, part in self.iter_scores(images, texts, pairs):
-            scores[numbers] = part
-        return scores.reshape(len(images), len(texts))
+        return common.over_grid((len(images), len(texts)), lambda pairs: self.iter_scores(images, texts, pairs))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -61,6 +61,17 @@ def finite_scores(scores: np.ndarray) -> np.ndarray:
             code="not-finite",
         )
     return scores
+
+
+def over_grid(
+    shape: tuple[int, ...], iterate: Callable[[np.ndarray], Iterable[tuple[np.ndarray, np.ndarray]]]
+) -> np.ndarray:
+    """Float32 of this shape, of a function of int32 [n, dimensions] that yields (some of these rows, their values)."""
+    rows = np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T
+    values = np.empty(len(rows), np.float32)
+    for numbers, part in iterate(rows):
+        values[numbers] = part
+    return values.reshape(shape)
 
 
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:

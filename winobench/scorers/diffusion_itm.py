@@ -337,28 +337,19 @@ class DiffusionITM(Holder):
             math.prod(grid) * _BYTES_OF_A_TRIPLE,
             "lower num_samples, or give fewer images or texts at once",
         )
-        triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
-        errors = np.empty(len(triples), np.float32)
-        for rows, part in self.iter_errors(
-            [images[i] for i in first_image],
-            [texts[i] for i in first_text],
-            triples,
-            num_samples=num_samples,
-            seed=seed,
-            timesteps=timesteps,
-            noise=noise,
-        ):
-            errors[rows] = part
+        distinct = [images[i] for i in first_image], [texts[i] for i in first_text]
+        sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps, "noise": noise}
+        errors = common.over_grid(grid, lambda triples: self.iter_errors(*distinct, triples, **sampling))
         finite = np.isfinite(errors)
         if not finite.all():
-            image, text, sample = triples[int(np.argmin(finite))].tolist()
+            image, text, sample = np.unravel_index(np.argmin(finite), grid)
             said = options.shown(texts[first_text[text]])
             raise InputError(
                 f"the error of images[{int(first_image[image])}] under the text {said},"
                 f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise",
                 code="not-finite",
             )
-        return errors.reshape(grid)[np.ix_(image_of, text_of)]
+        return errors[np.ix_(image_of, text_of)]
 
     def iter_errors(
         self,

@@ -97,12 +97,9 @@ class PairScorer(Holder):
         images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])
         first_text, text_of = common.distinct(texts)
-        grid = (len(first_image), len(first_text))
-        pairs = np.indices(grid, dtype=np.int32).reshape(2, -1).T
-        scores = np.empty(len(pairs), np.float32)
-        for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
-            scores[numbers] = part
-        return common.finite_scores(scores.reshape(grid)[np.ix_(image_of, text_of)])
+        images, texts = [images[i] for i in first_image], [texts[i] for i in first_text]
+        scores = common.over_grid((len(images), len(texts)), lambda pairs: self.iter_scores(images, texts, pairs))
+        return common.finite_scores(scores[np.ix_(image_of, text_of)])
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
