@@ -9,8 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -234,12 +232,7 @@ class LanguageModel(networks.HoldsLoaded):
 
     def _run(self, shape: Shape, batch: list[Job], rows: int, prefix: Any, shared: int) -> Any:
         """Starts a batch. What fills it up is its first job once more, which writes nothing."""
-        split = parallel.split_axis(self.mesh)
-
-        def put(values: np.ndarray) -> jax.Array:
-            return parallel.put(values, split)
-
-        filled = batch + batch[:1] * (rows - len(batch))
+        put, filled = self._put, batch + batch[:1] * (rows - len(batch))
         asked = decoding.Prompts(
             prefix,
             parallel.put(np.int32(shared), parallel.replicated(self.mesh)),
@@ -302,5 +295,4 @@ def _error(kind: str, message: str) -> Raw:
 def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
     """The random numbers of a text: by the seed and the request alone. A longer text begins as a shorter one."""
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
-    digest = hashlib.sha256(json.dumps(asked).encode()).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+    return shapes.random_key(asked)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +51,12 @@ def table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row
     return table
+
+
+def random_key(values: Any) -> tuple[int, int]:
+    """The two words of random numbers that depend on these JSON values alone."""
+    digest = hashlib.sha256(json.dumps(values).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
 
 
 def power_of_two(number: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -250,7 +249,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             if temperature:
                 asked = zip(batch.images, batch.numbers.tolist(), strict=True)
                 keys = [self._draw_key(image, prompts[number], temperature, sample) for image, number in asked]
-                draws = decoding.Draws(*self._put((np.stack(keys), np.full(rows, temperature, np.float32))))
+                draws = decoding.Draws(
+                    *self._put((np.asarray(keys, np.uint32), np.full(rows, temperature, np.float32)))
+                )
             limits = self._put(np.where(np.arange(rows) < batch.count, limit, 0).astype(np.int32))
             written = decoding.generate(
                 self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
@@ -274,10 +275,6 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 pixels, (first, *question) = self._put((pixels, asked))
                 prompts = decoding.ImagePrompts(pixels, *first, *(question or [()]))
                 yield _Batch(numbers, count, chosen, prompts)
-
-    def _put(self, arrays: Any) -> Any:
-        split = parallel.split_axis(self.mesh)
-        return jax.tree.map(lambda array: parallel.put(array, split), arrays)
 
     def _or_caption(self, prompts: Sequence[str]) -> list[str]:
         return [prompt or self._loaded.form.caption for prompt in prompts]
@@ -313,12 +310,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             columns.append(_column(prompts, ids, self.config.qformer_config.max_position_embeddings, "the Q-Former"))
         return columns
 
-    def _draw_key(self, image: Any, prompt: str, temperature: float, sample: int) -> np.ndarray:
+    def _draw_key(self, image: Any, prompt: str, temperature: float, sample: int) -> tuple[int, int]:
         """The randomness of a text, which depends on the seed, the image, and the prompt alone: two words."""
         content = b"".join(part.tobytes() for part in jax.tree.leaves(image))
-        drawn_of = [self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample]
-        digest = hashlib.sha256(json.dumps(drawn_of).encode()).digest()
-        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+        return shapes.random_key([self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample])
 
     def _text(self, number: int, tokens: list[int]) -> str:
         if decoding.NOT_FINITE in tokens:

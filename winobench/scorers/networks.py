@@ -62,6 +62,11 @@ class HoldsLoaded(Holder):
         self._shardings = tuple(array.sharding for array in params)
         return structure, params
 
+    def _put(self, arrays: Any) -> Any:
+        """The rows of a batch, split over the devices."""
+        split = parallel.split_axis(self.mesh)
+        return jax.tree.map(lambda array: parallel.put(array, split), arrays)
+
 
 class HoldsVisionLanguage(HoldsLoaded):
     """A `HoldsLoaded` of a vision-language model. ``TEMPLATE`` is the option with the text around prompts."""
