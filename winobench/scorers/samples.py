@@ -217,7 +217,8 @@ def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int 
     if not (low > 0 and high <= 1 if of_levels else low >= 0 and high < num_train_timesteps):  # NaN compares as false
         allowed = "noise levels above 0 and up to 1" if of_levels else f"0 to {num_train_timesteps - 1}"
         raise InputError(
-            f"timesteps runs from {low:g} to {high:g}, but this model's timesteps are {allowed}", code="out-of-range"
+            f"timesteps runs from {low:.7g} to {high:.7g}, but this model's timesteps are {allowed}",
+            code="out-of-range",
         )
     if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
         raise InputError(
