@@ -1,7 +1,9 @@
 """VQAScore (Lin et al., 2024): how likely a vision-language model answers that an image shows a text.
 
-An image is encoded once, down to the state that all questions share (`VisionLanguageNetwork.encode_image`). This is the
-fast path, with tables of images. `winobench.responders.vision_language` answers other questions with the same model.
+As published, the score is exp(-mean of the cross-entropies of the answer's tokens), the one that ends it included,
+except for Qwen3-VL. An image is encoded once, down to the state that all questions share
+(`VisionLanguageNetwork.encode_image`). This is the fast path, with tables of images. The same model answers other
+questions in `winobench.responders.vision_language`.
 """
 
 from __future__ import annotations
