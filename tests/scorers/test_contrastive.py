@@ -17,7 +17,7 @@ from winobench.engine import tables
 from winobench.scorers import base
 from winobench.scorers.contrastive import Contrastive
 
-TEXTS = ["a red cube", "the blue sphere", "a photo of the blue sphere left of a red cube", ""]
+TEXTS = ["a red cube", "a blue ball", "a ball of a blue cube of a red ball", ""]
 
 
 @pytest.fixture(scope="module")
