@@ -63,7 +63,7 @@ def test_every_package_is_described():
 
 def test_what_is_named_on_the_page_is_there():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    names = re.findall(r"`((?:\w+\.)+\w+)`", page.partition("## The way of one triple")[2].partition("## Where")[0])
+    names = re.findall(r"`((?:\w+\.)+\w+)`", page.partition("## Data flow of one triple")[2].partition("## Where")[0])
     assert len(names) > 10
     for name in names:
         package, *parts = name.split(".")
