@@ -41,7 +41,7 @@ FALSIFIERS = {
     "spatial": ("place", "color", "shape"),
 }
 """Sub-task -> the changes that make its captions false with the least change. A mirrored scene says the same in every
-other form. Where sizes are exchanged, the places are mirrored as well, so that each object stays on its side."""
+other form. For sizes, the places are mirrored as well, so that each object stays on its side."""
 
 _CACHED_CHUNKS = 4
 
@@ -50,29 +50,21 @@ _CACHED_CHUNKS = 4
 class ClevrNegatives:
     """Rows about rendered scenes, as `winobench.data.hard_negatives.Source` describes them.
 
-    Image number n is ``VARIANTS[n % 7]`` of scene ``n // 7``. A scene depends on (split, seed, its number) alone, so
-    fewer scenes are the first ones of more.
-
-    Attributes:
-      num_scenes: at least 2. Each has 14 rows and 7 images.
-      seed: of the scenes.
-      split: of `clevr_scenes.SPLITS`. Those of different splits never meet.
-      image_size: height and width of the images in pixels.
+    Image number n is ``VARIANTS[n % 7]`` of scene ``n // 7``. A scene depends on (split, seed, its number) alone.
     """
 
-    num_scenes: int
+    num_scenes: int  # at least 2. Each has 14 rows and 7 images
     seed: int = 0
     split: str = "train"
-    image_size: int = 64
+    image_size: int = 64  # height and width in pixels
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that changes whenever a row or a pixel could."""
         return hashlib.sha256(repr((VERSION, dataclasses.astuple(self))).encode()).hexdigest()
 
     @functools.cached_property
     def rows(self) -> list[Row]:
-        """The records, 14 a scene, those of a sub-task in `captions.SUBTASKS`' order together."""
+        """The records, 14 a scene, grouped by sub-task in `captions.SUBTASKS`' order."""
         rows = []
         for scene, things in enumerate(captions.describe(self.scenes)):
             first = scene * len(VARIANTS)
@@ -127,7 +119,7 @@ class ClevrNegatives:
 
 
 class _Pictures(Sequence):
-    """The images of a set by number. Those of a few chunks of scenes are kept, for who reads them in order."""
+    """The images of a set by number. Those of a few chunks of scenes are kept, for readers in order."""
 
     def __init__(self, source: ClevrNegatives):
         self._source = source

@@ -1,7 +1,7 @@
 """Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
 
-Places are sampled as if every object were a large sphere with the room of a large cube. So they say nothing about
-what will stand on them, and whoever puts objects on them decides freely who is left of whom.
+Places are sampled as if every object were a large sphere with the room of a large cube, so they say nothing about the
+objects that will stand on them.
 """
 
 from __future__ import annotations

@@ -42,15 +42,10 @@ Box = tuple[int, int, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class ImageFile:
-    """An image among the published files, or a part of one.
-
-    Attributes:
-      path: the file.
-      box: (left, top, right, bottom) in pixels of the part that is meant, right and bottom excluded; None for all.
-    """
+    """An image among the published files, or a part of one."""
 
     path: pathlib.Path
-    box: Box | None = None
+    box: Box | None = None  # left, top, right, bottom in pixels, right and bottom excluded; None for all
 
 
 Item = Example[ImageFile, str]

@@ -1,4 +1,4 @@
-"""Images from files, PIL or arrays, as the scorers want them: the one place where images enter.
+"""Images from files, PIL or arrays: the one place where images enter.
 
 For every source, the result is what a viewer shows on a white page, in 8-bit RGB:
 
@@ -36,28 +36,26 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
 from winobench.base.errors import InputError
 from winobench.base.files import known_kind, user_path
 
 # A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
-# (what `image_hash` says of it), which need not be decoded to be told from others.
+# (its `image_hash`), which need not be decoded to be distinguished from others.
 ImageSource = Any
 
+# The average image. Resized, it is the same in every size.
 GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
-"""The average image. Resized, it is the same in every size."""
 GRAY_IMAGE.setflags(write=False)
 
+# PIL's names of the formats that are read. None of them starts a program, as EPS does, or opens further files.
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
-"""What PIL calls the formats that are read. None of them starts a program, as EPS does, or opens further files."""
 
+# Of the largest image, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB in each thread that reads.
 MAX_PIXELS = 2**26
-"""Declared pixels of the largest image that is decoded, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB,
-which a machine has to spare for each of the few threads that read. No benchmark has an image of a quarter of that."""
 
-MAX_FILE_BYTES = 2**30
-"""Bytes of the largest image file that is read: more than ``MAX_PIXELS`` take without compression."""
+MAX_FILE_BYTES = 2**30  # more than MAX_PIXELS take without compression
 
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
@@ -90,11 +88,7 @@ _MOST_LETTERS = 200
 
 
 class ImageProblem(ValueError):
-    """Why an image cannot be used, in a few words that do not name it.
-
-    Attributes:
-      code: of the `InputError` that names the image, too.
-    """
+    """Why an image cannot be used, in a few words that do not name it."""
 
     def __init__(self, reason: str, *, code: str = "undecodable-image"):
         super().__init__(reason)
@@ -102,12 +96,7 @@ class ImageProblem(ValueError):
 
 
 def open_image(source: Any) -> Image.Image:
-    """Opens and decodes an image. The module says what becomes of each kind of pixels.
-
-    Args:
-      source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
-        has ``open() -> PIL.Image``.
-    """
+    """Opens and decodes an `ImageSource` by the rules of this module."""
     if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
         try:
             with _problems():
@@ -153,14 +142,7 @@ def open_image(source: Any) -> Image.Image:
 
 
 def load_image(source: Any, size: int) -> np.ndarray:
-    """Reads an image and resizes it to a square without cropping, as the published code does (PIL's bicubic).
-
-    Args:
-      size: height and width in pixels. An image that has them already is not resampled.
-
-    Returns:
-      uint8 [size, size, 3], RGB.
-    """
+    """Reads an image and resizes it without cropping, as published (PIL's bicubic): uint8 [size, size, 3], RGB."""
     image = open_image(source)
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BICUBIC)
@@ -168,10 +150,7 @@ def load_image(source: Any, size: int) -> np.ndarray:
 
 
 def image_hash(source: Any) -> str:
-    """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array.
-
-    An object that knows its ``content_hash`` is not decoded.
-    """
+    """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array."""
     known = getattr(source, "content_hash", None)
     if known is not None:
         return known
@@ -211,13 +190,14 @@ def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright."""
-    with _problems(), _identified(_without_texts(file), formats) as picture:
-        _check_size(picture.size)
-        _check_tiles(picture)
-        _check_whole(picture)
-        picture.load()
-        with _passing():
-            yield picture
+    with contextlib.ExitStack() as stack:
+        with _problems():
+            picture = stack.enter_context(_identified(_without_texts(file), formats))
+            _check_size(picture.size)
+            _check_tiles(picture)
+            _check_whole(picture)
+            picture.load()
+        yield picture
 
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
@@ -237,11 +217,7 @@ def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
 
 
 def _without_texts(file: BinaryIO) -> BinaryIO:
-    """A PNG file without texts and colour profiles, which no rule uses. Any other file as it is.
-
-    Programs store whole workflows in texts, of which PIL decompresses 1 MiB at most. Texts that may hold the
-    orientation stay.
-    """
+    """A PNG file without colour profiles and texts, except texts that may hold the orientation. Others as they are."""
     if file.read(len(_PNG)) != _PNG:
         file.seek(0)
         return file
@@ -266,7 +242,7 @@ def to_rgb(picture: Image.Image) -> Image.Image:
         if mode == "F":
             return _from_floats(picture)
         if mode == "LAB":
-            return _from_lab(picture)
+            return ImageCms.applyTransform(picture, _lab_to_rgb())
         if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and picture.has_transparency_data):
             return _on_white(picture)
         if mode in ("1", "L", "P") or mode in _CONVERTED:
@@ -339,16 +315,8 @@ def _from_floats(picture: Image.Image) -> Image.Image:
     return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
 
 
-def _from_lab(picture: Image.Image) -> Image.Image:
-    from PIL import ImageCms
-
-    return ImageCms.applyTransform(picture, _lab_to_rgb())
-
-
 @functools.cache
 def _lab_to_rgb() -> Any:
-    from PIL import ImageCms
-
     return ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
 
 
@@ -369,7 +337,6 @@ def _on_white(picture: Image.Image) -> Image.Image:
 
 
 def _tags(picture: Image.Image) -> Any:
-    """The tags of a TIFF file."""
     return getattr(picture, "tag_v2", {}) if picture.format == "TIFF" else {}
 
 
@@ -409,18 +376,6 @@ def _check_whole(picture: Image.Image) -> None:
         )
 
 
-class _Passing(Exception):
-    """Carries the error of a caller's block past `_problems`."""
-
-
-@contextlib.contextmanager
-def _passing() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _Passing from error
-
-
 @contextlib.contextmanager
 def _problems() -> Iterator[None]:
     """What PIL raises depends on where a file is broken: all of it is one problem of the image."""
@@ -428,8 +383,6 @@ def _problems() -> Iterator[None]:
         yield
     except (ImageProblem, InputError):
         raise
-    except _Passing as passing:
-        raise passing.__cause__ from None
     except UnidentifiedImageError:
         raise ImageProblem("is not an image", code="not-an-image") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

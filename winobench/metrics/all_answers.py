@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from winobench.metrics.matching import all_ahead
 from winobench.metrics.metric import Metric, Outcome
 
 
@@ -14,14 +15,10 @@ def right_pairs(shape: tuple[int, int]) -> np.ndarray:
 
 
 def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    """Does every image get its right answer to every question?
+    """Does every image get its right answer to every question? ``tie``: two answers of an image score the same.
 
-    Texts 2j and 2j + 1 are a question's two answers: of image i, 0 or 1, text 2j + i is the right one.
-
-    ``tie``: some image's two answers to a question score the same.
-
-    Args:
-      scores: [n, images, texts, ...] float64, higher = better match. One or two images, an even number of texts.
+    ``scores`` are [n, images, texts, ...], higher = better match, for one or two images. Texts 2j and 2j + 1 are a
+    question's two answers: of image i, 0 or 1, text 2j + i is the right one.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] not in (1, 2) or scores.shape[2] < 2 or scores.shape[2] % 2:
@@ -29,8 +26,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     if targets is not None or not np.isfinite(scores).all():
         raise ValueError("all_answers needs finite scores and no targets: places say what is right.")
     image, text = np.nonzero(right_pairs(scores.shape[1:3]))
-    margins = scores[:, image, text] - scores[:, image, text ^ 1]
-    return {"all_answers": Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))}
+    return {"all_answers": all_ahead(scores[:, image, text] - scores[:, image, text ^ 1])}
 
 
 ALL_ANSWERS = Metric(

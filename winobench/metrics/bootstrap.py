@@ -14,8 +14,7 @@ import scipy.special
 
 from winobench.metrics.intervals import reaches, unbiased_third
 
-# Of a range: nearer to its ends no number is transformed.
-_NEAR_END = 1e-12
+_NEAR_END = 1e-12  # of a range: nearer to its ends no number is transformed
 
 
 def interval(
@@ -30,11 +29,8 @@ def interval(
 ) -> tuple[float, float]:
     """Ends of the interval of a statistic of one or several sets, of which each is resampled by itself.
 
-    They are the bootstrap's, or `skewed`'s where these are further out: with heavy tails the bootstrap alone is
-    too narrow.
-
-    Args:
-      statistic: (int [..., size] of each set, the members that were sampled) -> [...].
+    They are the bootstrap's, or `skewed`'s where these are further out: with heavy tails the bootstrap alone is too
+    narrow. ``statistic`` takes int [..., size] of each set, the members that were sampled, and returns [...].
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
@@ -74,7 +70,7 @@ def skewed(
 ) -> tuple[float, float] | None:
     """Ends of the jackknife's interval with Student's quantile and skewness, on the scale of Fisher's z.
 
-    Returns both ends; None where the statistic is undefined without one member, or does not change.
+    None where the statistic is undefined without one member, or does not change.
     """
     everyone = [np.arange(size)[None] for size in sizes]
     least, greatest = span

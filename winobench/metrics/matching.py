@@ -17,11 +17,8 @@ from winobench.metrics.metric import Decision, Metric, Outcome
 def recall(scores, targets, k: int = 1) -> Outcome:
     """Is the right candidate among the ``k`` best, in any order of equal scores?
 
+    ``scores`` are [num_examples, num_candidates, ...], higher = better; trailing axes are judged each by itself.
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
-
-    Args:
-      scores: [num_examples, num_candidates, ...] floats, higher = better. Trailing axes are judged each by itself.
-      targets: [num_examples] int, index of the right candidate.
     """
     scores = _finite(scores, 2)
     targets = np.asarray(targets)
@@ -35,23 +32,17 @@ def recall(scores, targets, k: int = 1) -> Outcome:
         raise ValueError(f"recall at {k} needs k >= 1 and targets from 0 to {num_candidates - 1}.")
     right = np.take_along_axis(scores, targets.reshape(-1, *[1] * (scores.ndim - 1)), axis=1)
     correct = np.sum(scores >= right, axis=1) <= k  # the right one included
-    if k < num_candidates:
-        best_first = -np.sort(-scores, axis=1)
-        tie = best_first[:, k - 1] == best_first[:, k]
-    else:
-        tie = np.zeros_like(correct)
-    return Outcome(correct, tie)
+    if k >= num_candidates:
+        return Outcome(correct, np.zeros_like(correct))
+    best_first = -np.sort(-scores, axis=1)
+    return Outcome(correct, best_first[:, k - 1] == best_first[:, k])
 
 
 def winoground(scores) -> dict[str, Outcome]:
-    """Text, image and group score of examples with n images and n texts that belong together in order.
+    """Text, image and group score of examples [num, n images, n texts, ...] that belong together in order.
 
     ``text``: for each image its own text scores higher than any other one. ``image``: for each text its own image
     scores higher. ``group``: both. A tie is an equality in any comparison that the score needs.
-
-    Args:
-      scores: [num_examples, n images, n texts, ...] floats, higher = better. N is 2 in Winoground. Trailing axes are
-        judged each by itself.
 
     Source: T. Thrush et al., "Winoground", CVPR 2022, Eq. 1-3.
     """
@@ -61,11 +52,13 @@ def winoground(scores) -> dict[str, Outcome]:
         raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:3]}.")
     one, other = np.nonzero(~np.eye(size, dtype=bool))
     own = scores[:, one, one]
-    text_margins = own - scores[:, one, other]
-    image_margins = own - scores[:, other, one]
-    text = Outcome((text_margins > 0).all(axis=1), (text_margins == 0).any(axis=1))
-    image = Outcome((image_margins > 0).all(axis=1), (image_margins == 0).any(axis=1))
+    text, image = all_ahead(own - scores[:, one, other]), all_ahead(own - scores[:, other, one])
     return {"text": text, "image": image, "group": Outcome(text.correct & image.correct, text.tie | image.tie)}
+
+
+def all_ahead(margins: np.ndarray) -> Outcome:
+    """Whether all margins [n, margins, ...] of the right answers are positive, and whether one is 0."""
+    return Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))
 
 
 def recall_chance(num_candidates: int, k: int = 1) -> float:

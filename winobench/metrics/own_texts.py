@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from winobench.metrics.matching import all_ahead
 from winobench.metrics.metric import Metric, Outcome
 
 
 def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    """Does text i score higher than every other text for image i, for all images?
+    """Does text i score higher than every other text for image i, for all images? ``tie``: one equals another one.
 
-    ``tie``: some image's own text equals another one.
-
-    Args:
-      scores: [n, images, texts, ...] float64, higher = better match. At least as many texts as images. Texts beyond
-        the images are wrong for all of them.
+    ``scores`` are [n, images, texts, ...], higher = better match. Texts beyond the images are wrong for all of them.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or not 1 <= scores.shape[1] <= scores.shape[2] or scores.shape[2] < 2:
@@ -23,8 +20,7 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
         raise ValueError("own_texts needs finite scores and no targets: its right answer is the diagonal.")
     num_images, num_texts = scores.shape[1:3]
     image, other = np.nonzero(~np.eye(num_images, num_texts, dtype=bool))
-    margins = scores[:, image, image] - scores[:, image, other]
-    return {"own_texts": Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))}
+    return {"own_texts": all_ahead(scores[:, image, image] - scores[:, image, other])}
 
 
 OWN_TEXTS = Metric(

@@ -8,13 +8,9 @@ from winobench.metrics.metric import Metric, Outcome
 
 
 def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    """Do all captions but the last one score higher than the last one?
+    """Do all captions but the last one score higher than the last one? ``tie``: the lowest of them equals it.
 
-    ``tie``: the lowest of them equals the last one.
-
-    Args:
-      scores: [n, 1, texts, ...] float64, higher = better match. The last text is the false one.
-      targets: [n]. The first caption, in place of all true ones.
+    ``scores`` are [n, 1, texts, ...], higher = better match. The last text is the false one, and ``targets`` the first.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] != 1 or scores.shape[2] < 2 or not np.isfinite(scores).all():

@@ -18,24 +18,20 @@ from the command line, too: ``python -m winobench.data.winoviz``.
 Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendices A.1, A.2 and A.5.
 """
 
-from winobench.data.winoviz.decoupled import build_decoupled
 from winobench.data.winoviz.files import FILE_NAMES, read_items, write_items
 from winobench.data.winoviz.items import ASSETS, ATTRIBUTE_KINDS, VERSIONS, Item
 from winobench.data.winoviz.multi_hop import MultiHop, Prototypes, build_multi_hop, read_prototypes
-from winobench.data.winoviz.rules import MIN_PREMISE_WORDS, RULES, RuleBreak, check_item, check_items
+from winobench.data.winoviz.rules import RULES, check_item, check_items
 
 __all__ = [
     "ASSETS",
     "ATTRIBUTE_KINDS",
     "FILE_NAMES",
-    "MIN_PREMISE_WORDS",
     "RULES",
     "VERSIONS",
     "Item",
     "MultiHop",
     "Prototypes",
-    "RuleBreak",
-    "build_decoupled",
     "build_multi_hop",
     "check_item",
     "check_items",

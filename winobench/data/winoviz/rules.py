@@ -48,25 +48,19 @@ _PAST_VERBS = frozenset(
 
 
 class RuleBreak(NamedTuple):
-    """An annotation rule that an item breaks.
+    """An annotation rule that an item breaks."""
 
-    Attributes:
-      item: its id.
-      rule: a name in ``RULES``.
-      message: what breaks it, in words.
-    """
-
-    item: str
-    rule: str
+    item: str  # its id
+    rule: str  # a name in ``RULES``
     message: str
 
 
 def check_item(item: Item) -> list[RuleBreak]:
-    """The annotation rules that an item breaks, in the order of ``RULES``.
+    """The annotation rules that an item breaks, in the order of ``RULES``, which says what each version can break.
 
     Words are compared without their endings ("carved" names "carve"), and small words ("in", "the", "not") do not
-    count. A property or an attribute is mentioned where any of its other words is. An object or a prototype where all
-    are. Not all rules can be broken by all versions: see ``RULES``.
+    count. A property or an attribute is mentioned where any of its other words is, an object or a prototype where all
+    are.
 
     Source: appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.
     """
@@ -132,12 +126,11 @@ def check_item(item: Item) -> list[RuleBreak]:
 
 
 def check_items(items: Iterable[Item]) -> list[RuleBreak]:
-    """The annotation rules that items break. See `check_item`."""
     return [problem for item in items for problem in check_item(item)]
 
 
 def _difference(hypotheses: tuple[str, str], labels: tuple[str, str] | None) -> str | None:
-    """What is wrong with the difference between two hypotheses: more than ``labels`` name, or nothing in common."""
+    """The fault of the difference between two hypotheses: more than ``labels`` name, or nothing in common."""
     first, second = words_of(hypotheses[0]), words_of(hypotheses[1])
     shortest = min(len(first), len(second))
     start = next((n for n in range(shortest) if first[n] != second[n]), shortest)

@@ -15,27 +15,20 @@ _EDIT_SIMILARITY = 0.8
 
 
 class Joined(NamedTuple):
-    """Which item each of some recorded rows is about.
-
-    Attributes:
-      items: for each row its item, or None if missing.
-      edited: indices of the rows that were joined by the nearest text, since none is equal.
-      missing: indices of the rows without an item.
-    """
+    """The item of each recorded row."""
 
     items: tuple[Item | None, ...]
-    edited: tuple[int, ...]
-    missing: tuple[int, ...]
+    edited: tuple[int, ...]  # indices of the rows that were joined by the nearest text, since none is equal
+    missing: tuple[int, ...]  # indices of the rows without an item
 
 
 def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
-    """Finds the item that each of some recorded rows is about.
+    """Finds the item of each recorded row.
 
     Rows and items meet where statement and pronoun are equal after `normalize`. Of several such items, those of the
     same generator, reason and snippet come first, and no item is given twice. A row whose sentence was edited gets the
     nearest of the remaining items of its type (if it has one) and generator, if that is near enough. (Of the published
-    GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, because its item is that of another row
-    as well.)
+    GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, as another row has its item.)
     """
     by_text: dict[tuple[str, str], list[Item]] = {}
     for item in items:
@@ -48,14 +41,13 @@ def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
         if found[-1] is not None:
             used.add(found[-1].id)
     edited, missing = [], []
-    for index, row in enumerate(recorded):
-        if found[index] is not None:
-            continue
-        free = [item for item in items if item.id not in used]
-        found[index] = _nearest(row, free)
-        (missing if found[index] is None else edited).append(index)
-        if found[index] is not None:
-            used.add(found[index].id)
+    for index in [index for index, item in enumerate(found) if item is None]:
+        nearest = found[index] = _nearest(recorded[index], [item for item in items if item.id not in used])
+        if nearest is None:
+            missing.append(index)
+        else:
+            edited.append(index)
+            used.add(nearest.id)
     return Joined(tuple(found), tuple(edited), tuple(missing))
 
 

@@ -1,4 +1,4 @@
-"""The validation questions as they were asked, which the published result files say."""
+"""The validation questions as they were asked, from the published result files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ _QUERY = re.compile(
 def validation(path: str | os.PathLike, results: str | os.PathLike | None = None) -> tuple[Item, ...]:
     """The validation items, in the order of the published result files.
 
-    Args:
-      results: a published result file. With it the items are its 700 questions as they were asked, with the ids and
-        pairs of the rows of the data. Without it they are those rows. A row whose type is none gets that of the same
-        sentence in the data, and is otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
+    With such a file (``results``) they are its 700 questions as they were asked, with the ids and pairs of the rows of
+    the data. Without it they are those rows. A row of unknown type gets that of the same sentence in the data, and is
+    otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
     """
     items = read(path)
     if results is None:
