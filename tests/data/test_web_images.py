@@ -10,25 +10,11 @@ import time
 
 import pytest
 
-from tests.data import photo_sites
+from tests.data import photo_sites, web_server
 from tests.expectations import raises
 from winobench.data import web_images
 
 QUICK = web_images.RateLimits(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
-
-
-class Display:
-    def __init__(self):
-        self.starts, self.count = [], 0
-
-    def start(self, total, done=0):
-        self.starts.append((total, done))
-
-    def advance(self, count):
-        self.count += count
-
-    def say(self, line):
-        raise AssertionError(line)
 
 
 @pytest.fixture
@@ -38,9 +24,11 @@ def sites(monkeypatch):
         yield sites
 
 
-def fetch(folder, addresses, manners=QUICK):
-    display = Display()
-    return web_images.fetch(folder, addresses, display, manners), display
+def fetch(folder, addresses, limits=QUICK):
+    display = web_server.Display()
+    found = web_images.fetch(folder, addresses, display, limits)
+    assert display.lines == []
+    return found, display
 
 
 def listed(path):

@@ -62,26 +62,15 @@ class TestFleissKappa:
             covered += kappa.low <= 0.49 <= kappa.high
         assert 88 <= covered <= 100
 
-    def test_same_seed_same_interval(self):
-        assert agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3) == agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3)
-
     @pytest.mark.parametrize(
-        "counts", [[], [1, 2], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]], [[0.5, 1.5], [1, 1]]]
+        "counts",
+        [
+            *([], [1, 2], [[[2, 1]]], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]]),
+            *([[0.5, 1.5], [1, 1]], [[2.5, 0], [2, 0]], [[2, -1], [1, 0]]),  # the last two are good if rounded
+        ],
     )
     def test_bad_counts(self, counts):
         with pytest.raises(ValueError, match=names("fleiss_kappa")):
-            agreement.fleiss_kappa(counts)
-
-    @pytest.mark.parametrize(
-        ("counts", "part"),
-        [
-            ([[2.5, 0], [2, 0]], ("fleiss_kappa", "0")),
-            ([[2, -1], [1, 0]], ("fleiss_kappa", "0")),
-            ([[[2, 1]]], ("num_labels]", "(1, 1, 2)")),
-        ],
-    )
-    def test_bad_counts_that_would_be_good_after_rounding(self, counts, part):
-        with pytest.raises(ValueError, match=names(*part)):
             agreement.fleiss_kappa(counts)
 
     @pytest.mark.parametrize("level", [-0.5, 0, 1, 1.5])
@@ -220,7 +209,6 @@ def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
     assert agreement.read_ratings(path) == [agreement.Rating("=1", "@anna", "0")]
 
 
-@pytest.mark.quick(1)
 @pytest.mark.parametrize("items", [2, 25])
 def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     """Drawn and computed one by one: the interval reaches as far, and further where items are few."""
@@ -228,9 +216,11 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     counts[0], counts[1] = [3, 0, 0], [1, 2, 0]
     found = agreement.fleiss_kappa(counts)
     assert found == agreement.fleiss_kappa(counts, num_resamples=2_000, seed=0)
-    draws = np.random.default_rng(0).integers(items, size=(2_000, items))
-    values = [agreement.fleiss_kappa(counts[rows], num_resamples=1).value for rows in draws]
-    low, high = np.quantile([value for value in values if value is not None], [0.025, 0.975])
+    drawn = counts[np.random.default_rng(0).integers(items, size=(2_000, items))]
+    observed, shares = ((drawn**2).sum(axis=(1, 2)) / items - 3) / 6, drawn.sum(axis=1) / (3 * items)
+    expected = (shares**2).sum(axis=1)
+    has_value = expected < 1
+    low, high = np.quantile(((observed - expected)[has_value] / (1 - expected[has_value])), [0.025, 0.975])
     assert found.low < low + 0.02
     assert found.high > high - 0.02
     if items == 25:

@@ -27,7 +27,6 @@ from winobench.clevr.scenes import COLORS, SHAPES, Scenes
 from winobench.data.hard_negatives import Row
 
 VERSION = 1  # raised whenever a row or a pixel could change
-
 VARIANTS = ("scene", "color", "shape", "size", "place", "recolored", "reshaped")
 """The images of a scene, in their order: itself and its changes."""
 

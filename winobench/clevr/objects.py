@@ -13,8 +13,7 @@ from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, Scenes
 ATTRIBUTES = {"shape": SHAPES, "color": COLORS, "size": SIZES, "material": MATERIALS}
 """Attribute of an object -> its values, in the order of their numbers."""
 
-TOLERANCE = 0.05
-"""How far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels."""
+TOLERANCE = 0.05  # how far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels
 
 
 class SceneObject(NamedTuple):

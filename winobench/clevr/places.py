@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from winobench.clevr import scenes
 
-NEAREST, FARTHEST = -2.8, 3.8
-"""The range of depths in world units; 0 is the camera's target."""
-
+NEAREST, FARTHEST = -2.8, 3.8  # the range of depths in world units; 0 is the camera's target
 SIDE_MARGIN = 0.25
 """How far two centres are apart to be left and right of each other, in halves of the image: 8 of 64 pixels."""
 

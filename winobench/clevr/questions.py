@@ -27,16 +27,11 @@ from winobench.clevr import scenes as clevr_scenes
 from winobench.clevr.places import Place
 from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, SPLITS, Scenes
 
-VERSION = 1
-"""Raised whenever a scene or a caption could change."""
-
+VERSION = 1  # raised whenever a scene or a caption could change
 MIN_OBJECTS, MAX_OBJECTS = 3, 5
 
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
-
-SIMPLE = "simple"
-"""The kind of training captions that are the ones in `clevr_captions`."""
-
+SIMPLE = "simple"  # the kind of training captions that are the ones in `clevr_captions`
 _SAME_DEPTH = 1.5  # greatest difference of depth of two objects whose sizes are compared
 # Direction in words -> (the place's field, sign): the subject has the lower value of sign * field.
 _DIRECTIONS = {
@@ -46,9 +41,7 @@ _DIRECTIONS = {
     "behind": ("y", -1.0),
 }
 _MARGINS = {"across": clevr_places.SIDE_MARGIN, "y": clevr_places.DEPTH_MARGIN}
-
-Kind = tuple[str, str]
-"""Colour and shape."""
+Kind = tuple[str, str]  # colour and shape
 
 
 class Solid(NamedTuple):

@@ -38,12 +38,10 @@ CAMERA_DISTANCE = 12.0
 CAMERA_ELEVATION = math.radians(24.0)
 CAMERA_TARGET_HEIGHT = 0.95
 HALF_VIEW_TANGENT = 0.25  # tangent of half the field of view, the same in both directions: images are square
-
 LARGE_RADIUS = 1.33  # of a large object in a scene of two: 29 of 64 pixels wide at the target's distance
 SMALL_TO_LARGE = 0.55
 CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, whatever its rotation below
 CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
-
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
 _CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
 _CROWD_ROOM = 0.85  # of the distance at which the boxes of a crowd's objects would no longer overlap in the image

@@ -6,10 +6,8 @@ import dataclasses
 import pathlib
 from typing import Generic, TypeVar
 
-Image = TypeVar("Image")
-"""An image: a file, a decoded image, or its number."""
-Text = TypeVar("Text")
-"""A text: itself, or its number."""
+Image = TypeVar("Image")  # an image: a file, a decoded image, or its number
+Text = TypeVar("Text")  # a text: itself, or its number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,5 +46,4 @@ class ImageFile:
     box: Box | None = None  # left, top, right, bottom in pixels, right and bottom excluded; None for all
 
 
-Item = Example[ImageFile, str]
-"""An example whose images are still files: what most tasks' files read, under one name."""
+Item = Example[ImageFile, str]  # an example whose images are still files: what most tasks' files read, under one name

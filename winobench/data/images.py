@@ -54,9 +54,7 @@ FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
 
 # Of the largest image, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB in each thread that reads.
 MAX_PIXELS = 2**26
-
 MAX_FILE_BYTES = 2**30  # more than MAX_PIXELS take without compression
-
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -10,15 +10,11 @@ from typing import Any
 from winobench.base import json_files
 
 _PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
-
-GDBENCH = "gdbench"
-"""The paper whose tables most numbers are from."""
-
+GDBENCH = "gdbench"  # the paper whose tables most numbers are from
 TEXT_BENCHMARKS = ("winoviz", "wscplus")
 """The text benchmarks, which are also names of papers. The names of their tasks begin with one of these."""
 
-PEOPLE = "human"
-"""The model's name of numbers that people reach."""
+PEOPLE = "human"  # the model's name of numbers that people reach
 
 
 @dataclasses.dataclass(frozen=True)

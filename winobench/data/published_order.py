@@ -18,8 +18,7 @@ import numpy as np
 from winobench.base.errors import InputError
 from winobench.data.word_order import ADJECTIVES, MAX_WORDS, NOUNS, Tagger, clean_caption, trigrams
 
-Tokenizer = Callable[[str], Sequence[str]]
-"""A text -> its tokens in order."""
+Tokenizer = Callable[[str], Sequence[str]]  # a text -> its tokens in order
 
 
 class PublishedShuffles:

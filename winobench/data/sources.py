@@ -45,8 +45,7 @@ class LeftOut:
     reason: str  # in a few words
 
 
-Question = Example[int, str]
-"""An item whose images are positions in the list of all images."""
+Question = Example[int, str]  # an item whose images are positions in the list of all images
 
 
 def collect(

@@ -20,9 +20,7 @@ from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
 
 COLUMNS = ("item", "rater", "label")
-AVERAGE, TOTAL = "average", "total"
-"""The last row and the last column of `rater_accuracy`."""
-
+AVERAGE, TOTAL = "average", "total"  # the last row and the last column of `rater_accuracy`
 NUM_RESAMPLES = 2_000  # of a bootstrap by default
 _AT_ONCE = 2**20  # counts of resamples that are held: 8 MB
 
@@ -93,14 +91,12 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
             text = files.content(path).decode("utf-8-sig")
             table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             rows, columns = list(table), table.fieldnames or ()
-        except OSError as error:
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            code = "cannot-read" if isinstance(error, OSError) else "damaged-table"
             raise InputError(
-                f"{path} cannot be read ({error.strerror or error}): name a CSV file of item, rater, label",
-                code="no-such-file" if isinstance(error, FileNotFoundError) else "cannot-read",
-            ) from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError(
-                f"{path} is not a CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
+                f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): name a CSV file, UTF-8, of item,"
+                " rater, label",
+                code="no-such-file" if isinstance(error, FileNotFoundError) else code,
             ) from None
         lacking = [column for column in COLUMNS if column not in columns]
         if lacking:

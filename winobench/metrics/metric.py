@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ENTRY_POINTS = "winobench.metrics"
-"""The group of entry points that plug in metrics: any name -> a `Metric`."""
+ENTRY_POINTS = "winobench.metrics"  # the group of entry points that plug in metrics: any name -> a `Metric`
 
 
 class Outcome(NamedTuple):

@@ -43,9 +43,7 @@ NORMALIZATIONS: Mapping[str, tuple[Term, ...]] = {
 ``none`` is the Diffusion Classifier. Terms that are the same for all candidates are left out.
 """
 
-AUTO = "auto"
-"""What a scorer is meant to be used with: ``unconditional`` for a diffusion model, ``none`` for others."""
-
+AUTO = "auto"  # what a scorer is meant to be used with: ``unconditional`` for a diffusion model, ``none`` for others
 TERMS: Mapping[str, Term] = {term.name: term for terms in NORMALIZATIONS.values() for term in terms}
 """Name -> every term there is."""
 

@@ -10,8 +10,7 @@ import scipy.stats
 
 from winobench.metrics.intervals import Interval, clustered
 
-FIRST, SECOND, EQUAL = -1, 1, 0
-"""What an outcome can be: the first is better, the second is, or neither."""
+FIRST, SECOND, EQUAL = -1, 1, 0  # what an outcome can be: the first is better, the second is, or neither
 
 
 @dataclasses.dataclass(frozen=True)

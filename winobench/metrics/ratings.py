@@ -24,7 +24,6 @@ from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 
 NUM_RESAMPLES, _BATCH = 2_000, 256  # of the bootstrap
-
 YES_ABOVE = 0.5  # people say yes to an image if more than this share of them does
 
 # Thresholds of ties among which a resample calibrates again, as quantiles of all differences of scores. The value

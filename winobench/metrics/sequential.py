@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 
 SHARE = 0.04  # the smallest share of the samples that may hold all that speaks for a candidate, by default
-
 _WEIGHTS = (0.75, 0.25)  # of the stake: on rare negative differences alone, and on both signs
 _RATIO = 1.08  # between means of the negative parts that are tried
 _CHUNK = 2**20  # floats that one step of the computation may hold at once

@@ -18,8 +18,7 @@ from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-UNIFORM = "uniform"
-"""All timesteps count alike."""
+UNIFORM = "uniform"  # all timesteps count alike
 
 LEVEL_RULES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigma_sqrt": lambda levels: levels**-2.0,

@@ -25,12 +25,8 @@ from winobench.clevr.captions import Thing
 from winobench.clevr.scenes import COLORS, SHAPES, SIZES
 from winobench.prompts.prompt_files import Prompt
 
-VERSION = 1
-"""Raised whenever a prompt could change."""
-
-COUNT, MOST = 210, 100_000
-"""Prompts by default, and at most."""
-
+VERSION = 1  # raised whenever a prompt could change
+COUNT, MOST = 210, 100_000  # prompts by default, and at most
 _SIDES = {"left": -1, "right": 1}
 _Objects = list[dict[str, Any]]
 
@@ -64,8 +60,7 @@ _TEXTS: Mapping[str, list[tuple[str, _Objects]]] = {
     ],
 }
 
-CATEGORIES = tuple(_TEXTS)
-"""The skills. All but the last one are sub-tasks of `winobench.clevr.captions`."""
+CATEGORIES = tuple(_TEXTS)  # the skills. All but the last one are sub-tasks of `winobench.clevr.captions`
 
 
 def make_prompts(count: int = COUNT) -> list[Prompt]:

@@ -23,6 +23,7 @@ DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Mar
 They have 104 of its 200 prompts."""
 
 _COMPBENCH_SUFFIX = "_val"
+_DELIMITERS = {".txt": None, ".csv": ",", ".tsv": "\t"}
 _TEXT_COLUMNS = ("prompt", "prompts")  # in user's tables and in those that are published
 
 
@@ -145,17 +146,17 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
 def check_source(source: str) -> None:
     """Raises InputError unless a source has a known form. Reads nothing."""
     name = source.partition(":")[0]
-    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
+    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _DELIMITERS:
         raise _unknown(source)
 
 
 def _of_file(path: pathlib.Path) -> list[Prompt]:
     """The prompts of a user's file, in which each text and each id stands once."""
-    if path.suffix.lower() not in _READERS:
+    if path.suffix.lower() not in _DELIMITERS:
         raise _unknown(str(path))
     lines: dict[tuple[str, str], int] = {}
     prompts = []
-    for line, prompt in _READERS[path.suffix.lower()](path):
+    for line, prompt in _read_rows(path, _DELIMITERS[path.suffix.lower()]):
         for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
             if key in lines:
                 raise InputError(
@@ -175,23 +176,13 @@ def _unknown(source: str) -> InputError:
     )
 
 
-def _text_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    for number, line in text_lines(path):
-        yield number, make_prompt(f"line {number} of {path}", line, id=str(number))
-
-
-def _table_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    for number, row in table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter):
+def _read_rows(path: pathlib.Path, delimiter: str | None) -> Iterator[tuple[int, Prompt]]:
+    rows = ((number, {"prompt": line}) for number, line in text_lines(path))
+    if delimiter:
+        rows = table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter)
+    for number, row in rows:
         identity, category = row.get("id", str(number)), row.get("category", "")
         yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
-
-
-_READERS: Mapping[str, Callable[[pathlib.Path], Iterator[tuple[int, Prompt]]]] = {
-    ".txt": _text_prompts,
-    ".csv": _table_prompts,
-    ".tsv": _table_prompts,
-}
 
 
 def _file(name: str, file: str) -> pathlib.Path:

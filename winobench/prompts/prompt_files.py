@@ -14,9 +14,7 @@ from winobench.base import csv_cells, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_CAPTION, check_texts
 
-LARGEST_LINE = 1_000_000
-"""Bytes of a line. What is longer is not a prompt, and not read to its end."""
-
+LARGEST_LINE = 1_000_000  # bytes of a line. What is longer is not a prompt, and not read to its end
 _LONGEST_NAME = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")

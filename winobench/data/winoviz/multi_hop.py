@@ -17,7 +17,7 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.data.winoviz.files import read_text
 from winobench.data.winoviz.items import ASSETS, Item, derived_id
-from winobench.data.winoviz.words import stems
+from winobench.data.winoviz.rules import stems
 
 
 class Prototypes(NamedTuple):

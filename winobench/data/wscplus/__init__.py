@@ -36,8 +36,7 @@ from winobench.data.wscplus.items import (
     composition,
     validation_ids,
 )
-from winobench.data.wscplus.joining import Joined, join
-from winobench.data.wscplus.results import validation
+from winobench.data.wscplus.results import join, validation
 from winobench.data.wscplus.text import normalize, repair
 
 __all__ = [
@@ -51,7 +50,6 @@ __all__ = [
     "TYPES",
     "UNTYPED",
     "Item",
-    "Joined",
     "composition",
     "data_file",
     "join",

@@ -25,10 +25,7 @@ COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "mo
 """The columns of the layout. A file may have others as well, as the files of recorded answers do."""
 
 FILE_NAME = "WSC+.csv"
-
-RESULT_FILES = ("GPT4_results.csv", "GPT3_results.csv")
-"""The published files of recorded answers."""
-
+RESULT_FILES = ("GPT4_results.csv", "GPT3_results.csv")  # the published files of recorded answers
 _TEXT_COLUMNS = ("statement", "pronoun", "snippet", "options", "reason")
 _GENERATOR_NAMES = {"gpt4": "GPT4", "gpt35turbo": "GPT3", "gpt35": "GPT3", "claude2": "Claude2", "human": "Human"}
 _MODEL_COLUMN = {"GPT3": "GPT3.5 Turbo"}

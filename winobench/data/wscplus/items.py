@@ -11,18 +11,12 @@ from collections.abc import Iterable, Mapping
 from winobench.base import json_files
 
 TYPES = ("traditional", "ambiguous", "offensive")
-
-UNTYPED = ""
-"""The type of a recorded answer's row that names none, and whose sentence the data do not have."""
-
+UNTYPED = ""  # the type of a recorded answer's row that names none, and whose sentence the data do not have
 GENERATORS = ("GPT4", "GPT3", "Claude2", "Human")
 """The generators of the published data. A file of other sentences may name others."""
 
 SPLITS = ("validation", "test", "few_shot")
-
-NEITHER = 2
-"""The answer of a question that its text does not decide."""
-
+NEITHER = 2  # the answer of a question that its text does not decide
 ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "wscplus"
 """The folder of the validation set's identifiers, the prompts and the published numbers."""
 
