@@ -66,12 +66,8 @@ def test_what_breaks_off_goes_on(server, tmp_path):
 
 def test_a_later_command_goes_on_too(server, tmp_path):
     server.behaviour = ["break 1000", *["503"] * 7]
-    with pytest.raises(InputError) as caught:
+    with raises("cannot-download", f"{server.address}/file.bin", "503", "later", str(tmp_path / "sub" / "file.bin")):
         fetch(_download(server), tmp_path)
-    assert str(caught.value) == (
-        f"{server.address}/file.bin cannot be downloaded (503 Service Unavailable): give the same command again later,"
-        f" and it goes on where it was, or get the file by other means and put it at {tmp_path / 'sub' / 'file.bin'}"
-    )
     assert len(server.requests) == 8
     assert not (tmp_path / "sub" / "file.bin").exists()
     fetch(_download(server), tmp_path)
@@ -147,17 +143,9 @@ def test_servers_that_do_not_send_what_was_asked_for(server, tmp_path, behaviour
 @pytest.mark.parametrize("status", ["404", "403", "410"])
 def test_a_file_that_is_not_there_is_asked_for_once(server, tmp_path, status):
     server.behaviour = [status]
-    with pytest.raises(InputError) as caught:
+    with raises("cannot-download", status, str(tmp_path / "sub" / "file.bin")):
         fetch(_download(server), tmp_path)
-    assert f"/file.bin cannot be downloaded ({status} " in str(caught.value)
-    assert str(caught.value).endswith(f"put it at {tmp_path / 'sub' / 'file.bin'}")
     assert len(server.requests) == 1
-
-
-def test_no_server(tmp_path, server):
-    download = Download("x", "http://127.0.0.1:9/x")  # the discard port, where nothing listens
-    with raises("cannot-download"):
-        fetch(download, tmp_path, attempts=2)
 
 
 def test_a_wrong_checksum(server, tmp_path):
@@ -287,21 +275,17 @@ def test_hub_errors_say_what_to_do(monkeypatch, tmp_path):
         request = types.SimpleNamespace(method="GET", url="https://huggingface.co", headers={})
         return kind("no", response=types.SimpleNamespace(status_code=status, headers={}, request=request))
 
-    for error, message in [
-        (
-            answered(errors.GatedRepoError, 403),
-            "the hub data set owner/name is gated: accept its terms at https://huggingface.co/datasets/owner/name, then"
-            " log in with `hf auth login` or set the environment variable HF_TOKEN, and try again",
-        ),
-        (answered(errors.RepositoryNotFoundError, 404), "owner/name does not exist or is private: see https"),
-        (errors.LocalEntryNotFoundError("offline"), "as the hub cannot be reached: check the connection"),
-        (answered(errors.RemoteEntryNotFoundError, 404), "has no images.zip any more: see https"),
-        (RuntimeError("disk\nfull"), "images.zip of the hub data set owner/name cannot be downloaded: disk"),
+    page = "https://huggingface.co/datasets/owner/name"
+    for error, code, *words in [
+        (answered(errors.GatedRepoError, 403), "gated-repository", page, "HF_TOKEN"),
+        (answered(errors.RepositoryNotFoundError, 404), "no-such-repository", "owner/name", page),
+        (errors.LocalEntryNotFoundError("offline"), "hub-not-reached", "HF_HUB_OFFLINE"),
+        (answered(errors.RemoteEntryNotFoundError, 404), "no-such-file", "images.zip", page),
+        (RuntimeError("disk\nfull"), "cannot-download", "images.zip", "owner/name", "disk"),
     ]:
         _hub(monkeypatch, error)
-        with pytest.raises(InputError) as caught:
+        with raises(code, *words):
             fetch(HUB, tmp_path)
-        assert message in str(caught.value)
 
 
 # Archives that cannot be unpacked.

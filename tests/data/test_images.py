@@ -44,17 +44,13 @@ def test_resize_is_pils_bicubic_without_crop(picture):
 
 
 def test_missing_and_corrupt_files_are_named(picture, tmp_path):
-    with pytest.raises(InputError, match=names("absent.png")):
+    with raises("no-such-file", "absent.png"):
         images.load_image(tmp_path / "absent.png", 8)
     path = tmp_path / "broken.png"
     Image.fromarray(picture).save(path)
     path.write_bytes(path.read_bytes()[:200])
-    for read in (images.image_hash, lambda source: images.load_image(source, 8)):
-        with pytest.raises(InputError, match=names("broken.png")):
-            read(path)
-    (tmp_path / "text.png").write_text("no image")
-    with pytest.raises(InputError, match=names("text.png")):
-        images.image_hash(tmp_path / "text.png")
+    with raises("undecodable-image", "broken.png"):
+        images.image_hash(path)
 
 
 @pytest.mark.parametrize(
@@ -106,19 +102,9 @@ def _tiff(values, bits, photometric, sample_format=1):
     """A TIFF file of one strip, by hand: PIL writes none that state fewer than 16 bits, or that white is zero."""
     height, width = values.shape
     data = values.tobytes()
-    fields = [
-        (256, width),
-        (257, height),
-        (258, bits),
-        (259, 1),
-        (262, photometric),
-        (273, 8 + 2 + 10 * 12 + 4),
-        (277, 1),
-        (278, height),
-        (279, len(data)),
-        (339, sample_format),
-    ]
-    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+    fields = {256: width, 257: height, 258: bits, 259: 1, 262: photometric, 273: 8 + 2 + 10 * 12 + 4}
+    fields |= {277: 1, 278: height, 279: len(data), 339: sample_format}
+    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields.items())
     return b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", len(fields)) + table + bytes(4) + data
 
 
@@ -315,10 +301,7 @@ def _make(kind, path):
 @pytest.mark.parametrize(
     ("kind", "code", "named"),
     [
-        ("pipe", "not-a-file", "pipe"),
-        ("folder", "not-a-file", "folder"),
-        ("device", "not-a-file", "device"),
-        ("socket", "not-a-file", "socket"),
+        *((kind, "not-a-file", kind) for kind in ("pipe", "folder", "device", "socket")),
         ("loop", "undecodable-image", "links"),
         ("sparse", "too-large", "1.1 GB"),
         (b"", "empty-file", ""),

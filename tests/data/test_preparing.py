@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -67,29 +68,24 @@ def _random_image(mode):
     [
         *(("RGB", name, name in ("x.png", "x.jpg")) for name in ("x.png", "x.jpg", "x.bmp", "x.webp")),
         *((mode, "x.png", False) for mode in ("P", "RGBA", "LA", "1", "I;16")),
-        *(("L", "x.jpg", False), ("CMYK", "x.jpg", False), ("P", "x.gif", False)),
+        *(("L", "x.jpg", False), ("CMYK", "x.jpg", False), ("P", "x.gif", False), ("MPO", "x.jpg", True)),
     ],
 )
 def test_rgb_files_keep_their_bytes_and_others_become_png_without_loss(tmp_path, mode, name, keeps_bytes):
     path = tmp_path / name
-    image = Image.fromarray(np.arange(117, dtype=np.uint16).reshape(9, 13)) if mode == "I;16" else _random_image(mode)
-    image.save(path)
+    if mode == "I;16":
+        Image.fromarray(np.arange(117, dtype=np.uint16).reshape(9, 13)).save(path)
+    elif mode == "MPO":  # JPEG files with a second image, which cameras write
+        _random_image("RGB").save(path, format="MPO", save_all=True, append_images=[_random_image("RGB")])
+    else:
+        _random_image(mode).save(path)
     encoded, digest = preparing.encode(path)
     assert (encoded == path.read_bytes()) is keeps_bytes
     assert digest == images.image_hash(path)
     with Image.open(io.BytesIO(encoded)) as stored:
         assert stored.mode == "RGB"
-        assert stored.format in ("JPEG", "PNG")
+        assert stored.format in ("JPEG", "MPO", "PNG")
         assert images.image_hash(stored) == digest
-
-
-def test_jpeg_with_a_second_picture_keeps_its_bytes(tmp_path):
-    """Cameras write these; PIL calls them MPO."""
-    path = tmp_path / "x.jpg"
-    _random_image("RGB").save(path, format="MPO", save_all=True, append_images=[_random_image("RGB")])
-    encoded, digest = preparing.encode(path)
-    assert encoded == path.read_bytes()
-    assert digest == images.image_hash(path)
 
 
 def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
@@ -200,10 +196,6 @@ def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
     with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, tmp_path)
     assert caught.value.problems == ("pipe.png: is not a file", "zero.png: is not a file")
-    for name in ("pipe.png", "zero.png"):  # one that took a file's place after the first look
-        with pytest.raises(images.ImageProblem) as problem:
-            preparing.encode(tmp_path / name)
-        assert problem.value.code == "not-a-file"
 
 
 # Bad sources.
@@ -217,11 +209,8 @@ def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
         prepare()
     # Once each, though two parts of each are asked about.
     assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is not a file"]
-    assert str(caught.value) == (
-        f"2 of 10 images of task 'toy' in {root} cannot be used, {caught.value.problems[0].replace(': ', ' (')}) and 1"
-        f" other, listed in {tmp_path / 'toy.problems.txt'}: add or replace them, or give --allow_partial to leave out"
-        " the examples that need them"
-    )
+    words = ("2", "10", "'toy'", str(root), str(tmp_path / "toy.problems.txt"), "--allow_partial")
+    assert re.search(names(*words, caught.value.problems[0].split(": ")[0]), str(caught.value))
     assert (tmp_path / "toy.problems.txt").read_text().splitlines() == list(caught.value.problems)
     assert prepared.read_state(tmp_path / "toy") is None
 

@@ -10,7 +10,6 @@ import pytest
 import scipy.stats
 
 from tests.expectations import names, raises
-from winobench.base.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
 
@@ -426,10 +425,7 @@ def test_rows_of_a_task():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert assoc.association_results(scores, texts, groups, task, num_resamples=200) == found
     scores, groups = scores_of(A=np.arange(20.0), B=np.arange(20.0) - 2)
-    seeds = [
-        assoc.association_results(scores, texts, groups, Association((pair("A-B"),)), num_permutations=999, seed=seed)
-        for seed in (0, 0, 1)
-    ]
+    seeds = [results(scores, groups, pair("A-B"), num_permutations=999, seed=seed) for seed in (0, 0, 1)]
     assert seeds[0] == seeds[1] != seeds[2]
 
 
@@ -440,8 +436,7 @@ def test_the_published_code_pools_a_group_that_is_not_compared_and_we_do_not():
     assert len(names) == 9
     psi = {group: rng.normal(size=12) + 2 * index for index, group in enumerate(names)}
     scores, groups = scores_of(**psi)
-    task = Association(tuple(pair(name) for name in MMBIAS_PAIRS))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_permutations=100, num_resamples=50)
+    found = results(scores, groups, *map(pair, MMBIAS_PAIRS), num_permutations=100)
     for name in MMBIAS_PAIRS:
         x, y = (psi[group] for group in name.split("-"))
         assert found[name]["value"] == pytest.approx((x.mean() - y.mean()) / np.concatenate([x, y]).std(), rel=1e-12)
@@ -461,11 +456,9 @@ def test_each_pair_is_asked_with_its_own_texts():
     scores[:4, :2] = [[3, 1], [4, 3], [1, 1], [0, 1]]
     scores[4:, 2:] = [[1, 3], [2, 2], [5, 1], [6, 2]]
     groups = ["m1", "m1", "f1", "f1", "m2", "m2", "f2", "f2"]
-    pairs = (
-        TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",)),
-        TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",)),
-    )
-    found = assoc.association_results(scores, texts, groups, Association(pairs), num_resamples=50)
+    clothes = TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",))
+    drinks = TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",))
+    found = results(scores, groups, clothes, drinks, texts=texts)
     assert found["Clothes"]["value"] == pytest.approx(assoc.effect_size([2, 1], [0, -1]))
     assert found["Drinks"]["value"] == pytest.approx(assoc.effect_size([-2, 0], [4, 4]))
     assert found["m1/association"]["value"] == 1.5
@@ -473,51 +466,50 @@ def test_each_pair_is_asked_with_its_own_texts():
     assert (found["f2/association"]["low"], found["f2/association"]["high"]) == (4, 4)
 
 
+def results(scores, groups, *pairs, texts=GOOD + BAD, **options):
+    return assoc.association_results(scores, texts, groups, Association(pairs), **{"num_resamples": 50, **options})
+
+
 def test_a_group_asked_with_two_sets_of_texts_has_two_rows():
-    scores, groups = scores_of(A=[1, 2], B=[3, 4.5])
-    task = Association((pair("A-B"), TargetPair("reversed", "A", "B", BAD, GOOD)))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    found = results(*scores_of(A=[1, 2], B=[3, 4.5]), pair("A-B"), TargetPair("reversed", "A", "B", BAD, GOOD))
     assert found["reversed"]["value"] == pytest.approx(-found["A-B"]["value"])
     assert found["A/association"]["value"] == pytest.approx(1.5)
     assert found["A/association in reversed"]["value"] == pytest.approx(-1.5)
 
 
 def test_missing_groups_are_named_or_left_out():
-    scores, groups = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
-    task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim")))
-    call = (scores, [*GOOD, *BAD], groups, task)
-    with pytest.raises(InputError, match=names("Jewish-Muslim", "'Jewish'")):
-        assoc.association_results(*call)
-    found = assoc.association_results(*call, partial=True, num_resamples=50)
+    scored = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
+    pairs = (pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim"))
+    with raises("nothing-to-compare", "Jewish-Muslim", "'Jewish'"):
+        results(*scored, *pairs)
+    found = results(*scored, *pairs, partial=True)
     assert found["average_absolute_effect_size"]["pairs"] == 1
     assert found["average_absolute_effect_size"]["left_out"] == {
         "Jewish-Muslim": "there is no image of the group 'Jewish'",
         "Hindu-Muslim": "the group 'Hindu' has only one image",
     }
     assert [name for name in found if "-" in name] == ["Christian-Muslim"]
-    nothing = Association((pair("Jewish-Muslim"),))
     with raises("nothing-to-compare"):
-        assoc.association_results(scores, [*GOOD, *BAD], groups, nothing, partial=True)
+        results(*scored, pair("Jewish-Muslim"), partial=True)
 
 
 def test_a_pair_without_differences_is_left_out_and_the_others_stay():
     scores, groups = scores_of(A=[1, 2], B=[3, 4], C=[5, 5], D=[5, 5, 5])
-    task = Association((pair("A-B"), pair("C-D")))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    found = results(scores, groups, pair("A-B"), pair("C-D"))
     average = found["average_absolute_effect_size"]
     assert average["left_out"] == {"C-D": "all of its images have the same association"}
     assert average["value"] == pytest.approx(abs(found["A-B"]["value"]))
     assert "C-D" not in found
     with raises("nothing-to-compare"):
-        assoc.association_results(scores[4:], [*GOOD, *BAD], groups[4:], Association((pair("C-D"),)))
+        results(scores[4:], groups[4:], pair("C-D"))
 
 
 def test_texts_and_lengths_are_checked():
     scores, groups = scores_of(A=[1, 2], B=[3, 4])
-    with pytest.raises(InputError, match=names("A-B", "'trust'", "4")):
-        assoc.association_results(scores, ["joy", "x", "vulgar", "bad"], groups, Association((pair("A-B"),)))
+    with raises("unknown-name", "A-B", "'trust'", "4"):
+        results(scores, groups, pair("A-B"), texts=["joy", "x", "vulgar", "bad"])
     with pytest.raises(ValueError, match=names("3 groups", "4 texts", "(4, 4)")):
-        assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))
+        results(scores, groups[1:], pair("A-B"))
     scores[0, 0] = np.nan
     with pytest.raises(ValueError, match=names("NaN")):
-        assoc.association_results(scores, [*GOOD, *BAD], groups, Association((pair("A-B"),)))
+        results(scores, groups, pair("A-B"))

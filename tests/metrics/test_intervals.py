@@ -214,12 +214,9 @@ def test_means_of_values_that_cancel_are_as_sure_as_independent_ones():
     mean, low, high = Design([0, 0, 1, 1, 2, 2]).means(values)
     half = scipy.stats.t.ppf(0.975, 3 - 1) * scipy.stats.sem(values, axis=0)
     np.testing.assert_allclose([mean, high, -low], [[0.0], half, half], rtol=1e-9, atol=1e-12)
-
-
-def test_means_of_two():
-    mean, low, high = Design([0, 1]).means([[1.0], [4.0]])
-    half = 12.706204736 * 1.5  # Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2)
-    np.testing.assert_allclose([mean, low, high], [[2.5], [2.5 - half], [2.5 + half]], rtol=1e-9)
+    # Of two values: Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2).
+    ends = np.array([2.5, 2.5 - 12.706204736 * 1.5, 2.5 + 12.706204736 * 1.5])
+    np.testing.assert_allclose(Design([0, 1]).means([[1.0], [4.0]]), ends[:, None], rtol=1e-9)
 
 
 def test_the_usual_level_is_95_percent():

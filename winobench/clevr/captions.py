@@ -1,13 +1,12 @@
 """Captions of CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
 
 GDBench (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?") asks seven kinds of questions about
-a scene of two objects. Each gives two items, one about each object, and an item is a true caption and a false one. A
-false caption takes the attribute from the other object, except for recognition, where it takes one that no object of
-the scene has, the same for both items. The order of the objects is arbitrary and says nothing about left and right.
+a scene of two objects. Each gives two items, one about each object: a true caption and a false one, which takes the
+attribute from the other object, or for recognition one that no object of the scene has, the same for both items.
 
-Training captions are always true. They are in the wording of the questions' true sides, or longer: both objects with
-more attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left half
-of the image (`clevr_scenes.sides`), in scenes of any number of objects.
+Training captions are always true, in the wording of the questions' true sides, or longer: both objects with more
+attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left half of
+the image (`clevr_scenes.sides`), in scenes of any number of objects.
 """
 
 from __future__ import annotations
@@ -52,43 +51,27 @@ class _Form(NamedTuple):
     count: int = 1  # of objects
     places: bool = False  # whether places are named
     plainer: str | None = None  # another form for scenes without objects that this one fits
+    weight: float = 1.0  # relative frequency
 
 
+# The seven of the questions, then ours. About half the captions name two objects and their places, learnt last.
 _FORMS = {
-    "recognition_color": _Form(("color",)),
-    "recognition_shape": _Form(("shape",)),
-    "binding_color_shape": _Form(("color", "shape")),
-    "binding_shape_color": _Form(("color", "shape")),
-    "pair_binding_color": _Form(("color", "shape"), 2, plainer="binding_color_shape"),
-    "pair_binding_size": _Form(("size", "shape"), 2, plainer="object"),
-    "spatial": _Form(("color", "shape"), places=True, plainer="binding_color_shape"),
-    "spatial_size": _Form(("size", "shape"), places=True, plainer="object"),
-    "object": _Form(_FULL),
-    "pair": _Form(_FULL, 2, plainer="object"),
-    "places_color": _Form(("color", "shape"), 2, places=True, plainer="pair_binding_color"),
-    "places_size": _Form(("size", "shape"), 2, places=True, plainer="pair_binding_size"),
-    "places": _Form(_FULL, 2, places=True, plainer="pair"),
+    "recognition_color": _Form(("color",), weight=5),
+    "recognition_shape": _Form(("shape",), weight=5),
+    "binding_color_shape": _Form(("color", "shape"), weight=4),
+    "binding_shape_color": _Form(("color", "shape"), weight=4),
+    "pair_binding_color": _Form(("color", "shape"), 2, plainer="binding_color_shape", weight=12),
+    "pair_binding_size": _Form(("size", "shape"), 2, plainer="object", weight=8),
+    "spatial": _Form(("color", "shape"), places=True, plainer="binding_color_shape", weight=9),
+    "spatial_size": _Form(("size", "shape"), places=True, plainer="object", weight=1),
+    "object": _Form(_FULL, weight=1),
+    "pair": _Form(_FULL, 2, plainer="object", weight=2),
+    "places_color": _Form(("color", "shape"), 2, places=True, plainer="pair_binding_color", weight=24),
+    "places_size": _Form(("size", "shape"), 2, places=True, plainer="pair_binding_size", weight=12),
+    "places": _Form(_FULL, 2, places=True, plainer="pair", weight=13),
 }
-
-# The forms of training captions: the seven of the questions, then ours.
 FORMS = tuple(_FORMS)
-
-# Relative frequencies. About half the captions name two objects and their places, which are learnt last.
-WEIGHTS: Mapping[str, float] = {
-    "recognition_color": 5,
-    "recognition_shape": 5,
-    "binding_color_shape": 4,
-    "binding_shape_color": 4,
-    "pair_binding_color": 12,
-    "pair_binding_size": 8,
-    "spatial": 9,
-    "spatial_size": 1,
-    "object": 1,
-    "pair": 2,
-    "places_color": 24,
-    "places_size": 12,
-    "places": 13,
-}
+WEIGHTS: Mapping[str, float] = {name: form.weight for name, form in _FORMS.items()}
 
 
 def describe(scenes: Scenes) -> list[tuple[Thing, ...]]:

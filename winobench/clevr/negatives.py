@@ -1,14 +1,9 @@
 """A training set with hard negatives that is rendered by us, so that fine-tuning needs no download.
 
-Each scene gives the questions of GDBench's CLEVR task (`winobench.clevr.captions.items`) as rows: a true caption
-is the row's, the false one its negative, and its negative images are the scene with changes that make it false:
-
-* ``color``, ``shape``, ``size``: the two objects have exchanged this attribute (`clevr_scenes.swap`);
-* ``place``: they have exchanged their sides, as the scene is mirrored;
-* ``recolored``: both have colours that the scene lacks;
-* ``reshaped``: both have the shape that the scene lacks.
-
-Which of them make a caption false depends on its form: "A red cube." is still true when the sizes are exchanged.
+Each scene gives the questions of GDBench's CLEVR task (`winobench.clevr.captions.items`) as rows: a true caption is the
+row's, the false one its negative, and its negative images are the scene with changes that make it false. ``color``,
+``shape`` and ``size``: the two objects have exchanged this attribute (`clevr_scenes.swap`). ``place``: the scene is
+mirrored. ``recolored``: both have colours that the scene lacks. ``reshaped``: both have the shape that it lacks.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Harder questions about rendered scenes of three to five objects: numbers, bindings, places, sizes, none, some, all.
 
-A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
-are made first, then the true one is chosen at random, and then a scene is built for it. All candidates are built in the
-same way from the same random numbers, so that a text alone does not show whether it is true. Another scene for another
-candidate of the same question, from the same random numbers, is the wrong image for the image side.
-
-Two objects are compared with a margin (`clevr_places.SIDE_MARGIN`, ``DEPTH_MARGIN``), and sizes at similar depths:
-nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
+Exactly one candidate caption is true of a question's scene by construction: the candidates are made first, then the
+true one is chosen at random, and then a scene is built for it. All candidates are built in the same way from the same
+random numbers, so that a text alone does not show whether it is true. Another scene for another candidate, from the
+same random numbers, is the wrong image for the image side. Two objects are compared with a margin, and sizes at similar
+depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Renders CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in one compiled function.
+"""Renders CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in compiled functions.
 
-`supersample`**2 rays per pixel are cast from one fixed camera and meet spheres, upright cylinders and cubes in closed
-form. A key light that casts shadows, a fill light and ambient light fall on what they meet. Rubber is matte with a
-faint, wide highlight. Metal has a sharp highlight and mirrors a simple studio. The ground is lit most under the
-camera's target.
-
-The same program of the same shape renders every chunk, for any number of scenes, so an image depends on its scene, the
+`supersample`**2 rays per pixel meet spheres, upright cylinders and cubes in closed form, under a key light that casts
+shadows, a fill light and ambient light. Rubber is matte with a faint, wide highlight. Metal has a sharp highlight and
+mirrors a simple studio. The same program of the same shape renders every chunk, so an image depends on its scene, the
 resolution and the machine alone. Different kinds of machine (CPU, GPU) agree up to rounding.
 """
 

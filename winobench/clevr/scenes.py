@@ -4,14 +4,11 @@ A scene has up to ten objects on a plane, seen by one fixed camera. An object ha
 material, as in CLEVR (Johnson et al. 2017, section 3.1), a place on the plane and a rotation about the vertical.
 
 *Task* scenes are for the questions of GDBench's CLEVR task (Krojer et al. 2023): exactly two objects, which differ in
-colour, in shape and in size, one clearly in the left half of the image and one clearly in the right half. *Free* scenes
-are for training: attributes are independent, so objects may share some.
+colour, shape and size, one clearly in each half of the image. *Free* scenes are for training: attributes are
+independent. A scene is a function of (split, seed, index) alone, which are folded into its random key. Splits never
+share a key, and the first scenes of a large set are those of a small one.
 
-A scene is a function of (split, seed, index) alone: its random key is made by folding these three in, one after the
-other. Splits never share a key, and the first scenes of a large set are those of a small one.
-
-World units: the camera looks at the origin's neighbourhood from `CAMERA_DISTANCE`. X points right, y away from the
-camera, z up.
+World units: the camera looks at the origin from `CAMERA_DISTANCE`. X points right, y away from the camera, z up.
 """
 
 from __future__ import annotations

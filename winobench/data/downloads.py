@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import winobench
-from winobench.base import hub, json_files, options
+from winobench.base import files, hub, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 
@@ -127,12 +127,6 @@ class _Part:
         self._notes.unlink(missing_ok=True)
         self.validator = self.total = None
 
-    def finish(self, target: pathlib.Path) -> None:
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
-        self.path.replace(target)
-        self._notes.unlink(missing_ok=True)
-
 
 class _Interrupted(Exception):
     """A failure that may pass: its reason, the seconds to wait at least, and whether no server was reached at all."""
@@ -182,7 +176,9 @@ def _from_url(
                 f" the file by other means and put it at {target}",
                 code="wrong-checksum",
             )
-    part.finish(target)
+    files.sync(part.path)
+    part.path.replace(target)
+    part.drop()
 
 
 def _check_address(url: str, target: pathlib.Path) -> None:

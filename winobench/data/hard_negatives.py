@@ -1,9 +1,8 @@
-"""Training sets with hard negatives: what a record holds, where records come from, and batches of them.
+"""Training sets with hard negatives: records, their sources, and batches of them.
 
-A record is a `Row`: an image, one caption of it, captions that are nearly true of it, and images of which the caption
-is nearly true. An image may belong to many rows, as the image itself or as a negative, and is stored and encoded once.
-The negatives are those of the row's caption, not of the image's other captions: of a scene with a red cube, "A red
-object." is still true when its objects have exchanged their shapes.
+An image may belong to many rows, as the image itself or as a negative, and is stored and encoded once. The negatives
+are of the row's caption, not of the image's other captions: of a scene with a red cube, "A red object." is still true
+when its objects have exchanged their shapes.
 """
 
 from __future__ import annotations
@@ -131,13 +130,11 @@ def batches(
         return jax.tree.map(lambda leaf: leaf[number], ids)
 
     def take(index: int, row: int) -> dict[str, np.ndarray]:
-        drawn = texts.draw(np.random.default_rng((seed, index // count, row)), row)
+        *numbers, image = texts.draw(np.random.default_rng((seed, index // count, row)), row)
         return {
             "latents": source.latents[source.rows[row].image].astype(np.float32),
-            "negative_latents": source.latents[drawn.negative_image].astype(np.float32),
-            "input_ids": of_text(drawn.caption),
-            "negative_ids": of_text(drawn.negative_caption),
-            "random_ids": of_text(drawn.random_caption),
+            "negative_latents": source.latents[image].astype(np.float32),
+            **dict(zip(("input_ids", "negative_ids", "random_ids"), map(of_text, numbers), strict=True)),
         }
 
     # As good as endless; Grain cannot cut up what has no length.
@@ -145,15 +142,6 @@ def batches(
     # A part is a small batch, and of these every num_parts-th belongs to it.
     dataset = dataset.map_with_index(take).batch(batch_size // num_parts)[part::num_parts]
     return array_records.iterate_from(dataset, first_batch, num_threads=num_threads)
-
-
-class _Drawn(NamedTuple):
-    """The negatives of a row: numbers of texts, and the number of an image."""
-
-    caption: int
-    negative_caption: int
-    random_caption: int
-    negative_image: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +178,8 @@ class _Texts:
             )
         return cls(rows, list(numbers), np.asarray(captions), negatives, dict(own))
 
-    def draw(self, generator: np.random.Generator, row: int) -> _Drawn:
+    def draw(self, generator: np.random.Generator, row: int) -> tuple[int, int, int, int]:
+        """Numbers of the caption, a negative caption, a random caption, and of a negative image."""
         negatives, images = self.negatives[row], self.rows[row].negative_images
         negative = negatives[generator.integers(len(negatives))]
         image = images[generator.integers(len(images))]
@@ -198,4 +187,4 @@ class _Texts:
         # Ends: `of` has made sure that some caption is not among an image's own.
         while (other := int(self.captions[generator.integers(len(self.captions))])) in own:
             pass
-        return _Drawn(int(self.captions[row]), negative, other, int(image))
+        return int(self.captions[row]), negative, other, int(image)

@@ -1,9 +1,8 @@
 """Hard negatives for any captioned images: captions with words exchanged, and images that look alike.
 
-After NegCLIP (Yuksekgonul et al. 2023, section 4.1): elements of a caption that are of the same kind are exchanged, and
-an image's negatives are its nearest neighbours under CLIP. Unlike there, an exchange that leaves the meaning alone ("a
-dog and a cat", "a big red bus") is not made, spaces and the capital letter at the beginning are kept in order, and
-images that share a caption are not negatives of each other.
+After NegCLIP (Yuksekgonul et al. 2023, section 4.1). Unlike there, an exchange that leaves the meaning alone ("a dog
+and a cat", "a big red bus") is not made, spaces and the capital letter at the beginning are kept in order, and images
+that share a caption are not negatives of each other.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Pairs for natural language inference: SNLI (Bowman et al., 2015) and ANLI (Nie et al., 2020), as published.
 
-The files to get, each with a split's name in it (``train``, and ``dev`` for validation):
-
-- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``. A line
-  has ``sentence1``, ``sentence2`` and ``gold_label``, which is ``-`` where the annotators did not agree: left out.
-- ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl`` and the same of R2 and
-  R3. A line has ``context``, ``hypothesis`` and ``label``, ``e``, ``n`` or ``c``.
+- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``. The
+  ``gold_label`` is ``-`` where the annotators did not agree: left out.
+- ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl``, and of R2 and R3.
 
 They may lie in the folder itself or in those of the archives, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
 are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold the same rows as Parquet files.

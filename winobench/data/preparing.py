@@ -74,17 +74,13 @@ def prepare(
     stamps, missing = sources.stamps(found)
     num_read = len(questions)
     left_out |= sources.left_out(found, questions, missing)
-    kept_images, questions_left = sources.keep_whole(found, questions, missing)
-    if missing and not (allow_partial and questions_left):
+    whole = sources.keep_whole(found, questions, missing)
+    if missing and not (allow_partial and whole[1]):
         # By file, without boxes.
-        absent = {
-            sources.name_of(image.path, None, root): missing[image.name] for image in found if image.name in missing
-        }
+        absent = {sources.name_of(one.path, None, root): missing[one.name] for one in found if one.name in missing}
         num_files = len({image.path for image in found})
         raise sources.problems_error(absent, num_files, root, task, problems_path, allow_partial)
-
-    found, questions = kept_images, questions_left
-
+    found, questions = whole
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     with _locked(unfinished, task):
         jobs = _jobs(unfinished, found, stamps)

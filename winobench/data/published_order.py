@@ -1,8 +1,7 @@
 """The published code's own perturbations of captions.
 
-ARO's code, which GDBench's takes over, splits a caption with spaCy to shuffle nouns and adjectives, or all but them,
-and with NLTK to shuffle trigrams. Each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may
-give the caption again, or another perturbation, and the cut may leave different words.
+ARO's code, which GDBench's takes over, shuffles nouns and adjectives, or all but them, by spaCy's tokens, and trigrams
+by NLTK's. Each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may give the caption again.
 
 Source: mertyg/vision-language-models-are-bows 81fdd20 and McGill-NLP/diffusion-itm 7d5a9c0, ``perturbations.py``,
 ``aro_datasets.py`` and ``pre_caption``.

@@ -196,11 +196,9 @@ def problems_error(
     num_others = len(problems) - 1
     others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
     them = "them" if num_others else "it"
-    way_out = (
-        "as no example has all of its images"
-        if allow_partial
-        else f"or give --allow_partial to leave out the examples that need {them}"
-    )
+    way_out = f"or give --allow_partial to leave out the examples that need {them}"
+    if allow_partial:
+        way_out = "as no example has all of its images"
     return SourceProblems(
         f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
         f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",

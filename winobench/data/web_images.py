@@ -110,7 +110,9 @@ class _Run:
         self._images.mkdir(parents=True, exist_ok=True)
         for left in self._images.glob("*.part"):  # of a killed call
             left.unlink()
-        _end_line(self._folder / DEAD)
+        if (dead_list := self._folder / DEAD).exists() and (content := dead_list.read_bytes())[-1:] not in (b"", b"\n"):
+            # A killed call has cut the line, so that the next one is its own line.
+            dead_list.write_bytes(content + b"\n")
         dead = {
             name for name, address, _ in read_list(self._folder / DEAD) if self._addresses.get(name) in (address, "")
         }
@@ -253,10 +255,3 @@ def read_list(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
             cells = line.split("\t")
             if len(cells) == 3:
                 yield cells[0], cells[1], cells[2]
-
-
-def _end_line(path: pathlib.Path) -> None:
-    """Ends a line that a killed call has cut, so that the next one is its own line."""
-    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("\n")

@@ -1,9 +1,8 @@
 """Captions with their words in another order: the perturbations of ARO's order tasks, made by us.
 
-ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Its authors
-draw them again at every run. Here they depend on a seed and the caption alone. Theirs can be recognised by how they
-are written: of "A long-haired dog." only the caption has "long-haired", and some perturbations "long - haired". Here
-the words of the cleaned caption change places, so that all candidates have the same words, letter for letter.
+ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Here they
+depend on a seed and the caption alone, and the words of the cleaned caption change places, so that all candidates have
+the same words, letter for letter: of ARO's own ("long - haired") some can be recognised by how they are written.
 `winobench.data.published_order` makes theirs.
 """
 

@@ -3,9 +3,8 @@
 psi of an image is how much better it matches the texts A (pleasant ones, say) than the texts B. The effect size d of
 two groups of images X and Y is the difference of their mean psi in units of psi's standard deviation over both.
 
-Sources: B. Krojer et al., "Are Diffusion Models Vision-And-Language Reasoners?", NeurIPS 2023, Eq. 8 (printed with
-"max" where the published code, as its sources, takes the mean); S. Janghorbani and G. De Melo, "Multi-modal bias", EACL
-2023; A. Caliskan, J. J. Bryson and A. Narayanan, Science 356 (2017), for the effect size and its permutation test.
+Sources: Krojer et al. 2023, Eq. 8 (printed with "max" where the published code takes the mean); S. Janghorbani and
+G. De Melo, "Multi-modal bias", EACL 2023; A. Caliskan, J. J. Bryson and A. Narayanan, Science 356 (2017).
 """
 
 from __future__ import annotations
@@ -83,9 +82,8 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     """Tests whether the groups' means could be equal, by dealing the images again to groups of the same sizes.
 
     Arrangements are ordered by Welch's t statistic, so that the test is about means: with differences of means, groups
-    of unequal sizes whose spreads differ would be distinguished in 34% of the cases where 5% are said. With groups of
-    one size the order is the same. With others a p-value is never below that of Welch's test itself, as the few images
-    of a small group say little about their spread (20 and 100 images would be distinguished in 9%, and are in 5%).
+    of unequal sizes whose spreads differ would be distinguished in 34% of the cases where 5% are said. A p-value of
+    groups of unequal sizes is never below that of Welch's test itself, as a small group's spread is uncertain.
 
     The one-sided p-value looks towards X, so that a negative effect size cannot be significant: that is what the stars
     of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative values down to -0.78).
@@ -94,10 +92,9 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     Otherwise that many random ones are drawn and the observed one is added: p = (as extreme ones + 1) /
     (num_permutations + 1), which is never 0.
 
-    Sources: Caliskan et al. 2017 for the test; A. Janssen, "Studentized permutation tests for non-i.i.d. hypotheses and
-    the generalized Behrens-Fisher problem", Statistics & Probability Letters 36 (1997), for the statistic; B. Phipson
-    and G. K. Smyth, "Permutation p-values should never be zero", Statistical Applications in Genetics and Molecular
-    Biology 9 (2010), for the one that is added.
+    Sources: Caliskan et al. 2017 for the test; A. Janssen, Statistics & Probability Letters 36 (1997), for the
+    statistic; B. Phipson and G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 9 (2010), for the
+    added one.
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
@@ -146,14 +143,11 @@ def average_interval(
 ) -> Interval:
     """Mean of the effect sizes' magnitudes over target pairs (Krojer et al. 2023, Table 3, last row), with an interval.
 
-    Pairs that share a group share its images, so images are resampled once a group and a resample, for all of its
-    pairs.
-
-    The resampled number is the mean of the effect sizes times their observed signs. Magnitudes are larger in resamples
-    than observed wherever an effect size is near 0, and their interval would leave out the value itself: in simulations
-    of ten pairs with 60 images a group and a true average of 0.1 it covers 32% (percentiles) or 81%, instead of 92%.
-    The value still is above the truth where biases are tiny (see ``unbiased_average``): the interval says how sure the
-    number is, not whether there is bias. That is for the tests.
+    Images are resampled once a group and a resample, for all pairs that share the group. The resampled number is the
+    mean of the effect sizes times their observed signs: magnitudes are larger in resamples than observed wherever an
+    effect size is near 0 (in simulations of ten pairs with 60 images a group and a true average of 0.1 their interval
+    covers 32% or 81%, instead of 92%). The value still is above the truth where biases are tiny (see
+    ``unbiased_average``).
     """
     effects = [effect_size(pair.psi_x, pair.psi_y) for pair in pairs]
     signs = [math.copysign(1 / len(pairs), effect) for effect in effects]
@@ -243,21 +237,14 @@ def association_results(
         }
     }
     for name, (_, _, psi_x, psi_y) in pairs.items():
-        results[name] = _tested(psi_x, psi_y, seed, num_permutations, num_resamples)
+        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
+        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
+        results[name] = {
+            **_row(interval, len(psi_x) + len(psi_y)),
+            **{"p_one_sided": test.p_one_sided, "p_two_sided": test.p_two_sided},
+            "permutations": test.num_permutations,
+        }
     return results | group_rows
-
-
-def _tested(
-    psi_x: np.ndarray, psi_y: np.ndarray, seed: int, num_permutations: int, num_resamples: int
-) -> dict[str, Any]:
-    interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
-    test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
-    return {
-        **_row(interval, len(psi_x) + len(psi_y)),
-        "p_one_sided": test.p_one_sided,
-        "p_two_sided": test.p_two_sided,
-        "permutations": test.num_permutations,
-    }
 
 
 def _too_few(group: str, members: dict[str, list[int]]) -> str | None:

@@ -83,12 +83,11 @@ def skewed(
     for place, size in enumerate(sizes):
         if size < 2:
             return None
-        values = np.concatenate(
-            [
-                transformed(*everyone[:place], _without(size, rows), *everyone[place + 1 :])
-                for rows in np.split(np.arange(size), np.arange(batch, size, batch))
-            ]
-        )
+        parts, others = [], np.arange(size - 1)
+        for rows in np.split(np.arange(size), np.arange(batch, size, batch)):
+            without = others + (others >= rows[:, None])  # [rows, size - 1] the numbers of all members but one
+            parts.append(transformed(*everyone[:place], without, *everyone[place + 1 :]))
+        values = np.concatenate(parts)
         influence = (size - 1) * (values.mean() - values)
         of_set = float(np.sum(influence**2)) / (size * (size - 1))
         variance += of_set
@@ -102,9 +101,3 @@ def skewed(
     ends = np.tanh([value - below * error, value + above * error])
     low, high = least + (greatest - least) * (ends + 1) / 2
     return float(low), float(high)
-
-
-def _without(size: int, rows: np.ndarray) -> np.ndarray:
-    """[rows, size - 1] the numbers of all members but one."""
-    others = np.arange(size - 1)
-    return others + (others >= rows[:, None])

@@ -65,13 +65,11 @@ class Noise(NamedTuple):
 def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
     """Wilson's score interval for a proportion of independent outcomes, widened where outcomes of one kind are few.
 
-    Wilson's interval alone misses a rare proportion too often: a 95% one covers 84% in the worst case. So it reaches at
-    least as far as the exact interval (Clopper and Pearson's) of the level 93%, which covers at least that often (88%
-    for 90%, 98.6% for 99%). An end moves by less than half of one outcome, and by nothing where each kind has more than
-    45. The width is never zero. ``total`` may be an effective sample size and need not be whole.
+    Wilson's 95% interval covers a rare proportion 84% of the time in the worst case. So it reaches at least as far as
+    the exact interval (Clopper and Pearson's) of the level 93% (88% for 90%, 98.6% for 99%), by less than half of one
+    outcome. The width is never zero. ``total`` may be an effective sample size and need not be whole.
 
-    Sources: E. B. Wilson, JASA 22 (1927); L. D. Brown, T. T. Cai and A. DasGupta, Statistical Science 16 (2001), who
-    widen it for one to three outcomes of the rarer kind.
+    Sources: E. B. Wilson, JASA 22 (1927); L. D. Brown, T. T. Cai and A. DasGupta, Statistical Science 16 (2001).
     """
     numeric = all(isinstance(one, int | float | np.number) for one in (successes, total))
     if not numeric or not 0 < total < math.inf or not 0 <= successes <= total:
@@ -234,11 +232,10 @@ class Design:
         return means, means - below * np.sqrt(variance), means + above * np.sqrt(variance)
 
     def common_variance(self, replicates) -> float:
-        """The variance of the weighted mean from what outcomes that share nothing vary together.
+        """The variance of the weighted mean from what outcomes vary together that share nothing but random samples.
 
-        Outcomes that are judged on the same random samples rise and fall together. How each varies by itself, and with
-        those with which it shares something, is in the estimates from one set of outcomes already. ``replicates`` [n,
-        sets] are the outcomes under each of many draws of samples.
+        ``replicates`` [n, sets] are the outcomes under each of many draws of samples. How each varies by itself, and
+        with those with which it shares something, is in the estimates from one set of outcomes already.
         """
         replicates = self._checked(replicates)
         parts = self._weights[:, None] * (replicates - replicates.mean(axis=1, keepdims=True))

@@ -1,6 +1,4 @@
-"""The terms of a score: the one definition, for plans, single scores, whole evaluations and reports.
-
-A new normalisation is a new entry of `NORMALIZATIONS`, with a new `Term` where it subtracts something new.
+"""The terms of a score: a new normalisation is an entry of `NORMALIZATIONS`, with a new `Term` where it needs one.
 
 Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5, appendix F.
 """

@@ -1,9 +1,7 @@
 """GenEval's prompts as questions: which of these texts was the image generated from?
 
-The lists of candidates are those of Self-Bench ("Diffusion Classifiers Understand Compositionality, but Conditions
-Apply", 2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et al. 2023) can make from the
-names of its objects, colours, places and numbers. Of pairs of objects, 6,400 texts, those are taken that share one of
-the two with the truth, 50 on each side.
+The candidates are those of Self-Bench (2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et
+al. 2023) can make. Of pairs of objects, those that share one of the two with the truth, 50 on each side.
 """
 
 from __future__ import annotations

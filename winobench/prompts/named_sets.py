@@ -1,8 +1,6 @@
-"""Reads sets of prompts: a user's file, or a published set by its name.
+"""Reads sets of prompts: a user's ``.txt``, ``.csv`` or ``.tsv`` file, or a published set by its name and file.
 
-A source is a ``.txt`` file with one prompt per line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and
-optionally ``category`` and ``id``, or a named set (`NAMED_SETS`) and its published file after a colon. Published files
-are read as they are: a text that is in one twice gives two images, of different noise.
+Published files are read as they are: a text that is in one twice gives two images, of different noise.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ FILE_NAMES = ("items.jsonl", "items.csv")
 _SINGULARS = {"premises": "premise", "hypotheses": "hypothesis", "properties": "property"}
 _SINGULARS |= {"attributes": "attribute", "prototypes": "prototype"}
 _REQUIRED = ("id", "object", "version", "premises", "hypotheses")
+_PAIR_COLUMNS = (f"{_SINGULARS[field]}_{number}" for field in PAIRS for number in (1, 2))
+_COLUMNS = ("id", "object", "version", *_PAIR_COLUMNS, "attribute_kind", "source")
 
 
 def read_items(path: str | os.PathLike) -> list[Item]:
@@ -73,7 +75,7 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
                 row |= {f"{_SINGULARS[key]}_{n}": text for n, text in enumerate(value, 1)} if key in PAIRS else {}
                 row |= {} if key in PAIRS else {key: value}
             rows.append(row)
-        text = csv_cells.write_rows(_columns(), rows, line_end="\n")
+        text = csv_cells.write_rows(_COLUMNS, rows, line_end="\n")
     else:
         raise _unknown_format(path)
     try:
@@ -102,14 +104,14 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     columns = reader.fieldnames or []
-    needed = [column for column in _columns() if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
+    needed = [column for column in _COLUMNS if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
     for column in ("id", "object", "version", *needed):
         if column not in columns:
             raise InputError(f"{path} has no column {column!r}: add it", code="missing-column")
     for column in columns:
-        if column not in _columns() or columns.count(column) > 1:
+        if column not in _COLUMNS or columns.count(column) > 1:
             raise InputError(
-                f"{path} has a column {column!r} too many: the columns are {', '.join(_columns())}",
+                f"{path} has a column {column!r} too many: the columns are {', '.join(_COLUMNS)}",
                 code="unknown-column",
             )
     while True:
@@ -136,11 +138,6 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 values[field] = cells
         values |= {key: row[key] for key in ("id", "object", "version", "attribute_kind", "source") if row.get(key)}
         yield line, values
-
-
-def _columns() -> tuple[str, ...]:
-    pairs = [f"{_SINGULARS[field]}_{number}" for field in PAIRS for number in (1, 2)]
-    return ("id", "object", "version", *pairs, "attribute_kind", "source")
 
 
 def _item(values: dict[str, Any], where: str) -> Item:

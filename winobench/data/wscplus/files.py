@@ -102,7 +102,8 @@ def parse_options(text: str) -> tuple[str, str] | None:
         values = re.split(r"""(?<=['"])\s*,\s*(?=['"])""", inner)
         if len(values) != 2:
             values = inner.split(",")
-        values = [_unquoted(value.strip()) for value in values]
+        # A single apostrophe at the end goes too, as nothing in the data ends in a possessive plural.
+        values = [re.sub(r"""^['"]|['"]\Z""", "", value.strip()) for value in values]
     if not isinstance(values, list | tuple) or len(values) != 2:
         return None
     if not all(isinstance(value, str) and value.strip() for value in values):
@@ -210,13 +211,3 @@ def _item(row: Mapping[str, str], number: int, path: pathlib.Path, recorded: boo
         row=number,
         original=original,
     )
-
-
-def _unquoted(text: str) -> str:
-    """Without the quotation marks at the ends. A single apostrophe at the end is dropped too where it has no partner,
-    as nothing in the data ends in a possessive plural."""
-    if text[:1] in ("'", '"'):
-        text = text[1:]
-    if text[-1:] in ("'", '"'):
-        text = text[:-1]
-    return text
