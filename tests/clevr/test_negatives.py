@@ -12,12 +12,6 @@ from winobench.clevr import captions, renderer, scenes
 from winobench.clevr.negatives import FALSIFIERS, VARIANTS, ClevrNegatives
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """Quicker for a few scenes."""
-    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
-
-
 @pytest.fixture(scope="module")
 def source():
     return ClevrNegatives(30, seed=3)

@@ -13,7 +13,6 @@ from tests.clevr.clevr_grammar import true_of
 from tests.expectations import names
 from winobench.clevr import captions as clevr_captions
 from winobench.clevr import questions as clevr_questions
-from winobench.clevr import renderer
 from winobench.clevr import scenes as clevr_scenes
 
 # A normal quantile of 99.9%, two-sided: some thirty intervals are looked at.
@@ -189,8 +188,7 @@ def test_training_captions_are_true():
     assert len(kinds) > 15
 
 
-def test_training_scenes_are_drawn_by_number(monkeypatch):
-    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 14)
+def test_training_scenes_are_drawn_by_number():
     pictures, captions = clevr_questions.training_scenes(6, seed=1, size=32)
     assert pictures.shape == (6, 32, 32, 3)
     assert pictures.dtype == np.uint8

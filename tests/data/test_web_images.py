@@ -36,21 +36,9 @@ def listed(path):
 
 
 def test_what_is_there_comes_and_what_is_not_is_listed(sites, tmp_path):
-    paths = {
-        "1.jpg": "/photo/1?size=2",
-        "2.jpg": "/moved",
-        "3.jpg": "/404",
-        "4.jpg": "/page",
-        "5.jpg": "/disguised",
-        "6.jpg": "/half",
-        "7.jpg": "/truncated",
-        "8.jpg": "/slow",
-        "9.jpg": "/busy",
-        "10.jpg": "/loop",
-        "11.jpg": "/to-file",
-        "12.jpg": "/403",
-        "13.jpg": "/photo/with a space/\u00e9.jpg",
-    }
+    kinds = ("moved", "404", "page", "disguised", "half", "truncated", "slow", "busy", "loop", "to-file", "403")
+    paths = {f"{n}.jpg": f"/{kind}" for n, kind in enumerate(kinds, 2)}
+    paths |= {"1.jpg": "/photo/1?size=2", "13.jpg": "/photo/with a space/\u00e9.jpg"}
     addresses = {name: sites.url(path) for name, path in paths.items()}
     addresses |= {"14.jpg": "file:///etc/hostname", "15.jpg": "not an address", "16.jpg": "", "17.jpg": "http://[::1"}
     found, display = fetch(tmp_path, addresses)

@@ -44,7 +44,7 @@ PASSING = (408, 425, 429, 500, 502, 503, 504)
 _ATTEMPTS_TO_REACH = 3
 # Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
-# Errors of the system where a sound archive cannot be written: no room, no right, or a limit of the process.
+# Errors of the system where a sound archive cannot be written: a full disk, no permission, or a limit of the process.
 _OF_THE_DISK = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
@@ -160,7 +160,7 @@ def _from_url(
                 when = "" if has_answered else " when the host can be reached"
                 raise InputError(
                     f"{download.url} cannot be downloaded ({error}): give the same command again later{when}, and it"
-                    f" goes on where it was, or get the file by other means and put it at {target}",
+                    f" resumes where it was, or get the file by other means and put it at {target}",
                     code="cannot-download",
                 ) from error
             wait = min(max(_FIRST_WAIT * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
@@ -357,7 +357,7 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
 
 
 def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Path) -> Iterator[tarfile.TarInfo]:
-    """The members of an archive, each after a check that there is room for it: only reading shows how large all are."""
+    """The members of an archive, each after a check that it fits on the disk: only reading shows their sizes."""
     num_bytes = 0
     for number, member in enumerate(opened, start=1):
         num_bytes += member.size

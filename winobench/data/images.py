@@ -98,8 +98,8 @@ def open_image(source: Any) -> Image.Image:
     if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
         try:
             with _problems():
-                picture = source if isinstance(source, Image.Image) else source.open()
-            return _from_pil(picture)
+                image = source if isinstance(source, Image.Image) else source.open()
+            return _from_pil(image)
         except ImageProblem as problem:
             raise InputError(
                 f"the image {_shown(repr(source))} cannot be decoded ({problem}): open it again, or pass its path",
@@ -108,8 +108,8 @@ def open_image(source: Any) -> Image.Image:
     if isinstance(source, str | os.PathLike):
         name = _shown(os.fsdecode(source))
         try:
-            with regular_file(user_path(source)) as file, opened(file) as picture:
-                return upright(to_rgb(picture), orientation(picture))
+            with regular_file(user_path(source)) as file, opened(file) as image:
+                return upright(to_rgb(image), orientation(image))
         except FileNotFoundError:
             raise InputError(
                 f"there is no image at {name}: correct the path or restore the file", code="no-such-file"
@@ -190,12 +190,12 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
     """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright."""
     with contextlib.ExitStack() as stack:
         with _problems():
-            picture = stack.enter_context(_identified(_without_texts(file), formats))
-            _check_size(picture.size)
-            _check_tiles(picture)
-            _check_whole(picture)
-            picture.load()
-        yield picture
+            image = stack.enter_context(_identified(_without_texts(file), formats))
+            _check_size(image.size)
+            _check_tiles(image)
+            _check_whole(image)
+            image.load()
+        yield image
 
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
@@ -203,10 +203,10 @@ def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
     found = known_kind(file.read(_HEAD))
     file.seek(0)
     try:
-        picture = Image.open(file, formats=formats)
+        image = Image.open(file, formats=formats)
         # Some raw files of cameras are TIFF files with a preview.
-        if found is None or picture.format != "TIFF":
-            return picture
+        if found is None or image.format != "TIFF":
+            return image
     except UnidentifiedImageError:
         if found is None:
             raise
@@ -231,30 +231,30 @@ def _without_texts(file: BinaryIO) -> BinaryIO:
     return file if is_whole else io.BytesIO(b"".join([*kept, header]))
 
 
-def to_rgb(picture: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     """The pixels of a decoded PIL image in 8-bit RGB, by the rules of this module."""
     with _problems():
-        mode = picture.mode
-        if mode in _SIXTEEN_BITS or (mode == "I" and picture.format == "PPM"):
-            return _from_sixteen_bits(picture)
+        mode = image.mode
+        if mode in _SIXTEEN_BITS or (mode == "I" and image.format == "PPM"):
+            return _from_sixteen_bits(image)
         if mode == "F":
-            return _from_floats(picture)
+            return _from_floats(image)
         if mode == "LAB":
-            return ImageCms.applyTransform(picture, _lab_to_rgb())
-        if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and picture.has_transparency_data):
-            return _on_white(picture)
+            return ImageCms.applyTransform(image, _lab_to_rgb())
+        if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and image.has_transparency_data):
+            return _on_white(image)
         if mode in ("1", "L", "P") or mode in _CONVERTED:
-            return picture.convert("RGB")
+            return image.convert("RGB")
         what = "whole numbers of 32 bits, whose range nothing states" if mode == "I" else f"pixels of mode {mode}"
         raise ImageProblem(f"has {what}: convert it to 8 bits", code="unknown-range")
 
 
-def orientation(picture: Image.Image) -> int:
+def orientation(image: Image.Image) -> int:
     """The EXIF orientation of a decoded file, 1 to 8; 1 for images made in memory and where none can be read."""
-    if not isinstance(picture, ImageFile.ImageFile):
+    if not isinstance(image, ImageFile.ImageFile):
         return 1
     try:
-        found = picture.getexif().get(_ORIENTATION, 1)
+        found = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # broken metadata fail in many ways and take nothing from the pixels
         return 1
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
@@ -265,50 +265,50 @@ def upright(image: Image.Image, orientation: int) -> Image.Image:
     return image if orientation == 1 else image.transpose(_TURNS[orientation])
 
 
-def keeps_pixels(picture: Image.Image) -> bool:
+def keeps_pixels(image: Image.Image) -> bool:
     """Whether a decoded image is RGB as it stands, so that any reader of its bytes sees what `open_image` gives."""
-    return picture.mode == "RGB" and not picture.has_transparency_data and orientation(picture) == 1
+    return image.mode == "RGB" and not image.has_transparency_data and orientation(image) == 1
 
 
-def _from_pil(picture: Any) -> Image.Image:
-    if not isinstance(picture, Image.Image):
-        raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image", code="wrong-type")
+def _from_pil(image: Any) -> Image.Image:
+    if not isinstance(image, Image.Image):
+        raise ImageProblem(f"open() gave a {type(image).__name__}, not a PIL image", code="wrong-type")
     # A JPEG file with more images behind the first is MPO once it is open.
-    if picture.format not in (None, "MPO", *FORMATS):
+    if image.format not in (None, "MPO", *FORMATS):
         # Decoding may not have begun, and for EPS it starts a program.
         raise ImageProblem(
-            f"is of format {picture.format}, which is not read: convert it first", code="unsupported-file-format"
+            f"is of format {image.format}, which is not read: convert it first", code="unsupported-file-format"
         )
-    _check_size(picture.size)
+    _check_size(image.size)
     with _problems():
-        _check_tiles(picture)
-        picture.load()
-    return upright(to_rgb(picture), orientation(picture))
+        _check_tiles(image)
+        image.load()
+    return upright(to_rgb(image), orientation(image))
 
 
-def _from_sixteen_bits(picture: Image.Image) -> Image.Image:
+def _from_sixteen_bits(image: Image.Image) -> Image.Image:
     """Gray levels of 16 bits, or of fewer where a TIFF file states so."""
-    tags = _tags(picture)
+    tags = _tags(image)
     bits = tags.get(_TIFF_BITS, 16)
     bits = int(bits[0] if isinstance(bits, tuple) else bits)
-    values = np.asarray(picture)
+    values = np.asarray(image)
     gray = np.clip(values >> (bits - 8) if bits > 8 else values, 0, 255).astype(np.uint8)
     if tags.get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
         gray = 255 - gray
-    transparent = picture.info.get("transparency")
+    transparent = image.info.get("transparency")
     if isinstance(transparent, int):
         gray = np.where(values == transparent, np.uint8(255), gray)
     return Image.fromarray(gray).convert("RGB")
 
 
-def _from_floats(picture: Image.Image) -> Image.Image:
-    values = np.asarray(picture)
+def _from_floats(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
     # NaN compares as false.
     if not (values.min() >= 0 and values.max() <= 1):
         raise ImageProblem(
             "has floating-point pixels that are not all from 0 to 1: convert it to 8 bits", code="unknown-range"
         )
-    if _tags(picture).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    if _tags(image).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
         values = 1 - values
     return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
 
@@ -318,15 +318,15 @@ def _lab_to_rgb() -> Any:
     return ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
 
 
-def _on_white(picture: Image.Image) -> Image.Image:
-    transparent = picture.info.get("transparency")
-    if picture.mode == "RGB" and isinstance(transparent, tuple) and max(transparent) > 255:
+def _on_white(image: Image.Image) -> Image.Image:
+    transparent = image.info.get("transparency")
+    if image.mode == "RGB" and isinstance(transparent, tuple) and max(transparent) > 255:
         # A PNG file of 16 bits a channel: PIL keeps the upper 8 of the pixels, but all of this colour.
-        picture = picture.copy()
-        picture.info["transparency"] = tuple(value >> 8 for value in transparent)
-    if picture.mode == "La":
-        picture = picture.convert("LA")
-    with_alpha = picture.convert("RGBA")
+        image = image.copy()
+        image.info["transparency"] = tuple(value >> 8 for value in transparent)
+    if image.mode == "La":
+        image = image.convert("LA")
+    with_alpha = image.convert("RGBA")
     if with_alpha.getchannel("A").getextrema()[0] == 255:
         # Not composited, so that not even a rounding can change a pixel.
         return with_alpha.convert("RGB")
@@ -334,8 +334,8 @@ def _on_white(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, with_alpha).convert("RGB")
 
 
-def _tags(picture: Image.Image) -> Any:
-    return getattr(picture, "tag_v2", {}) if picture.format == "TIFF" else {}
+def _tags(image: Image.Image) -> Any:
+    return getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
 
 
 def _check_kind(status: os.stat_result) -> None:
@@ -354,9 +354,9 @@ def _check_size(size: tuple[int, int]) -> None:
         )
 
 
-def _check_tiles(picture: Image.Image) -> None:
+def _check_tiles(image: Image.Image) -> None:
     """A TIFF file's tiles are allocated whole, however small the image is."""
-    width, height = (_tags(picture).get(tag, 0) for tag in _TIFF_TILE_SIDES)
+    width, height = (_tags(image).get(tag, 0) for tag in _TIFF_TILE_SIDES)
     if isinstance(width, int) and isinstance(height, int) and width * height > MAX_PIXELS:
         raise ImageProblem(
             f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded",
@@ -364,9 +364,9 @@ def _check_tiles(picture: Image.Image) -> None:
         )
 
 
-def _check_whole(picture: Image.Image) -> None:
+def _check_whole(image: Image.Image) -> None:
     """The first page of many cameras' raw files, which are TIFF files, is a small preview."""
-    tags = _tags(picture)
+    tags = _tags(image)
     subfile = tags.get(_TIFF_SUBFILE, 0)
     if _DNG_VERSION in tags or (isinstance(subfile, int) and subfile & 1):
         raise ImageProblem(

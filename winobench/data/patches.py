@@ -23,7 +23,7 @@ MAX_PIXELS = 1_003_520
 """Pixels of an image beyond which it is made smaller by default: 1,280 squares of 28, as in Qwen2-VL's processor. Files
 of Qwen3-VL allow 16,777,216, and then every image would have room for as many: 16 times the work."""
 
-FAMILY = "qwen2_vl"  # the name of this kind of image processor among those of `ImageProcessor.from_config`
+FAMILY = "qwen2_vl"  # the family, as in `ImageProcessor.from_config`
 
 _PASSED_ON = (
     *("size", "min_pixels", "max_pixels", "patch_size", "temporal_patch_size", "merge_size"),

@@ -145,7 +145,7 @@ def describe_left_out(state: dict[str, Any]) -> list[str]:
 class PreparedImage:
     """An image in a prepared set. Nothing is read before `open`. May be pickled, and used by several threads."""
 
-    content_hash: str  # as of `winobench.data.images.image_hash`
+    content_hash: str  # see `winobench.data.images.image_hash`
     records: Records = dataclasses.field(repr=False, compare=False)
     number: int = dataclasses.field(compare=False)
 
@@ -153,8 +153,8 @@ class PreparedImage:
         encoded = self.records[self.number]["image"]
         try:
             # What is stored is upright and RGB as it stands: see `preparing.encode`.
-            with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as picture:
-                return picture.convert("RGB")
+            with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as image:
+                return image.convert("RGB")
         except image_files.ImageProblem as error:
             raise self.records.damaged(self.number) from error
 

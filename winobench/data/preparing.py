@@ -218,7 +218,7 @@ def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[s
     except concurrent.futures.process.BrokenProcessPool as error:
         raise InputError(
             "a process that was preparing images was killed, probably for lack of memory: give the same command again"
-            " with fewer --workers, and it goes on where it was",
+            " with fewer --workers, and it resumes where it was",
             code="out-of-memory",
         ) from error
     finally:

@@ -55,7 +55,7 @@ BYTES_OF_A_PIXEL = 3 + 3 * 4  # as bytes on the host, and as float32 on the devi
 class ImageProcessor:
     """How an image becomes the input of a network. Hashable; ``dataclasses.asdict`` describes it whole."""
 
-    resize: int | tuple[int, int]  # the shortest side in pixels, the other keeping the shape; or (height, width)
+    resize: int | tuple[int, int]  # the shortest side in pixels, the other keeping the shape, or (height, width)
     crop: tuple[int, int] | None = None  # (height, width) of the middle; None keeps all, which needs a fixed resize
     mean: tuple[float, float, float] = OPENAI_MEAN  # of values in [0, 1]
     std: tuple[float, float, float] = OPENAI_STD

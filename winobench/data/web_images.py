@@ -45,7 +45,7 @@ class RateLimits:
     sites: int = 16  # asked at once
     attempts: int = 3  # at an address whose failure may pass
     first_wait: float = 2.0  # before the second attempt, doubled from attempt to attempt. Or as the site asks for
-    longest_wait: float = 120.0  # a site that asks for a longer one is left alone until the next call
+    longest_wait: float = 120.0  # a site that requires a longer one is left alone until the next call
     timeout: float = 30.0  # without data
     longest: float = 180.0  # for a whole image
 
@@ -182,8 +182,8 @@ class _Run:
                 if self._stop.wait(max(error.wait, limits.first_wait * 2 ** (attempt - 1))):
                     raise
         try:
-            with images.opened(io.BytesIO(content)) as picture:
-                images.to_rgb(picture)
+            with images.opened(io.BytesIO(content)) as image:
+                images.to_rgb(image)
         except images.ImageProblem as error:
             raise _DeadError(f"no image: {error}") from error
         part = self._images / f"{name}.part"

@@ -91,12 +91,15 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
             text = files.content(path).decode("utf-8-sig")
             table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             rows, columns = list(table), table.fieldnames or ()
+        except FileNotFoundError:
+            raise InputError(
+                f"the file {path} is missing: name a CSV file with the columns item, rater, label", code="no-such-file"
+            ) from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            code = "cannot-read" if isinstance(error, OSError) else "damaged-table"
             raise InputError(
                 f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): name a CSV file, UTF-8, of item,"
                 " rater, label",
-                code="no-such-file" if isinstance(error, FileNotFoundError) else code,
+                code="cannot-read" if isinstance(error, OSError) else "damaged-table",
             ) from None
         lacking = [column for column in COLUMNS if column not in columns]
         if lacking:
