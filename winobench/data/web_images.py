@@ -110,12 +110,11 @@ class _Run:
         self._images.mkdir(parents=True, exist_ok=True)
         for left in self._images.glob("*.part"):  # of a killed call
             left.unlink()
-        if (dead_list := self._folder / DEAD).exists() and (content := dead_list.read_bytes())[-1:] not in (b"", b"\n"):
-            # A killed call has cut the line, so that the next one is its own line.
-            dead_list.write_bytes(content + b"\n")
-        dead = {
-            name for name, address, _ in read_list(self._folder / DEAD) if self._addresses.get(name) in (address, "")
-        }
+        dead_list = self._folder / DEAD
+        if dead_list.exists() and dead_list.read_bytes()[-1:] not in (b"", b"\n"):
+            with open(dead_list, "ab") as file:
+                file.write(b"\n")  # ends a line that a killed call has cut
+        dead = {name for name, address, _ in read_list(dead_list) if self._addresses.get(name) in (address, "")}
         there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
         wanted = [name for name in self._addresses if name not in there | dead]
         self._display.start(len(self._addresses), len(self._addresses) - len(wanted))
