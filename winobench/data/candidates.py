@@ -1,7 +1,7 @@
-"""Lists of the candidates that a contrastive model finds hardest to tell from the right one.
+"""Lists of the candidates that a contrastive model finds hardest to distinguish from the right one.
 
-GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round. Where the right one is
-not among them, it is put there (Krojer et al. 2023, section 4 and appendix G).
+GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round. A right one that is
+missing is put there (Krojer et al. 2023, section 4 and appendix G).
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Prepared data sets: the examples of a task and their images, in ArrayRecord files that tfds can open.
 
 The folder of a task holds two data sets, readable by ``tensorflow_datasets.builder_from_directory`` without TensorFlow,
-and two files next to them:
+and two files next to them. `winobench.data.preparing` writes them:
 
 * ``images/1.0.0``: each image once, with ``image`` (an encoded JPEG or PNG in RGB), ``name`` (its file, and the box
   that was cut out) and ``sha256`` (of the decoded pixels, see `winobench.data.images.image_hash`);
 * ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none),
   ``groups`` and ``ratings`` (decimals, sets of versions without it have none);
-* ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, so that images can be distinguished
-  without reading them;
+* ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, to distinguish them without reading;
 * ``prepared.json``: which version of which task this is, what it holds, and the SHA-256 of every file. Written last.
-
-`winobench.data.preparing` writes such folders.
 """
 
 from __future__ import annotations

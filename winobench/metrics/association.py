@@ -51,10 +51,8 @@ class PairAssociations(NamedTuple):
 def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
     """psi of each image: its mean score with the texts A minus its mean score with the texts B, [num_images] float64.
 
-    A number that is added to all scores of an image, such as minus its unconditional error, cancels. An image that
-    matches all texts alike gets exactly 0. ``scores`` are [num_images, num_texts], higher = better match.
-
-    Source: Krojer et al. 2023, Eq. 8, with the mean instead of the printed maximum.
+    What is added to all scores of an image, such as minus its unconditional error, cancels. An image that matches all
+    texts alike gets exactly 0. ``scores`` are [num_images, num_texts], higher = better match.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or not len(a) or not len(b):
@@ -125,12 +123,10 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0) -> Interval:
     """Effect size with a bootstrap interval. Images, two or more, are resampled within X and within Y.
 
-    It is the bias-corrected and accelerated one: the effect size is bounded and its spread shrinks towards the bounds,
+    It is the bias-corrected and accelerated one (Efron 1987): the spread of the effect size shrinks towards its bounds,
     so that plain percentiles cover less (with 25 normal images a group and d about 1, 91% against 95%). They are taken
-    where it is undefined, as for groups without any variation. It is widened to `winobench.metrics.bootstrap.skewed`,
-    as with heavy tails any bootstrap is too narrow.
-
-    Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
+    where it is undefined. It is widened to `winobench.metrics.bootstrap.skewed`, as with heavy tails any bootstrap is
+    too narrow.
     """
     value = effect_size(psi_x, psi_y)
     pair = PairAssociations("x", "y", np.asarray(psi_x), np.asarray(psi_y))

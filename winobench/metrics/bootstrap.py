@@ -1,7 +1,4 @@
-"""Intervals of any statistic: the bias-corrected and accelerated bootstrap, and the jackknife with its skewness.
-
-Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
-"""
+"""Intervals of any statistic: the bias-corrected and accelerated bootstrap (Efron 1987), and a skewed jackknife's."""
 
 from __future__ import annotations
 

@@ -101,11 +101,9 @@ def paired_difference(
 ) -> PairedDifference:
     """Interval and test for the difference of two proportions over the same examples, second - first, [n] bool each.
 
-    With one outcome a cluster and no strata the interval is Tango's and the test McNemar's, without continuity
-    correction. See `Design` for the method. ``replicates`` [n, sets] are second - first under each of many draws of the
-    samples on which all outcomes rest: the difference is then that of the mean over samples, too.
-
-    Source: T. Tango, Statistics in Medicine 17 (1998).
+    With one outcome a cluster and no strata the interval is Tango's (Statistics in Medicine 17, 1998) and the test
+    McNemar's, without continuity correction. ``replicates`` [n, sets] are second - first under each of many draws of
+    the samples on which all outcomes rest: the difference is then that of the mean over samples, too.
     """
     first, second = np.asarray(first, bool), np.asarray(second, bool)
     if first.ndim != 1 or not len(first) or first.shape != second.shape:
@@ -302,9 +300,7 @@ class Design:
 def false_discovery_rates(p_values: Iterable[float]) -> list[float]:
     """P-values adjusted for their number: of those up to 5%, at most 5% are expected to be false.
 
-    For independent tests, and those that depend positively, as rows over the same questions do.
-
-    Source: Y. Benjamini and Y. Hochberg, JRSS B 57 (1995).
+    For tests that are independent or depend positively (Y. Benjamini and Y. Hochberg, JRSS B 57, 1995).
     """
     import scipy.stats  # late: it takes most of a second
 
@@ -327,9 +323,7 @@ def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
     """How many standard errors an interval reaches below and above an estimate.
 
     Student's quantile is too short to the side to which data are skewed: of 20 lognormal values a 95% interval of the
-    mean covers 87%. With Hall's transformation where that reaches further it covers 93%.
-
-    Source: P. Hall, "On the removal of skewness by transformation", JRSS B 54 (1992).
+    mean covers 87%, and with Hall's transformation (JRSS B 54, 1992) where that reaches further 93%.
     """
     variance = np.asarray(variance, np.float64)
     skewness = np.divide(third, variance**1.5, out=np.zeros_like(variance), where=variance > 0)

@@ -78,15 +78,6 @@ def _ranks(scores: np.ndarray, targets: np.ndarray | None) -> np.ndarray:
     return scores.reshape(len(scores), -1, *scores.shape[3:])
 
 
-def _judge_accuracy(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    return {"accuracy": recall(_ranks(scores, targets), targets)}
-
-
-def _judge_recall(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    ranks = _ranks(scores, targets)
-    return {f"recall@{k}": recall(ranks, targets, k) for k in (1, 5)}
-
-
 def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     if targets is not None:
         raise ValueError("winoground's right answer is the diagonal: its examples have the target None.")
@@ -95,7 +86,7 @@ def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[st
 
 ACCURACY = Metric(
     "accuracy",
-    _judge_accuracy,
+    lambda scores, targets: {"accuracy": recall(_ranks(scores, targets), targets)},
     headline="accuracy",
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
@@ -105,7 +96,7 @@ MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_g
 
 RECALL = Metric(
     "recall",
-    _judge_recall,
+    lambda scores, targets: {f"recall@{k}": recall(_ranks(scores, targets), targets, k) for k in (1, 5)},
     headline="recall@1",
     chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
     decision=Decision(tops=(1, 5)),

@@ -1,14 +1,12 @@
 """Does a score rank images as people do? Agreement of scores with people's ratings, and its intervals.
 
-Each image has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are from
-a bootstrap over prompts, as the images of a prompt are easy or hard together. All measures here are ratios of sums over
-images, or over pairs of images, so that a resample is how often each prompt was sampled (`Measure`). An image is never
-compared with a copy of itself.
+Intervals are from a bootstrap over prompts, as the images of a prompt are easy or hard together. All measures are
+ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was sampled. An image
+is never compared with a copy of itself.
 
-Sources: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945), tau-b; A. Stuart, "The
-estimation and comparison of strengths of association in contingency tables", Biometrika 40 (1953), tau-c; D. Deutsch,
-G. Foster and M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which
-Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
+Sources: M. G. Kendall, Biometrika 33 (1945), tau-b; A. Stuart, Biometrika 40 (1953), tau-c; D. Deutsch, G. Foster and
+M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which Z. Lin et al.,
+"Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
 """
 
 from __future__ import annotations

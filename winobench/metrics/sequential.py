@@ -1,14 +1,11 @@
 """Deciding early: which candidate will win over the whole budget of samples, after a part of them.
 
 A race (Maron and Moore, "Hoeffding Races", NIPS 1993) compares candidates on common samples and stops sampling those
-whose fate is sure: it predicts the decision of the whole budget, not the sign of a mean in the limit.
-
-The test is a bet (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024;
-"Confidence sequences for sampling without replacement", NeurIPS 2020). The differences d_1 .. d_N of two candidates
-come in random order. If their sum is not positive, then the negative parts z add up to at least as much as the positive
-parts y. A gambler who bets against this, at odds that would be fair if it were true, multiplies the capital by 100 with
-a probability of at most 1 / 100, however often one looks (Ville's inequality). docs/race.md has the theorem, its proof,
-and its assumption: no single sample holds more than 1 / (share * N) of the sum of the parts of one sign.
+whose fate is sure. The test is a bet (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
+betting", JRSS B 2024; "Confidence sequences for sampling without replacement", NeurIPS 2020). If the sum of two
+candidates' differences is not positive, their negative parts z add up to at least as much as their positive parts y. A
+gambler who bets against this at fair odds multiplies the capital by 100 with a probability of at most 1 / 100, however
+often one looks (Ville's inequality). docs/race.md has the theorem, its proof and its assumption.
 """
 
 from __future__ import annotations

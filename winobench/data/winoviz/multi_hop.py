@@ -1,7 +1,4 @@
-"""Multi-hop items, built of single-hop ones: another object takes the attribute's place.
-
-Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendix A.2.
-"""
+"""Multi-hop items, built of single-hop ones: another object takes the attribute's place (appendix A.2)."""
 
 from __future__ import annotations
 

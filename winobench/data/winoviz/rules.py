@@ -1,7 +1,4 @@
-"""The annotation rules of WinoViz, as far as they can be checked by rule.
-
-Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendix A.5.
-"""
+"""The annotation rules of WinoViz, as far as they can be checked by rule (appendix A.5)."""
 
 from __future__ import annotations
 
@@ -93,9 +90,7 @@ def check_item(item: Item) -> list[RuleBreak]:
 
     Words are compared without their endings ("carved" names "carve"), and small words ("in", "the", "not") do not
     count. A property or an attribute is mentioned where any of its other words is, an object or a prototype where all
-    are.
-
-    Source: appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.
+    are. (Appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.)
     """
     found: dict[str, list[str]] = {rule: [] for rule in RULES}
     object_words = stems(item.object)
