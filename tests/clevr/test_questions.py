@@ -1,7 +1,6 @@
 """Harder questions: one candidate is true and the others are false, no text gives itself away, nothing is hidden."""
 
 import collections
-import functools
 import itertools
 import math
 import re
@@ -20,11 +19,8 @@ from winobench.clevr import scenes as clevr_scenes
 _Z = 3.3
 
 
-_question = functools.cache(clevr_questions.question)
-
-
-def questions(group, count):
-    return [_question(group, index) for index in range(count)]
+def questions(group, count, **kwargs):
+    return [clevr_questions.question(group, index, **kwargs) for index in range(count)]
 
 
 def words_of(captions):

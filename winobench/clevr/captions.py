@@ -102,18 +102,30 @@ def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tup
         raise ValueError(f"{distractor_color!r} is not a colour that the scene lacks")
     (distractor_shape,) = set(SHAPES) - {first.shape, second.shape}
 
-    def about(a: Thing, b: Thing) -> tuple[tuple[str, str], ...]:
-        return (
-            (f"A {a.color} object.", f"A {distractor_color} object."),
-            (f"A {a.shape}.", f"A {distractor_shape}."),
-            (f"A {a.color} {a.shape}.", f"A {b.color} {a.shape}."),
-            (f"A {a.color} {a.shape}.", f"A {a.color} {b.shape}."),
-            (f"A {a.color} {a.shape} and a {b.color} {b.shape}.", f"A {b.color} {a.shape} and a {a.color} {b.shape}."),
-            (f"A {a.size} {a.shape} and a {b.size} {b.shape}.", f"A {b.size} {a.shape} and a {a.size} {b.shape}."),
-            (f"On the {_SIDE[a.side]} is a {a.color} {a.shape}.", f"On the {_SIDE[b.side]} is a {a.color} {a.shape}."),
-        )
+    def both(make):
+        return make(first, second), make(second, first)
 
-    return dict(zip(SUBTASKS, zip(about(first, second), about(second, first), strict=True), strict=True))
+    def pair(kind):
+        form = (
+            f"A {{0.{kind}}} {{0.shape}} and a {{1.{kind}}} {{1.shape}}.",
+            f"A {{1.{kind}}} {{0.shape}} and a {{0.{kind}}} {{1.shape}}.",
+        )
+        return both(lambda a, b: tuple(text.format(a, b) for text in form))
+
+    return {
+        "recognition_color": both(lambda a, b: (f"A {a.color} object.", f"A {distractor_color} object.")),
+        "recognition_shape": both(lambda a, b: (f"A {a.shape}.", f"A {distractor_shape}.")),
+        "binding_color_shape": both(lambda a, b: (f"A {a.color} {a.shape}.", f"A {b.color} {a.shape}.")),
+        "binding_shape_color": both(lambda a, b: (f"A {a.color} {a.shape}.", f"A {a.color} {b.shape}.")),
+        "pair_binding_color": pair("color"),
+        "pair_binding_size": pair("size"),
+        "spatial": both(
+            lambda a, b: (
+                f"On the {_SIDE[a.side]} is a {a.color} {a.shape}.",
+                f"On the {_SIDE[b.side]} is a {a.color} {a.shape}.",
+            )
+        ),
+    }
 
 
 def training_captions(

@@ -78,6 +78,15 @@ def _ranks(scores: np.ndarray, targets: np.ndarray | None) -> np.ndarray:
     return scores.reshape(len(scores), -1, *scores.shape[3:])
 
 
+def _judge_accuracy(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    return {"accuracy": recall(_ranks(scores, targets), targets)}
+
+
+def _judge_recall(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    ranks = _ranks(scores, targets)
+    return {f"recall@{k}": recall(ranks, targets, k) for k in (1, 5)}
+
+
 def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     if targets is not None:
         raise ValueError("winoground's right answer is the diagonal: its examples have the target None.")
@@ -86,7 +95,7 @@ def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[st
 
 ACCURACY = Metric(
     "accuracy",
-    lambda scores, targets: {"accuracy": recall(_ranks(scores, targets), targets)},
+    _judge_accuracy,
     headline="accuracy",
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
@@ -96,7 +105,7 @@ MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_g
 
 RECALL = Metric(
     "recall",
-    lambda scores, targets: {f"recall@{k}": recall(_ranks(scores, targets), targets, k) for k in (1, 5)},
+    _judge_recall,
     headline="recall@1",
     chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
     decision=Decision(tops=(1, 5)),
