@@ -26,15 +26,9 @@ _AXES = {"v5e": 2, "v6e": 2, "v5p": 3}
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Some devices of one kind.
+    """Some devices of one kind, as JAX describes them to compilers."""
 
-    Attributes:
-      text: as it was asked for, e.g. ``v5e:4x4``.
-      accelerator: the kind.
-      devices: JAX's descriptions of them, which programs can be compiled for.
-    """
-
-    text: str
+    text: str  # as it was asked for, e.g. ``v5e:4x4``
     accelerator: Accelerator
     devices: tuple[jax.Device, ...]
 
@@ -59,20 +53,14 @@ def prepare() -> None:
 
 
 def find(text: str) -> Target:
-    """Devices by a short text.
-
-    Args:
-      text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``,
-        ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
-    """
+    """Devices by a short text (see `parse`)."""
     accelerator, shape = parse(text)
-    if accelerator.platform == "tpu":
-        return Target(text, accelerator, _tpus(accelerator, shape, text))
-    return Target(text, accelerator, _gpus(accelerator, math.prod(shape)))
+    is_tpu = accelerator.platform == "tpu"
+    return Target(text, accelerator, _tpus(accelerator, shape, text) if is_tpu else _gpus(accelerator, shape))
 
 
 def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
-    """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis."""
+    """An accelerator and how many there are along each axis, from ``v5e:4x4``, ``v5p:2x2x1``, ``h100:8`` or ``l4``."""
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
         raise InputError(
@@ -120,21 +108,21 @@ def _has_cuda_plugin() -> bool:
     )
 
 
-def _gpus(accelerator: Accelerator, count: int) -> tuple[jax.Device, ...]:
+def _gpus(accelerator: Accelerator, shape: tuple[int, ...]) -> tuple[jax.Device, ...]:
     if not _has_cuda_plugin():
         raise InputError(
             f"compiling for {accelerator.name} needs JAX's CUDA plugin, which is not installed: pip install"
             " 'winobench[cuda]'",
             code="missing-package",
         )
-    described = topologies.get_topology_desc(
-        platform="cuda", topology_name="", target_config=_gpu_description(accelerator), topology=f"1x1x{count}"
-    )
+    config = _gpu_description(accelerator)
+    topology = f"1x1x{math.prod(shape)}"
+    described = topologies.get_topology_desc(platform="cuda", topology_name="", target_config=config, topology=topology)
     return tuple(described.devices)
 
 
 def _gpu_description(gpu: Accelerator) -> str:
-    """What XLA is told of a GPU (the text form of its ``GpuTargetConfigProto``)."""
+    """A GPU for XLA (the text form of its ``GpuTargetConfigProto``)."""
     major, minor = gpu.compute_capability
     shared, shared_of_block = gpu.core_memory
     # Hopper and later have instructions of their own next to those of the architecture.
@@ -164,9 +152,7 @@ def _gpu_description(gpu: Accelerator) -> str:
         "cuda_compute_capability": f"{{ major: {major} minor: {minor} feature_extension: {extension} }}",
         "device_vendor": '"NVIDIA Corporation"',
         "name": f'"{gpu.device_kind}"',
-        "driver_version": '"13.0.0"',
-        "runtime_version": '"13.0.0"',
-        "compile_time_toolkit_version": '"13.0.0"',
+        **dict.fromkeys(("driver_version", "runtime_version", "compile_time_toolkit_version"), '"13.0.0"'),
         "dnn_version": '"9.10.0"',
     }
     lines = " ".join(
