@@ -51,7 +51,7 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
-    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
@@ -101,7 +101,7 @@ def _verify(run: Pictures) -> None:
 
 
 def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """Prints `winobench.runs.verdicts.generation_accuracy` by skill and model."""
+    """By skill and model."""
     import rich.box
     import rich.console
     import rich.table
@@ -130,8 +130,8 @@ def _summary(run: Pictures, page: pathlib.Path) -> str:
     )
 
 
-def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
+def _words(text: str | None) -> list[str]:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
     if text and not words:
         raise InputError(f"{options.shown(text)} names nothing: write names with commas")
     return words

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import configuration
+from launch.overrides import split
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -73,7 +74,12 @@ def main(config: ml_collections.ConfigDict) -> None:
     else:
         if not _CHECK.value:
             _generate(config, folder)
-        summary = _check(config, folder)
+        from winobench.wscplus_items import run
+
+        checks = config.checks
+        summary = run.check(
+            folder, _known(config), max_changed_words=checks.max_changed_words, similarity=checks.similarity
+        )
         print(_checked(summary, folder))
         if summary["failed"]:
             sys.exit(_SOME_CALLS_FAILED)
@@ -111,18 +117,6 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     )
 
 
-def _check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
-    """See `winobench.wscplus_items.run.check`."""
-    from winobench.wscplus_items import run
-
-    return run.check(
-        folder,
-        _known(config),
-        max_changed_words=config.checks.max_changed_words,
-        similarity=config.checks.similarity,
-    )
-
-
 def _annotate(folder: pathlib.Path, name: str) -> None:
     """Serves the page until it is interrupted."""
     from winobench.wscplus_items import annotate as pages
@@ -144,14 +138,15 @@ def _annotate(folder: pathlib.Path, name: str) -> None:
 
 def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     """Counts of items, of reasons against the others, and the next command."""
-    lines = [f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"]
+    first = f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"
     if summary["failed"]:
-        lines[0] += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
+        first += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
     tokens, cost = summary["tokens"], summary["cost"]
     if tokens["output"] is not None:
-        lines[0] += f"; {tokens['input'] or 0:,} tokens read, {tokens['output']:,} written"
+        first += f"; {tokens['input'] or 0:,} tokens read, {tokens['output']:,} written"
     if cost is not None:
-        lines[0] += f", ${cost:,.2f}" if cost >= 0.01 else f", ${cost:.4f}"
+        first += f", ${cost:,.2f}" if cost >= 0.01 else f", ${cost:.4f}"
+    lines = [first]
     for title, part in (("malformed", summary["malformed"]), ("refused by the checks", summary["refused"])):
         if part:
             lines.append(f"{title}: " + ", ".join(f"{reason} {number:,}" for reason, number in part.items()))
@@ -197,19 +192,18 @@ def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
-    models = [name.strip() for name in (config.model or "").split(",") if name.strip()]
-    if not models:
-        raise InputError(
-            "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
-            " steps, --workdir=FOLDER.",
-            code="nothing-named",
-        )
-    return list(dict.fromkeys(models))
+    if models := split(config.model):
+        return models
+    raise InputError(
+        "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
+        " steps, --workdir=FOLDER.",
+        code="nothing-named",
+    )
 
 
 def _known(config: ml_collections.ConfigDict) -> list[str]:
     """The files of known items. Refuses missing ones."""
-    paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
+    paths = split(config.checks.known)
     for path in paths:
         if not os.path.isfile(user_path(path)):
             raise InputError(

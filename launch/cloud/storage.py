@@ -6,8 +6,7 @@ import re
 
 from winobench.base.errors import InputError
 
-MOUNT = "/mnt/winobench"
-"""Where --store is mounted on the machines."""
+MOUNT = "/mnt/winobench"  # on the machines
 
 _BUCKET = re.compile(r"(gs|s3|r2|cos|nebius|oci|https)://[^\W_]([^/]*[^\W_])?(/.*)?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

@@ -4,9 +4,6 @@ import functools
 import json
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 import time
 
 import pyarrow.parquet as pq
@@ -27,8 +24,6 @@ from winobench.runs import reading as report_runs
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 
-ROOT = pathlib.Path(__file__).parents[2]
-
 
 def run(spec, workdir, **fields):
     """Runs a config in this process; returns the runs' folders."""
@@ -38,7 +33,6 @@ def run(spec, workdir, **fields):
 
 
 launch = functools.partial(launching.launch, "launch.eval")
-_environment = launching.environment
 
 
 def results_of(folder):
@@ -181,24 +175,22 @@ def test_a_killed_evaluation_asks_a_server_for_nothing_twice(server, tmp_path):
     words = ["--config=wscplus", f"--config.model=openai:small-1@{server.address}/v1", "--workdir=run"]
     words += [f"--config.data_dir={tmp_path}", "--config.protocol=nt_zero_shot", "--config.api.concurrency=1"]
     server.seconds = 0.05
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.eval", *words], cwd=tmp_path, env=_environment(), stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while len(server.answered) < 5 and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.01)
-        # Whatever is under way now gets no answer, so that nothing is answered that the run does not hear of.
+    counts = []
+
+    def wait_for_the_next_call():
+        # It gets no answer, so that nothing is answered that the run does not hear of.
         server.holds.clear()
+        deadline = time.monotonic() + 60
         while not server.held and time.monotonic() < deadline:
             time.sleep(0.01)
-        before = len(server.answered)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=10) == -signal.SIGKILL
+        counts.append(len(server.answered))
+
+    process = launching.start("launch.eval", *words, cwd=tmp_path)
+    try:
+        launching.kill(process, lambda: len(server.answered) >= 5, before=wait_for_the_next_call)
     finally:
-        process.kill()
         server.holds.set()
+    (before,) = counts
     assert 5 <= before < 24
     server.seconds = 0
     calls = len(server.calls)
@@ -347,24 +339,6 @@ def test_listings():
     for name in registry.LANGUAGE_MODELS:
         assert re.search(rf"^{re.escape(name)} ", models, re.MULTILINE)
     assert "recorded:FILE.csv" in models
-
-
-def test_the_commands_of_the_configs_use_known_names():
-    for name in ("winoviz", "wscplus"):
-        spec = configuration.load(name)
-        source = (configuration.CONFIGS / f"{name}.py").read_text()
-        for config in re.findall(rf"--config=({name}\S*)", source):
-            configuration.load(config)
-        for field in re.findall(r"--config\.([\w.]+)=", source):
-            assert field in configuration.flat(spec)
-        assert {*configuration.options_of(name)} == {*configuration.flat(spec)}
-        module, _ = configuration._load_module(name)
-        for form in module.FORMS:
-            config = configuration.load(f"{name}:{form}")
-            protocols = config.protocol
-            for task in TEXT_TASKS.values():
-                if task.name in config.tasks.split(","):
-                    assert protocols in (None, "all") or {*protocols.split(",")} <= {*task.protocols}
 
 
 def test_the_command_that_makes_a_run_again(tmp_path):
