@@ -182,5 +182,5 @@ def _flags_of_its_own() -> Iterator[None]:
 
 
 def _is_launcher(module: str) -> bool:
-    """Whether flags of this module are a launcher's; what runs as ``__main__`` has its flags under its file's path."""
-    return module.startswith("launch.") or module == sys.argv[0] or module.startswith(str(ROOT))
+    """Whether flags of this module are a launcher's; those of ``__main__`` are listed under its file's path."""
+    return module.startswith("launch.") or module == sys.argv[0] or module.endswith(".py")

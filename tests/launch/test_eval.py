@@ -47,18 +47,6 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert "passes" in err
     assert str(workdir.name) in err
 
-    # The same again scores nothing, says the same, and leaves the records as they are.
-    parts = {path: path.stat().st_mtime_ns for path in (workdir / "errors").iterdir()}
-    status, again, _ = launch(*words, cwd=tmp_path)
-    assert (status, again) == (0, out)
-    assert {path: path.stat().st_mtime_ns for path in (workdir / "errors").iterdir()} == parts
-
-    # Another run is refused in one line, and nothing is touched.
-    before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
-    other = "holds another run, which differs in sampling.seed (0 there, 1 here): "
-    launching.refuse("launch.eval", *words, "--config.seed=1", f"--workdir={workdir}", named=[other], cwd=tmp_path)
-    assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
-
 
 @pytest.mark.slow  # three launches; tests/evaluation has the same with one, and with a scorer that computes nothing
 def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_path):
@@ -85,6 +73,13 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
     assert sorted(resumed) == sorted(whole)
     results, expected = (json.loads((folder / "results.json").read_text()) for folder in (workdir, tmp_path / "whole"))
     assert results["tasks"] == expected["tasks"]
+
+    # The same again scores nothing, and says the same. Another run is refused in one line. Nothing is touched.
+    before = {path: path.read_bytes() for path in (workdir / "errors").iterdir()}
+    assert launch(*words, f"--workdir={workdir}")[:2] == (0, again)
+    other = "holds another run, which differs in sampling.seed (0 there, 1 here): "
+    launching.refuse("launch.eval", *words, "--config.seed=1", f"--workdir={workdir}", named=[other])
+    assert {path: path.read_bytes() for path in (workdir / "errors").iterdir()} == before
 
 
 @pytest.mark.parametrize(
