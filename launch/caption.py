@@ -82,7 +82,6 @@ def main(words: list[str]) -> None:
 
 
 def _load(model: str, dtype: str) -> Responder:
-    """A model that writes about images."""
     from winobench.responders import loading
 
     ref = registry.resolve(model)

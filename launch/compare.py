@@ -42,7 +42,6 @@ _JUDGE = flags.DEFINE_list("judge", [], "With --finish: models that judge automa
 
 
 def main(words: list[str]) -> None:
-    """Serves a person's page, or prints the table of all judgements."""
     from winobench.generation import comparison
 
     rater, judges = _RATER.value, _JUDGE.value

@@ -39,7 +39,6 @@ flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An a
 
 
 def config_names(launcher: str | None = None) -> list[str]:
-    """The names that ``--config`` knows."""
     names = sorted(path.stem for path in CONFIGS.glob("*.py") if not path.stem.startswith("_"))
     if launcher is None:
         return names
@@ -49,7 +48,6 @@ def config_names(launcher: str | None = None) -> list[str]:
 def load(
     spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None
 ) -> ml_collections.ConfigDict:
-    """Loads a config and overrides fields of it."""
     module, argument = _load_module(spec, launcher)
     config = _made(module, spec.partition(":")[0], argument)
     if KIND not in config:
@@ -305,7 +303,6 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
 
 
 def _execute(path: pathlib.Path) -> Any:
-    """Runs a config file and returns its module."""
     module_spec = importlib.util.spec_from_file_location(f"winobench_config_{path.stem}", path)
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module  # where dataclasses look for what they are made of
@@ -327,7 +324,6 @@ def _launcher_of(module: Any) -> str | None:
 
 
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:
-    """The config of a config file's module."""
     if argument is not None and not inspect.signature(module.get_config).parameters:
         raise InputError(f"config {name!r} takes no argument: leave out {':' + argument!r}.", code="bad-argument")
     try:

@@ -101,7 +101,6 @@ def _verify(run: Pictures) -> None:
 
 
 def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """By skill and model."""
     import rich.box
     import rich.console
     import rich.table

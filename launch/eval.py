@@ -257,7 +257,6 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
 
 
 def task_listing(data_dir: str | None) -> str:
-    """What ``--list_tasks`` prints."""
     lines = []
     for name, task in winobench.TASKS.items():
         images, texts = map(_counted, task.shape, ("image", "text"))
@@ -272,7 +271,6 @@ def task_listing(data_dir: str | None) -> str:
 
 
 def model_listing() -> str:
-    """What ``--list_models`` prints."""
     width = max(map(len, [*registry.MODELS, *registry.plugged_in()]))
     lines = [f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.MODELS.items()]
     lines += [f"{name:<{width}}  plugged in ({point.value})" for name, point in registry.plugged_in().items()]

@@ -54,7 +54,6 @@ def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None
 
 
 def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
-    """Gives a field the value that a text means."""
     *parents, last = field.split(".")
     holder = config
     for parent in parents:

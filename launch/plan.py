@@ -54,7 +54,6 @@ _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this 
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Plans a config for each accelerator, and prints a table."""
     from winobench.planning import topologies
 
     for text in _ACCELERATOR.value:

@@ -20,7 +20,6 @@ _SUFFIX = "-pictures"  # of the folder of generated images, behind the name of t
 
 
 def are_asked_about(config: ml_collections.ConfigDict) -> bool:
-    """Whether a config names images, or a model that generates them."""
     return bool(config.get("pictures") or config.get("drawer"))
 
 

@@ -212,7 +212,6 @@ def _download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any])
 
 
 def listing(data_dir: str | None) -> str:
-    """What ``--list`` prints."""
     from winobench.data import prepared
     from winobench.tasks import TASKS
     from winobench.training.coco_captions import TRAINING_SETS

@@ -47,7 +47,6 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, a
 
 
 def main(words: list[str]) -> None:
-    """Writes the report on the runs and prints where it is."""
     # Late, so that --help answers at once.
     from winobench import report
 

@@ -30,7 +30,6 @@ INCOMPLETE = 2
 def main(
     config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
 ) -> list[str]:
-    """Evaluates the config's models by its protocols and prints a table of each one's results."""
     about_pictures = premise_pictures.are_asked_about(config)
     # Every config that asks models has wscplus's fields. Fields about images come with winoviz.
     example = configuration.load("winoviz" if about_pictures else "wscplus")
@@ -183,7 +182,6 @@ def load_responder(
 
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """How a diffusion model that judges is sampled."""
     timesteps = options.read_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
@@ -215,7 +213,6 @@ def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> 
 
 
 def _spent_line(results: dict[str, Any]) -> str:
-    """Requests, tokens and dollars."""
     parts = [f"{results['requests']:,} requests, {results['asked']:,} of them made now"]
     tokens = results["tokens"] or {}
     if tokens.get("input") is not None:
@@ -226,7 +223,6 @@ def _spent_line(results: dict[str, Any]) -> str:
 
 
 def task_listing(data_dir: str | None) -> str:
-    """What ``--list_tasks`` prints of text tasks."""
     from winobench.tasks import TEXT_TASKS
 
     lines = []
@@ -245,7 +241,6 @@ def task_listing(data_dir: str | None) -> str:
 
 
 def chance_levels(task: Any) -> str:
-    """The known chance levels of a task's metrics."""
     return ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items() if level is not None)
 
 
@@ -258,7 +253,6 @@ def data_line(task: Any, data_dir: str | None, noun: str) -> str:
 
 
 def model_listing() -> str:
-    """What ``--list_models`` prints of models that answer questions."""
     width = max(map(len, registry.LANGUAGE_MODELS))
     known = {name: f"{model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()}
     known |= {f"{name}:MODEL": api.description for name, api in registry.apis().items()}

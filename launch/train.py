@@ -54,7 +54,6 @@ _PROCESSES = flags.DEFINE_string(
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Runs the config's recipe."""
     from winobench import parallel
     from winobench.training import recipes
 

@@ -86,7 +86,6 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 
 def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-    """Sends the requests to the config's models."""
     from launch import text
     from winobench.responders import loading
     from winobench.wscplus_items import prompts, run

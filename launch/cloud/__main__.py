@@ -92,7 +92,6 @@ _TOOLS = {
 
 
 def main(overrides: Sequence[tuple[str, str]]) -> None:
-    """Renders the job, and prints or submits it."""
     given = flags.FLAGS
     if _TARGET.value is None:
         raise InputError(

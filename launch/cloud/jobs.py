@@ -84,8 +84,6 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A rendered job."""
-
     text: str  # of the file
     suffix: str  # of the file's name
     command: Sequence[str]  # submits it. ``FILE`` means the file's path, and a command without it reads the file
@@ -99,7 +97,6 @@ class Job:
 
 
 def make(request: Request) -> Job:
-    """Checks a request and renders its job."""
     _check_words(request)
     launcher = _launcher(request)
     config = configuration.load(request.config, request.overrides, launcher)
@@ -241,7 +238,6 @@ def _check_words(request: Request) -> None:
 
 
 def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accelerators.Slice | None) -> None:
-    """Refuses an accelerator that the target does not have."""
     is_slice = isinstance(accelerator, accelerators.Slice)
     given = f"--accelerator={request.accelerator}"
     if request.target == "slurm" and is_slice:

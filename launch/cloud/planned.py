@@ -44,7 +44,6 @@ class Planned:
 
 
 def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
-    """Reads a plan for a job."""
     content = json_files.read(path, "write it with python -m launch.plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):

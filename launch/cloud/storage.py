@@ -13,7 +13,6 @@ _VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def check_store(store: str) -> None:
-    """Refuses a store that SkyPilot cannot mount."""
     if is_url(store) and not re.fullmatch(r"[\w./:-]+", store):
         raise InputError(f"--store={store} has characters that no bucket has: write letters, digits and ._-/ only.")
     if not is_url(store) and not _VOLUME.fullmatch(store):

@@ -78,7 +78,6 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 
 
 def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
-    """The pipeline of a config's model, of its dtype and with its ``pipeline_options``."""
     settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
 

@@ -46,8 +46,6 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """How a language model processes the requests of a task."""
-
     asked: Workload
     shape: Shape
     rows: int  # of a batch, on devices that share one copy of the parameters
@@ -88,7 +86,6 @@ class Batches:
         }
 
     def load(self, weights: int, model_parallel: int, copies: int, tokens: int | None, usable: int) -> Load:
-        """The memory and rates of the model on this task."""
         total = weights + self.resident
         # The caches of options need not be there for all layers at once.
         stored = min(self.cache + self.prefix_cache, self.resident)
@@ -105,7 +102,6 @@ class Batches:
         return Load(self.asked.name, programs, total, shown, row)
 
     def as_json(self, copies: int, tokens: int | None) -> dict[str, Any]:
-        """All fields, and the rates."""
         return dataclasses.asdict(self) | {"rates": self.rates(copies, tokens) if self.answering else None}
 
 
@@ -206,7 +202,6 @@ def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[
 def make_model(
     config: Config, mesh: Mesh, *, dtype: str = "float32", int8: bool = False, batch_size: int | None = None
 ) -> Model:
-    """A language model without numbers."""
     if isinstance(config, DecoderConfig):
         network, shardings = language_models.abstract_decoder(config, dtype, int8=int8), decoder.parameter_shardings
         start = None

@@ -87,7 +87,6 @@ class Fit:
         return sum(getattr(each, name) * part for each, part in zip(self.programs, share, strict=False)) / self.batch
 
     def load(self) -> Load:
-        """The memory and rates of the model."""
         generator, row = self.generator, {}
         if self.batch:
             row = {"at once": f"{self.batch}", "TFLOP": f"{self.each_image('operations') / 1e12:.1f}"}
@@ -99,7 +98,6 @@ class Fit:
         return Load(self.model, self.programs, self.total, shown, row)
 
     def as_json(self) -> dict[str, Any]:
-        """All values, with the ones that follow from them."""
         loop, decoder, texts = [each.as_json() for each in self.programs] + [None] * (3 - len(self.programs))
         generator = self.generator
         content = {"model": self.model, "loras": self.loras, "weights": generator.weights}
@@ -171,7 +169,6 @@ def _words(text: str) -> list[str]:
 
 
 def _duration(found: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
-    """How long all models take, each process for its part of the images."""
     parts = dict.fromkeys(("texts", "drawing", "decoding", "loading", "compiling"), 0.0)
     for each in found:
         loop, decoder, *_ = each.programs
@@ -289,7 +286,6 @@ def _placed(params: Any, mesh: Mesh) -> Any:
 
 
 def _lower(function: Any, mesh: Mesh, shared: Any, row: Any, items: int) -> jax.stages.Lowered:
-    """A program of a number of rows on each device."""
     rows = rows_like(row, items * mesh.size, parallel.split_axis(mesh))
     return pure_functions.call_on_rows.lower(function, mesh, shared, rows)
 

@@ -44,15 +44,12 @@ _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """The shape of one array of a program."""
-
     dtype: str  # as HLO writes it, e.g. ``bf16``
     dims: tuple[int, ...]
     on_chip: bool = False  # in a TPU's own memory, so that no bytes of the device's memory are moved for it
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return math.prod(self.dims)
 
     @property
@@ -66,8 +63,6 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of HLO."""
-
     name: str
     opcode: str
     results: tuple[Array, ...]

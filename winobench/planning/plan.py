@@ -87,7 +87,6 @@ class Plan:
         return bool(load.programs) and all(load.programs) and load.total <= self.usable
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values, with the values that follow from it."""
         names = ("target", "usable", "price", "notes", "total", "fits")
         durations = [
             {"devices": each.devices, **each.parts, "total": each.total, "with_cache": each.with_cache}
@@ -98,8 +97,6 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A config to plan."""
-
     config: ml_collections.ConfigDict
     target: Target
     devices: Sequence[int] = ()  # numbers of devices to estimate the time for. Empty for the target's
@@ -125,7 +122,6 @@ class Job:
         return f"storage of {self.assumed.storage_rate / 1e9:g} GB/s a host (an assumption)"
 
     def hosts(self, devices: int) -> int:
-        """How many machines have so many devices."""
         return math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
 
     def ways_to_share(self, heads: int) -> list[int]:

@@ -87,12 +87,10 @@ class Compiled(_Kernels):
         return self.temporaries + self.code
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, and the rates that follow from them."""
         return dataclasses.asdict(self) | {"seconds": self.seconds, "items_per_second": self.items / self.seconds}
 
 
 def placed(parameters: Any, where: Any) -> Any:
-    """Shapes of arrays at their places."""
     return jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), parameters, where)
 
 

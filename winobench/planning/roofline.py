@@ -36,7 +36,6 @@ class Sum:
 
 
 def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
-    """Estimated seconds of one run of a kernel."""
     if kernel.cycles is not None and accelerator.platform == "tpu":
         return kernel.cycles / accelerator.clock
     rates = accelerator.matrix_rates

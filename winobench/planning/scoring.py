@@ -64,7 +64,6 @@ class Fit:
     largest: int | None = None  # passes of the largest step, if it was looked for
 
     def load(self, name: str) -> Load:
-        """The memory and rates of the model."""
         scoring, step, programs = self.scoring, self.step, (self.step, *self.encoders)
         of_texts = [each for each in programs if each and each.noun == TEXT and scoring.staged]
         temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)

@@ -98,7 +98,6 @@ def step_program(
 
 
 def _steps(config: ml_collections.ConfigDict) -> tuple[int | None, list[str]]:
-    """How many there are, None if unknown, and a note."""
     left_out = "encoding the images once, and validation, are not in the time"
     if config.num_steps is not None:
         return config.num_steps, [f"{config.num_steps:,} steps; {left_out}"]

@@ -55,8 +55,6 @@ _ANSWER = (0, 0)
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """How long the question is."""
-
     before: int  # tokens that the language model reads before the image
     behind: int  # tokens after it, or of the whole question where the image comes before all of it, with padding
 
@@ -84,7 +82,6 @@ class Scorer:
 
     @property
     def table(self) -> int:
-        """Bytes on a device of both tables."""
         return self.rows * self.row + self.texts
 
     def needed(self, noun: str, items: int, own: int = 0) -> int:
@@ -99,7 +96,6 @@ class Scorer:
         return there + encoded + max(own, handed + joined)
 
     def load(self, model: str, images: Compiled | None, pairs: Compiled | None) -> Load:
-        """The memory and rates of the model."""
         programs = [each for each in (images, pairs) if each]
         needed = [self.needed(each.noun, each.items, each.own) for each in programs]
         total = max(needed or [self.needed(IMAGE, 1)])
@@ -200,8 +196,6 @@ def _notes(
 
 @dataclasses.dataclass(frozen=True)
 class _Network:
-    """A network of shapes, at its places on the devices."""
-
     structure: functional.Structure
     params: list[jax.ShapeDtypeStruct]
     processor: ImageProcessor | PatchProcessor
@@ -238,7 +232,6 @@ class _Network:
 
 
 def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
-    """The network of a config."""
     return next(cls for cls in checkpoints.NETWORKS.values() if cls.config_class is type(config))
 
 

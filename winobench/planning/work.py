@@ -10,8 +10,6 @@ from winobench.tasks import TASKS, groups
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work of a task."""
-
     questions: int
     images: int  # distinct ones
     pairs: int  # distinct (image, text) pairs, with the empty text where images compete. Each is scored on every sample
@@ -91,7 +89,6 @@ def names(words: str) -> list[str]:
 
 
 def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: int | None = None) -> Total:
-    """The work of some tasks together."""
     known = GDBENCH | OTHERS
     names = list(dict.fromkeys(_PARTS.get(name, name) for name in tasks)) or list(GDBENCH)
     of_tasks = {name: known.get(name) or _declared(name) for name in names}
