@@ -5,20 +5,12 @@ import json
 import jax
 import pytest
 
-from tests.launching import launch, launch_process, refuse
-from tests.planning import small
+from tests.launching import launch, refuse
 
 PLAN = "launch.plan"
 V5E = "--accelerator=v5e:1x1"
-LLAMA = {
-    "model_type": "llama",
-    "vocab_size": 512,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 4096,
-}
+LLAMA = {"model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128}
+LLAMA |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 4096}
 
 
 @pytest.fixture
@@ -33,43 +25,17 @@ def here(monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
 
-def planned(launch, folder, *words, **more):
-    """The one plan that a launch writes, and what it prints."""
-    status, out, err = launch(PLAN, *words, "--price=1.2", "--details", f"--output={folder / 'plan.json'}", **more)
-    assert (status, err) == (0, "")
-    (plan,) = json.loads((folder / "plan.json").read_text())["plans"]
-    assert plan["fits"]
-    for shown in ("memory of a device", "dollars"):
-        assert shown in out
-    return plan, out
-
-
-@pytest.mark.slow
-def test_a_pipeline_on_a_tpu(tmp_path, cache):
-    pytest.importorskip("libtpu")
-    small.write(tmp_path / "model")
-    words = ("--config=gdbench:table1", f"--config.model={tmp_path / 'model'}", "--config.dtype=bfloat16")
-    words += ("--config.tasks=winoground,clevr", "--accelerator=v5e:2x2", "--devices=1,4")
-    plan, out = planned(launch_process, tmp_path, *words, **cache)
-    assert "v5e:2x2: compiling the denoising step" in out
-    step = plan["programs"][0]
-    assert step["collectives"] == {}
-    # 2,400 and 12,628 pairs, 250 samples; four devices take a quarter of the time for it.
-    one, four = plan["durations"]
-    assert one["scoring"] == pytest.approx(15_028 * 250 * step["seconds"] / step["items"])
-    assert four["scoring"] == pytest.approx(one["scoring"] / 4)
-    assert plan["total"] > plan["weights"]["denoiser"] + plan["others"]
-    for shown in ("3,757,000 passes", "no collectives"):
-        assert shown in out
-
-
 def test_a_language_model_on_a_tpu(tmp_path, cache, here):
     """From a folder with its config alone."""
     pytest.importorskip("libtpu")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     words = ("--config=wscplus", f"--config.model={tmp_path}", "--config.dtype=bfloat16", "--config.model_parallel=2")
     words += ("--config.batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
-    plan, out = planned(launch, tmp_path, *words, **cache)
+    words += ("--price=1.2", "--details", f"--output={tmp_path / 'plan.json'}")
+    status, out, err = launch(PLAN, *words, **cache)
+    assert (status, err) == (0, "")
+    (plan,) = json.loads((tmp_path / "plan.json").read_text())["plans"]
+    assert plan["fits"]
     (batch,) = plan["batches"]
     assert (plan["model_parallel"], plan["copies"], batch["rows"]) == (2, 2, 4)
     # Two in the layer, the embedding's, two to choose a token, and one to see whether any row goes on.
@@ -79,22 +45,15 @@ def test_a_language_model_on_a_tpu(tmp_path, cache, here):
     assert two["writing"] == pytest.approx(175 * 199 * token)
     assert four["writing"] == pytest.approx(88 * 199 * token)
     assert batch["rates"]["tokens"] == pytest.approx(2 * 4 / token)
-    for shown in ("wscplus, toe", "tokens/s", "700 questions", "keys and values", "6 all-reduce"):
-        assert shown in out
-
-
-@pytest.mark.slow
-def test_pictures_on_a_tpu(tmp_path, cache):
-    pytest.importorskip("libtpu")
-    small.write(tmp_path / "model")
-    words = ("--config=pictures", f"--config.model={tmp_path / 'model'}", "--config.num_steps=4")
-    plan, out = planned(launch_process, tmp_path, *words, "--accelerator=v5e:1x1", **cache)
-    (drawer,) = plan["drawers"]
-    # 70 prompts, 8 at once.
-    assert plan["durations"][0]["drawing"] > 0
-    assert drawer["batch"] == 8
-    assert drawer["loop"]["collectives"] == {}
-    for shown in ("loop of 4 steps", "images/s", "no collectives", "70 images"):
+    for shown in (
+        "wscplus, toe",
+        "tokens/s",
+        "700 questions",
+        "keys and values",
+        "6 all-reduce",
+        "memory of a device",
+        "dollars",
+    ):
         assert shown in out
 
 

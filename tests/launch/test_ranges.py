@@ -131,52 +131,40 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
         configuration.load(str(path), [("seed", "-5")])
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "message"),
-    [
-        (
-            "hardneg:debug",
-            {"optimizer.learning_rate": "-1"},
-            "learning_rate is -1.0, but it must be a finite number above 0",
-        ),
-        ("hardneg:debug", {"optimizer.learning_rate": "nan"}, "learning_rate is nan"),
-        ("hardneg:debug", {"optimizer.b1": "2"}, "b1 is 2.0, but it must be a finite number from 0 and below 1"),
-        (
-            "hardneg:debug",
-            {"ema_decay": "3"},
-            "ema_decay is 3.0, but it must be a finite number from 0 and below 1, or none",
-        ),
-        ("hardneg:debug", {"num_steps": "0"}, "num_steps is 0, but it must be a whole number from 1"),
-        ("hardneg:debug", {"optimizer.name": "sgd"}, "name is 'sgd', but it must be one of adamw, muon"),
-        ("hardneg:debug", {"optimizer.schedule": "step"}, "'step', but it must be one of constant, cosine, linear"),
-        ("hardneg:debug", {"optimizer.warmup_steps": "4"}, "leaves nothing of 4 steps for the cosine schedule"),
-        ("hardneg:debug", {"accumulate": "3"}, "a batch of 4 cannot be cut into 3 equal micro-batches"),
-        ("hardneg:debug", {"loss.timestep_range": "²,³"}, "timestep_range is a list with commas"),
-        ("nli", {"data.sets": "snli,snli"}, "one or more of snli, anli"),
-        ("clevr_tiny", {"denoiser.timestep_range": "900,100"}, "two whole numbers"),
-        ("clevr_tiny", {"denoiser.down_block_types": "DownBlock2D,UpBlock"}, "DownBlock2D"),
-        ("gdbench", {"sampling.num_samples": str(10**12)}, "from 1 to 1,000,000"),
-        ("gdbench", {"batch_size": str(10**11)}, "a whole number from 1 to 1,048,576, or search, or none"),
-        ("gdbench", {"image_size": str(10**6)}, "image_size is 1000000"),
-        ("gdbench", {"sampling.timesteps": "²,³"}, "timesteps is '²,³', but it must be one of uniform"),
-        ("gdbench", {"sampling.timesteps": "100,,500"}, "timesteps is '100,,500'"),
-        ("gdbench", {"sampling.timestep_range": "some"}, "or all"),
-        (
-            "gdbench",
-            {"sampling.timesteps": "published", "sampling.timestep_range": "300,800"},
-            "would do nothing: leave one of them out",
-        ),
-        ("gdbench", {"sampling.timesteps": "importance"}, "is for --config.sampling.mode=race"),
-        ("winoviz", {"api.timeout": "nan"}, "timeout is nan"),
-        ("winoviz", {"api.base_url": "http://a\nb"}, "without control characters"),
-        ("winoviz", {"api.price": "1"}, "a list of 2"),
-        ("wscplus_generate", {"templates": "toe,poe"}, "one of cot, tot, coe, toe"),
-    ],
-)
-def test_what_is_refused_and_how(name, fields, message):
-    with pytest.raises(InputError) as caught:
-        configuration.load(name, fields.items())
-    assert message in str(caught.value)
+REFUSED = {
+    "hardneg:debug optimizer.learning_rate=-1": ["learning_rate", "-1.0", "0"],
+    "hardneg:debug optimizer.learning_rate=nan": ["learning_rate", "nan"],
+    "hardneg:debug optimizer.b1=2": ["b1", "2.0", "0", "1"],
+    "hardneg:debug ema_decay=3": ["ema_decay", "3.0", "0", "1", "none"],
+    "hardneg:debug num_steps=0": ["num_steps", "0", "1"],
+    "hardneg:debug optimizer.name=sgd": ["name", "'sgd'", "adamw", "muon"],
+    "hardneg:debug optimizer.schedule=step": ["'step'", "constant", "cosine", "linear"],
+    "hardneg:debug optimizer.warmup_steps=4": ["warmup_steps", "4", "cosine"],
+    "hardneg:debug accumulate=3": ["4", "3"],
+    "hardneg:debug loss.timestep_range=²,³": ["timestep_range", "²,³"],
+    "nli data.sets=snli,snli": ["snli", "anli"],
+    "clevr_tiny denoiser.timestep_range=900,100": ["timestep_range", "two"],
+    "clevr_tiny denoiser.down_block_types=DownBlock2D,UpBlock": ["down_block_types", "DownBlock2D"],
+    f"gdbench sampling.num_samples={10**12}": ["num_samples", "1", "1,000,000"],
+    f"gdbench batch_size={10**11}": ["batch_size", "1,048,576", "search", "none"],
+    f"gdbench image_size={10**6}": ["image_size", "1000000"],
+    "gdbench sampling.timesteps=²,³": ["timesteps", "'²,³'", "uniform"],
+    "gdbench sampling.timesteps=100,,500": ["timesteps", "'100,,500'"],
+    "gdbench sampling.timestep_range=some": ["timestep_range", "all"],
+    "gdbench sampling.timesteps=published sampling.timestep_range=300,800": ["published", "300,800"],
+    "gdbench sampling.timesteps=importance": ["importance", "--config.sampling.mode=race"],
+    "winoviz api.timeout=nan": ["timeout", "nan"],
+    "winoviz api.base_url=http://a\nb": ["base_url"],
+    "winoviz api.price=1": ["price", "2"],
+    "wscplus_generate templates=toe,poe": ["templates", "cot", "tot", "coe", "toe"],
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_is_refused(command):
+    spec, *fields = command.split(" ")
+    with pytest.raises(InputError, match=names(*REFUSED[command])):
+        configuration.load(spec, [field.split("=", 1) for field in fields])
 
 
 @pytest.mark.parametrize(
