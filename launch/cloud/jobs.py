@@ -15,7 +15,7 @@ import pathlib
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jinja2
 import ml_collections
@@ -195,46 +195,42 @@ def _check_words(request: Request) -> None:
             f" {_REMOVED[request.target]}",
             code="removed-option",
         )
-    if request.target not in TARGETS:
-        raise InputError(f"--target={request.target} is not one of {', '.join(TARGETS)}.")
-    for flag, target in _ONLY_FOR.items():
-        if getattr(request, flag) not in (None, False) and request.target != target:
-            raise InputError(f"--{flag} is not for --target={request.target}: leave it out.")
-    texts = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
-    texts |= {f"config.{field}": text for field, text in request.overrides}
-    for flag, text in texts.items():
-        # A line break would end a comment or a line of options, wherever it is quoted.
-        if isinstance(text, str) and not text.isprintable():
-            raise InputError(f"--{flag}={text!r} holds a character that cannot be printed: leave it out.")
-    if request.nodes < 1:
-        raise InputError(f"--nodes={request.nodes} is not a number of machines: it is 1 or more.")
-    if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
+    if not all(map(_SECRET.fullmatch, request.secrets)):  # which may be secrets themselves, so they are not repeated
         raise InputError(
-            f"--name={request.name} is not a job's name: take up to {_MAX_NAME} small letters, digits and inner dashes."
+            "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
+            code="secret-value",
         )
-    for secret in request.secrets:
-        if not _SECRET.fullmatch(secret):  # which may be the secret itself, so it is not repeated
-            raise InputError(
-                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
-                code="secret-value",
-            )
-    for flag in ("infra", "partition", "account", "time"):
-        text = getattr(request, flag)
-        if text is not None and not _WORD.fullmatch(text):
-            raise InputError(
-                f"--{flag}={text} has characters that none such has: write letters, digits and ._:-/ only."
-            )
-    if request.time is not None and not _TIME.fullmatch(request.time):
-        raise InputError(
-            f"--time={request.time} is not a time limit of Slurm: write minutes, HOURS:MINUTES:SECONDS or"
-            " DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00."
-        )
-    for flag in ("workdir", "data_dir"):
-        folder = getattr(request, flag)
-        if folder is not None and request.target != "slurm" and not folder.startswith("/"):
-            raise InputError(f"--{flag}={folder} is a folder on the machines: give its path from / on.")
+    for fault in _faults(request):
+        raise InputError(fault)
     if request.store is not None:
         check_store(request.store)
+
+
+def _faults(request: Request) -> Iterator[str]:
+    if request.target not in TARGETS:
+        yield f"--target={request.target} is not one of {', '.join(TARGETS)}."
+    given = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    for flag, target in _ONLY_FOR.items():
+        if given[flag] not in (None, False) and request.target != target:
+            yield f"--{flag} is not for --target={request.target}: leave it out."
+    for flag, text in (given | {f"config.{field}": text for field, text in request.overrides}).items():
+        # A line break would end a comment or a line of options, wherever it is quoted.
+        if isinstance(text, str) and not text.isprintable():
+            yield f"--{flag}={text!r} holds a character that cannot be printed: leave it out."
+    if request.nodes < 1:
+        yield f"--nodes={request.nodes} is not a number of machines: it is 1 or more."
+    if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
+        form = f"up to {_MAX_NAME} small letters, digits and inner dashes"
+        yield f"--name={request.name} is not a job's name: take {form}."
+    for flag in ("infra", "partition", "account", "time"):
+        if given[flag] is not None and not _WORD.fullmatch(given[flag]):
+            yield f"--{flag}={given[flag]} has characters that none such has: write letters, digits and ._:-/ only."
+    if request.time is not None and not _TIME.fullmatch(request.time):
+        forms = "minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00"
+        yield f"--time={request.time} is not a time limit of Slurm: write {forms}."
+    for flag in ("workdir", "data_dir"):
+        if given[flag] is not None and request.target != "slurm" and not given[flag].startswith("/"):
+            yield f"--{flag}={given[flag]} is a folder on the machines: give its path from / on."
 
 
 def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accelerators.Slice | None) -> None:

@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from tests.launching import launch, refuse
+from tests.launching import launch, launch_process, refuse
 
 PLAN = "launch.plan"
 V5E = "--accelerator=v5e:1x1"
@@ -25,14 +25,15 @@ def here(monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
 
-def test_a_language_model_on_a_tpu(tmp_path, cache, here):
+@pytest.mark.parametrize("launched", [launch, pytest.param(launch_process, marks=pytest.mark.slow)])
+def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here):
     """From a folder with its config alone."""
     pytest.importorskip("libtpu")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     words = ("--config=wscplus", f"--config.model={tmp_path}", "--config.dtype=bfloat16", "--config.model_parallel=2")
     words += ("--config.batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
     words += ("--price=1.2", "--details", f"--output={tmp_path / 'plan.json'}")
-    status, out, err = launch(PLAN, *words, **cache)
+    status, out, err = launched(PLAN, *words, **cache)
     assert (status, err) == (0, "")
     (plan,) = json.loads((tmp_path / "plan.json").read_text())["plans"]
     assert plan["fits"]
@@ -45,16 +46,8 @@ def test_a_language_model_on_a_tpu(tmp_path, cache, here):
     assert two["writing"] == pytest.approx(175 * 199 * token)
     assert four["writing"] == pytest.approx(88 * 199 * token)
     assert batch["rates"]["tokens"] == pytest.approx(2 * 4 / token)
-    for shown in (
-        "wscplus, toe",
-        "tokens/s",
-        "700 questions",
-        "keys and values",
-        "6 all-reduce",
-        "memory of a device",
-        "dollars",
-    ):
-        assert shown in out
+    shown = ("wscplus, toe", "tokens/s", "700 questions", "keys and values", "6 all-reduce", "memory of a device")
+    assert all(text in out for text in (*shown, "dollars"))
 
 
 @pytest.mark.parametrize(

@@ -127,38 +127,20 @@ def _gpu_description(gpu: Accelerator) -> str:
     shared, shared_of_block = gpu.core_memory
     # Hopper and later have instructions of their own next to those of the architecture.
     extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
-    device = {
-        "threads_per_block_limit": 1024,
-        "threads_per_warp": 32,
-        "shared_memory_per_block": 49_152,
-        "shared_memory_per_core": shared,
-        "shared_memory_per_block_optin": shared_of_block,
-        "threads_per_core_limit": gpu.core_threads,
-        "core_count": gpu.cores,
-        "fpus_per_core": gpu.units_per_core,
-        "block_dim_limit_x": 2_147_483_647,
-        "block_dim_limit_y": 65_535,
-        "block_dim_limit_z": 65_535,
-        "thread_dim_limit_x": 1024,
-        "thread_dim_limit_y": 1024,
-        "thread_dim_limit_z": 64,
-        "registers_per_core_limit": 65_536,
-        "registers_per_block_limit": 65_536,
-        "memory_bandwidth": int(gpu.memory_rate),
-        "l2_cache_size": gpu.l2_cache,
-        "clock_rate_ghz": gpu.clock / 1e9,
-        "device_memory_size": gpu.memory,
-        "device_address_bits": 64,
-        "cuda_compute_capability": f"{{ major: {major} minor: {minor} feature_extension: {extension} }}",
-        "device_vendor": '"NVIDIA Corporation"',
-        "name": f'"{gpu.device_kind}"',
-        **dict.fromkeys(("driver_version", "runtime_version", "compile_time_toolkit_version"), '"13.0.0"'),
-        "dnn_version": '"9.10.0"',
-    }
-    lines = " ".join(
-        f"{key} {value}" if str(value).startswith("{") else f"{key}: {value}" for key, value in device.items()
+    device = (
+        "threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152"
+        f" shared_memory_per_core: {shared} shared_memory_per_block_optin: {shared_of_block}"
+        f" threads_per_core_limit: {gpu.core_threads} core_count: {gpu.cores} fpus_per_core: {gpu.units_per_core}"
+        " block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535"
+        " thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64"
+        " registers_per_core_limit: 65536 registers_per_block_limit: 65536"
+        f" memory_bandwidth: {int(gpu.memory_rate)} l2_cache_size: {gpu.l2_cache}"
+        f" clock_rate_ghz: {gpu.clock / 1e9} device_memory_size: {gpu.memory} device_address_bits: 64"
+        f" cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}"
+        f' device_vendor: "NVIDIA Corporation" name: "{gpu.device_kind}" driver_version: "13.0.0"'
+        ' runtime_version: "13.0.0" compile_time_toolkit_version: "13.0.0" dnn_version: "9.10.0"'
     )
     return (
-        f'gpu_device_info {{ {lines} }} platform_name: "CUDA"'
+        f'gpu_device_info {{ {device} }} platform_name: "CUDA"'
         f' dnn_version_info {{ major: 9 minor: 10 patch: 0 }} device_description_str: "{gpu.device_kind}"'
     )
