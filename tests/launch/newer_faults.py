@@ -12,16 +12,19 @@ from tests.launch.source_faults import (
     FEWER,
     MISSING,
     MORE,
+    at,
     broken_off,
     change,
     change_lines,
     copy,
     cut,
     delete_first,
+    first_again,
     missing_image,
     no_file,
     remove,
     repeat_first_key,
+    row,
     too_few,
     too_many,
     usual,
@@ -46,8 +49,8 @@ def _by_key(file, image, key, field, first):
     return [
         *usual(file, image, 3, 3, lambda rows: delete_first(rows, 1), more),
         no_file(file),
-        wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}'", f"{{root}}/{file}", f"'{field}'"),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file}", f"'{first}'"),
+        wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}'", at(file), f"'{field}'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), f"'{first}'"),
     ]
 
 
@@ -59,17 +62,17 @@ def _merged():
         too_many(change("swap_att.json", lambda rows: rows.update({"9": rows["1"]})), 5, 4),
         broken_off(file),
         no_file("replace_att.json"),
-        wrong(BROKEN, change(file, lambda rows: rows["1"].pop("caption")), "'1'", f"{{root}}/{file}", "'caption'"),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file}", "'0'"),
+        wrong(BROKEN, change(file, lambda rows: rows["1"].pop("caption")), "'1'", at(file), "'caption'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), "'0'"),
     ]
 
 
 def _rows(file, image, num_images, field):
     """Of a list of three rows, which are objects without an id."""
     return [
-        *usual(file, image, num_images, 3, lambda rows: rows.pop(0), lambda rows: rows.append(rows[0])),
+        *usual(file, image, num_images, 3, lambda rows: rows.pop(0), first_again),
         no_file(file),
-        wrong(BROKEN, change(file, lambda rows: rows[1].pop(field)), "row 2", f"{{root}}/{file}", f"'{field}'"),
+        wrong(BROKEN, change(file, lambda rows: rows[1].pop(field)), *row(2, file), f"'{field}'"),
     ]
 
 
@@ -77,14 +80,14 @@ def _sugarcrepe_pp():
     file = "sugarcrepe_pp/swap_obj.json"
     return [
         *usual(file, "val2017/000000000285.jpg", 3, 3, list.pop, lambda rows: rows.append({**rows[0], "id": 9})),
-        wrong(DUPLICATE, change(file, lambda rows: rows.append(rows[1])), "'id'", "row 4", f"{{root}}/{file}", "1"),
+        wrong(DUPLICATE, change(file, lambda rows: rows.append(rows[1])), "'id'", *row(4, file), "1"),
     ]
 
 
 def _cola():
     return [
-        *usual(_COLA, "images/11.jpg", 6, 3, list.pop, lambda rows: rows.append(rows[0])),
-        wrong(BROKEN, change(_COLA, lambda rows: rows[1].pop()), "row 2", f"{{root}}/{_COLA}", "3", "4"),
+        *usual(_COLA, "images/11.jpg", 6, 3, list.pop, first_again),
+        wrong(BROKEN, change(_COLA, lambda rows: rows[1].pop()), *row(2, _COLA), "3", "4"),
     ]
 
 
@@ -99,7 +102,7 @@ def _whatsup_a():
         too_few(change(_WHATSUP_A, list.pop), 7, 8),
         too_many(more, 9, 8),
         broken_off(_WHATSUP_A),
-        wrong(DUPLICATE, change(_WHATSUP_A, lambda rows: rows.append(rows[0])), "'mug_left_of_plate'"),
+        wrong(DUPLICATE, change(_WHATSUP_A, first_again), "'mug_left_of_plate'"),
     ]
 
 
@@ -111,30 +114,15 @@ def _whatsup_b_sets():
         *usual(
             _WHATSUP_B, "controlled_clevr/mug_left_of_plate.jpeg", 8, 2, lambda rows: rows.__delitem__(slice(4)), more
         ),
-        wrong(
-            BROKEN,
-            change(_WHATSUP_B, list.pop),
-            "row 5",
-            f"{{root}}/{_WHATSUP_B}",
-            "beer-bottle",
-            "armchair",
-            "'behind'",
-        ),
-        wrong(
-            DUPLICATE,
-            change(_WHATSUP_B, lambda rows: rows.append(rows[0])),
-            "'image_path'",
-            "row 9",
-            f"{{root}}/{_WHATSUP_B}",
-            "'left'",
-        ),
+        wrong(BROKEN, change(_WHATSUP_B, list.pop), *row(5, _WHATSUP_B), "beer-bottle", "armchair", "'behind'"),
+        wrong(DUPLICATE, change(_WHATSUP_B, first_again), "'image_path'", *row(9, _WHATSUP_B), "'left'"),
     ]
 
 
 def _coco_spatial():
     return [
-        *usual(_COCO_ONE, "val2017/000000000285.jpg", 3, 3, list.pop, lambda rows: rows.append(rows[0])),
-        wrong(BROKEN, change(_COCO_ONE, lambda rows: rows[1].pop()), "row 2", f"{{root}}/{_COCO_ONE}", "2", "3"),
+        *usual(_COCO_ONE, "val2017/000000000285.jpg", 3, 3, list.pop, first_again),
+        wrong(BROKEN, change(_COCO_ONE, lambda rows: rows[1].pop()), *row(2, _COCO_ONE), "2", "3"),
     ]
 
 
@@ -150,9 +138,9 @@ def _change_table(name, function):
 def _table(file, pattern, broken, *named):
     """``broken`` changes the rows so that the second one is wrong."""
     return [
-        wrong(BROKEN, cut(file), f"{{root}}/{file}"),
+        wrong(BROKEN, cut(file), at(file)),
         wrong(BROKEN, remove("data"), pattern),
-        wrong(BROKEN, _change_table(file, broken), "row 2", f"{{root}}/{file}", *named),
+        wrong(BROKEN, _change_table(file, broken), *row(2, file), *named),
     ]
 
 
@@ -184,8 +172,7 @@ def _mmvp():
             BROKEN,
             change_lines(_QUESTIONS, lambda lines: lines[:-2]),
             "'Question ID'",
-            "row 5",
-            f"{{root}}/{_QUESTIONS}",
+            *row(5, _QUESTIONS),
             "5",
             "'Color'",
             "6",
@@ -194,8 +181,7 @@ def _mmvp():
             DUPLICATE,
             change_lines(_QUESTIONS, lambda lines: [*lines, lines[1]]),
             "'Question ID'",
-            "row 8",
-            f"{{root}}/{_QUESTIONS}",
+            *row(8, _QUESTIONS),
             "3",
         ),
     ]
@@ -210,7 +196,7 @@ def _vlchecklist():
         missing_image("vg/VG_100K/1.jpg", 3),
         broken_off(_VAW),
         no_file(_VAW),
-        wrong(BROKEN, change(_VAW, lambda rows: rows[1][1].pop("NEG")), "row 2", f"{{root}}/{_VAW}", "'NEG'"),
+        wrong(BROKEN, change(_VAW, lambda rows: rows[1][1].pop("NEG")), *row(2, _VAW), "'NEG'"),
     ]
 
 
@@ -234,7 +220,7 @@ def _cifar10():
     return [
         too_few(_shorten(file, -record), 2, 3),
         too_many(_lengthen(file, record), 4, 3),
-        wrong(BROKEN, _shorten(file, -1), f"{{root}}/{file}", "9,218", "3,073"),
+        wrong(BROKEN, _shorten(file, -1), at(file), "9,218", "3,073"),
         no_file(file),
     ]
 
@@ -252,7 +238,7 @@ def _stl10():
     return [
         too_few(both(_shorten, -1), 2, 3),
         too_many(both(_lengthen, 1), 4, 3),
-        wrong(BROKEN, _shorten(pictures, -size), f"{{root}}/{labels}", "3", f"{{root}}/{pictures}", "2"),
+        wrong(BROKEN, _shorten(pictures, -size), at(labels), "3", at(pictures), "2"),
         no_file(labels),
     ]
 
@@ -273,11 +259,11 @@ def _aircraft():
         wrong(
             BROKEN,
             change_lines(file, lambda lines: [*lines[:-1], "1008575 Vari"]),
-            f"{{root}}/{file}",
+            at(file),
             "'1008575 Vari'",
-            f"{{root}}/{root}",
+            at(root),
         ),
-        wrong(DUPLICATE, change_lines(file, lambda lines: [*lines, lines[0]]), f"{{root}}/{file}", "'1514522 707-320'"),
+        wrong(DUPLICATE, change_lines(file, lambda lines: [*lines, lines[0]]), at(file), "'1514522 707-320'"),
     ]
 
 
@@ -304,10 +290,8 @@ def _tifa160(file):
         too_many(more, 4, 3),
         broken_off(file),
         no_file("dsg_tifa160_anns.csv"),
-        wrong(
-            BROKEN, change(file, lambda rows: rows[picture].pop("text")), f"'{picture}'", f"{{root}}/{file}", "'text'"
-        ),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file}", f"'{picture}'"),
+        wrong(BROKEN, change(file, lambda rows: rows[picture].pop("text")), f"'{picture}'", at(file), "'text'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), f"'{picture}'"),
     ]
 
 
@@ -324,9 +308,9 @@ def _tifa160_authors():
             BROKEN,
             change(file, lambda rows: rows["coco_1_mini_dalle"].update(human_scores=[])),
             "'coco_1_mini_dalle'",
-            f"{{root}}/{file}",
+            at(file),
         ),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file}", "'coco_1_mini_dalle'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), "'coco_1_mini_dalle'"),
     ]
 
 
@@ -342,23 +326,8 @@ def _imagereward():
             lambda rows: rows.append({**rows[0], "id": "9"}),
         ),
         no_file(file),
-        wrong(
-            BROKEN,
-            change(file, lambda rows: rows[1]["ranking"].pop()),
-            "'ranking'",
-            "row 2",
-            f"{{root}}/{file}",
-            "8",
-            "9",
-        ),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[0])),
-            "'id'",
-            "row 4",
-            f"{{root}}/{file}",
-            "000000-0040",
-        ),
+        wrong(BROKEN, change(file, lambda rows: rows[1]["ranking"].pop()), "'ranking'", *row(2, file), "8", "9"),
+        wrong(DUPLICATE, change(file, first_again), "'id'", *row(4, file), "000000-0040"),
     ]
 
 
@@ -389,14 +358,13 @@ def _geneval():
             BROKEN,
             change_lines(file, lambda lines: [lines[0], lines[1].replace("HIT,0_0,", "HIT,zero,"), *lines[2:]]),
             "'Input.index'",
-            "row 1",
-            f"{{root}}/{file}",
+            *row(1, file),
             "328_1",
         ),
         wrong(
             DUPLICATE,
             change_lines(file, lambda lines: [*lines, lines[1]]),
-            f"{{root}}/{file}",
+            at(file),
             "6",
             "image 00000",
             "prompt 00000",
@@ -418,16 +386,16 @@ def _imagenet():
         too_many(copy(f"{tench}/{name}", f"{tench}/ILSVRC2012_val_00000004.JPEG"), 4, 3),
         broken_off(file),
         no_file("imagenet_prompts.csv"),
-        wrong(BROKEN, change(file, lambda rows: rows.pop("7")), f"{{root}}/{file}", "999", "1000"),
+        wrong(BROKEN, change(file, lambda rows: rows.pop("7")), at(file), "999", "1000"),
         wrong(
             BROKEN,
             lambda folder: (folder / tench).rename(folder / "val" / "tench"),
             "{root}/val/tench",
             "'tench'",
-            f"{{root}}/{file}",
+            at(file),
         ),
         wrong(BROKEN, remove("val"), "{root}/val"),
-        wrong(DUPLICATE, copy(f"{tench}/{name}", f"{goldfish}/{name}"), f"{{root}}/{goldfish}", name),
+        wrong(DUPLICATE, copy(f"{tench}/{name}", f"{goldfish}/{name}"), at(goldfish), name),
     ]
 
 
@@ -472,8 +440,8 @@ def _naturalbench_retrieval():
         missing_image("NaturalBench-Retrieval/images/1_0.jpg", 6),
         broken_off(file),
         no_file(file),
-        wrong(BROKEN, change(file, lambda rows: rows[2].pop("caption_1")), "row 3", f"{{root}}/{file}", "'caption_1'"),
-        wrong(DUPLICATE, change(file, lambda rows: rows.append(rows[0])), "'index'", "row 4", f"{{root}}/{file}", "0"),
+        wrong(BROKEN, change(file, lambda rows: rows[2].pop("caption_1")), *row(3, file), "'caption_1'"),
+        wrong(DUPLICATE, change(file, first_again), "'index'", *row(4, file), "0"),
     ]
 
 
@@ -486,9 +454,9 @@ def _crepe():
     return [
         missing_image("VG_100K/1.jpg", 2),
         no_file(file),
-        wrong(BROKEN, in_row_2("[", "("), "'hard_negs'", "row 2", f"{{root}}/{file}"),
-        wrong(BROKEN, in_row_2(",10,", ",ten,"), "'width'", "row 2", f"{{root}}/{file}", "'ten'"),
-        wrong(BROKEN, in_row_2(",2,1,10,12,", ",-12,1,10,12,"), "row 2", f"{{root}}/{file}", "10 x 12", "(-12, 1)"),
+        wrong(BROKEN, in_row_2("[", "("), "'hard_negs'", *row(2, file)),
+        wrong(BROKEN, in_row_2(",10,", ",ten,"), "'width'", *row(2, file), "'ten'"),
+        wrong(BROKEN, in_row_2(",2,1,10,12,", ",-12,1,10,12,"), *row(2, file), "10 x 12", "(-12, 1)"),
     ]
 
 

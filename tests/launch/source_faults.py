@@ -90,6 +90,18 @@ def delete_first(content, count):
         del content[key]
 
 
+def first_again(rows):
+    rows.append(rows[0])
+
+
+def at(file):
+    return f"{{root}}/{file}"
+
+
+def row(number, file):
+    return f"row {number}", at(file)
+
+
 # Faults that several tasks share.
 
 
@@ -107,11 +119,11 @@ def too_many(make, count, published):
 
 
 def broken_off(file, share=0.5, line="{root}"):
-    return Fault(BROKEN, cut(file, share), (line, f"{{root}}/{file}"))
+    return Fault(BROKEN, cut(file, share), (line, at(file)))
 
 
 def no_file(file, make=None):
-    return Fault(BROKEN, make or remove(file), (f"{{root}}/{file}",))
+    return Fault(BROKEN, make or remove(file), (at(file),))
 
 
 def wrong(kind, make, *named):

@@ -23,6 +23,7 @@ from tests.launch.source_faults import (
     KINDS,
     MISSING,
     MORE,
+    at,
     broken_off,
     change,
     change_lines,
@@ -30,10 +31,12 @@ from tests.launch.source_faults import (
     cut,
     delete,
     delete_first,
+    first_again,
     missing_image,
     no_file,
     remove,
     repeat_first_key,
+    row,
     too_few,
     too_many,
     usual,
@@ -63,10 +66,8 @@ def _flickr_image():
     key = "A man walks on the wide beach."
     return [
         *usual(_FLICKR_IMAGE, "images/1003.jpg", 12, 12, lambda lists: delete_first(lists, 5), more),
-        wrong(DUPLICATE, repeat_first_key(_FLICKR_IMAGE), f"{{root}}/{_FLICKR_IMAGE}", f"'{key}'"),
-        wrong(
-            DUPLICATE, change(_FLICKR_IMAGE, twice), "'A woman walks on the wide beach.'", f"{{root}}/{_FLICKR_IMAGE}"
-        ),
+        wrong(DUPLICATE, repeat_first_key(_FLICKR_IMAGE), at(_FLICKR_IMAGE), f"'{key}'"),
+        wrong(DUPLICATE, change(_FLICKR_IMAGE, twice), "'A woman walks on the wide beach.'", at(_FLICKR_IMAGE)),
     ]
 
 
@@ -81,8 +82,8 @@ def _flickr_text():
 
     return [
         *usual(_FLICKR_TEXT, "images/1003.jpg", 12, 12, lambda lists: delete_first(lists, 1), more),
-        wrong(DUPLICATE, repeat_first_key(_FLICKR_TEXT), f"{{root}}/{_FLICKR_TEXT}", f"'{path.format(1000)}'"),
-        wrong(DUPLICATE, change(_FLICKR_TEXT, twice), f"'{path.format(1005)}'", f"{{root}}/{_FLICKR_TEXT}"),
+        wrong(DUPLICATE, repeat_first_key(_FLICKR_TEXT), at(_FLICKR_TEXT), f"'{path.format(1000)}'"),
+        wrong(DUPLICATE, change(_FLICKR_TEXT, twice), f"'{path.format(1005)}'", at(_FLICKR_TEXT)),
     ]
 
 
@@ -96,12 +97,7 @@ def _winoground():
         # Where both are there, this is the one that is read.
         wrong(BROKEN, lambda folder: (folder / "data.json").write_text('[{"id" 0}]'), "{root}/data.json", "column 8"),
         wrong(
-            DUPLICATE,
-            change_lines(_WINOGROUND, lambda lines: [*lines, lines[0]]),
-            "'id'",
-            "row 4",
-            f"{{root}}/{_WINOGROUND}",
-            "0",
+            DUPLICATE, change_lines(_WINOGROUND, lambda lines: [*lines, lines[0]]), "'id'", *row(4, _WINOGROUND), "0"
         ),
     ]
 
@@ -112,10 +108,8 @@ def _svo(first):
         wrong(FEWER, change(_SVO, list.clear), "{root}"),
         broken_off(_SVO),
         no_file(_SVO),
-        wrong(
-            BROKEN, change(_SVO, lambda rows: delete(rows[2], "sentence")), "row 3", f"{{root}}/{_SVO}", "'sentence'"
-        ),
-        wrong(DUPLICATE, repeat_first_key(_SVO, 3), "row 4", f"{{root}}/{_SVO}", "'pos_id'"),
+        wrong(BROKEN, change(_SVO, lambda rows: delete(rows[2], "sentence")), *row(3, _SVO), "'sentence'"),
+        wrong(DUPLICATE, repeat_first_key(_SVO, 3), *row(4, _SVO), "'pos_id'"),
     ]
 
 
@@ -132,9 +126,9 @@ def _imagecode(name, first, key, num_images, count=3):
             lambda sets: delete(sets[name], key),
             lambda sets: sets[name].update({"8": "One more"}),
         ),
-        wrong(BROKEN, change(_IMAGECODE, misnumber), "'10'", f"'{name}'", f"{{root}}/{_IMAGECODE}", "0", "9"),
-        wrong(DUPLICATE, repeat_first_key(_IMAGECODE), f"{{root}}/{_IMAGECODE}", "'open-images-1815_f91d6f546e63f20d'"),
-        wrong(DUPLICATE, repeat_first_key(_IMAGECODE, name), f"'{name}'", f"{{root}}/{_IMAGECODE}", f"'{first}'"),
+        wrong(BROKEN, change(_IMAGECODE, misnumber), "'10'", f"'{name}'", at(_IMAGECODE), "0", "9"),
+        wrong(DUPLICATE, repeat_first_key(_IMAGECODE), at(_IMAGECODE), "'open-images-1815_f91d6f546e63f20d'"),
+        wrong(DUPLICATE, repeat_first_key(_IMAGECODE, name), f"'{name}'", at(_IMAGECODE), f"'{first}'"),
     ]
 
 
@@ -146,13 +140,9 @@ def _pets_all():
         missing_image("images/Abyssinian_201.jpg", 3, make=_no_image, reason="is not an image"),
         too_few(remove("images/shiba_inu_12.jpg"), 2, 3),
         too_many(copy("images/shiba_inu_12.jpg", "images/shiba_inu_13.jpg"), 4, 3),
-        wrong(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES}", "18", "37"),
+        wrong(BROKEN, cut(_CLASSES), at(_CLASSES), "18", "37"),
         wrong(
-            DUPLICATE,
-            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
-            f"{{root}}/{_CLASSES}",
-            "'abyssinian'",
-            "2",
+            DUPLICATE, change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]), at(_CLASSES), "'abyssinian'", "2"
         ),
         no_file(_CLASSES, remove(_CLASSES)),
     ]
@@ -160,9 +150,9 @@ def _pets_all():
 
 def _visual_genome(file, count):
     return [
-        *usual(file, "images/1.jpg", count, count, list.pop, lambda rows: rows.append(rows[0])),
-        wrong(BROKEN, change(file, lambda rows: rows[2].update(bbox_w="12")), "'bbox_w'", "row 3", f"{{root}}/{file}"),
-        wrong(DUPLICATE, repeat_first_key(file, 3), "row 4", f"{{root}}/{file}", "'image_id'"),
+        *usual(file, "images/1.jpg", count, count, list.pop, first_again),
+        wrong(BROKEN, change(file, lambda rows: rows[2].update(bbox_w="12")), "'bbox_w'", *row(3, file)),
+        wrong(DUPLICATE, repeat_first_key(file, 3), *row(4, file), "'image_id'"),
     ]
 
 
@@ -174,15 +164,8 @@ def _order(file, image, first, num_images, captions_each):
 
     return [
         *usual(file, image, num_images, count, list.pop, more, by=captions_each),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[0])),
-            "'image'",
-            f"row {num_images + 1}",
-            f"{{root}}/{file}",
-            f"'{first}'",
-        ),
-        wrong(DUPLICATE, repeat_first_key(file, 1), "row 2", f"{{root}}/{file}", "'image'"),
+        wrong(DUPLICATE, change(file, first_again), "'image'", *row(num_images + 1, file), f"'{first}'"),
+        wrong(DUPLICATE, repeat_first_key(file, 1), *row(2, file), "'image'"),
     ]
 
 
@@ -191,18 +174,12 @@ def _pets():
         missing_image("images/Abyssinian_201.jpg", 2),
         too_few(change_lines(_SPLIT, lambda lines: lines[:1]), 1, 2),
         too_many(change_lines(_SPLIT, lambda lines: [*lines, "american_pit_bull_terrier_7 4 2 3\n"]), 3, 2),
-        wrong(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES}", "18", "37"),
-        wrong(BROKEN, cut(_SPLIT, 0.7), f"{{root}}/{_SPLIT}", "'shiba_in'", f"{{root}}/{_CLASSES}"),
+        wrong(BROKEN, cut(_CLASSES), at(_CLASSES), "18", "37"),
+        wrong(BROKEN, cut(_SPLIT, 0.7), at(_SPLIT), "'shiba_in'", at(_CLASSES)),
         no_file(_SPLIT, remove("annotations")),
+        wrong(DUPLICATE, change_lines(_SPLIT, lambda lines: [*lines, lines[0]]), at(_SPLIT), "'Abyssinian_201'"),
         wrong(
-            DUPLICATE, change_lines(_SPLIT, lambda lines: [*lines, lines[0]]), f"{{root}}/{_SPLIT}", "'Abyssinian_201'"
-        ),
-        wrong(
-            DUPLICATE,
-            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
-            f"{{root}}/{_CLASSES}",
-            "'abyssinian'",
-            "2",
+            DUPLICATE, change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]), at(_CLASSES), "'abyssinian'", "2"
         ),
     ]
 
@@ -215,7 +192,7 @@ def _clevr():
         too_many(change(_SPATIAL, lambda items: items[name].append(["a", "b"])), 43, 42),
         broken_off(_SPATIAL),
         no_file(_SPATIAL),
-        wrong(DUPLICATE, repeat_first_key(_SPATIAL), f"{{root}}/{_SPATIAL}", "'CLEVR_val_0.png'"),
+        wrong(DUPLICATE, repeat_first_key(_SPATIAL), at(_SPATIAL), "'CLEVR_val_0.png'"),
     ]
 
 
@@ -224,19 +201,14 @@ def _mmbias():
         return change(_PHRASES, lambda phrases: function(phrases["pleasant_phrases"]))
 
     return [
-        wrong(MISSING, remove(_MUSLIM), f"{{root}}/{_MUSLIM}", "--allow_partial"),
+        wrong(MISSING, remove(_MUSLIM), at(_MUSLIM), "--allow_partial"),
         missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
-        wrong(FEWER, count(list.pop), "'pleasant_phrases'", f"{{root}}/{_PHRASES}", "59", "60"),
+        wrong(FEWER, count(list.pop), "'pleasant_phrases'", at(_PHRASES), "59", "60"),
         wrong(MORE, count(lambda words: words.append("nice")), "'pleasant_phrases'", "61", "60"),
         broken_off(_PHRASES),
-        wrong(
-            BROKEN,
-            remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))),
-            f"{{root}}/{_MUSLIM}",
-            "--allow_partial",
-        ),
-        wrong(DUPLICATE, copy(f"{_MUSLIM}/2.jpg", f"{_MUSLIM}/2.jpeg"), f"{{root}}/{_MUSLIM}", "2.jpeg", "2.jpg"),
-        wrong(DUPLICATE, repeat_first_key(_PHRASES), f"{{root}}/{_PHRASES}", "'unpleasant_phrases'"),
+        wrong(BROKEN, remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))), at(_MUSLIM), "--allow_partial"),
+        wrong(DUPLICATE, copy(f"{_MUSLIM}/2.jpg", f"{_MUSLIM}/2.jpeg"), at(_MUSLIM), "2.jpeg", "2.jpg"),
+        wrong(DUPLICATE, repeat_first_key(_PHRASES), at(_PHRASES), "'unpleasant_phrases'"),
     ]
 
 
@@ -271,20 +243,13 @@ def _hardneg(column, fewer):
         dataclasses.replace(fewer, make=change_lines(_HARDNEG, lambda lines: lines[:-1])),
         too_many(change_lines(_HARDNEG, lambda lines: [*lines, "4" + lines[1][1:]]), 5, 4),
         broken_off(_HARDNEG),
-        wrong(BROKEN, cut(_HARDNEG, 0.8), f"'{column}'", "row 4", f"{{root}}/{_HARDNEG}"),
-        wrong(
-            DUPLICATE,
-            change_lines(_HARDNEG, lambda lines: [*lines, lines[2]]),
-            "row 5",
-            f"{{root}}/{_HARDNEG}",
-            "'1'",
-            "4",
-        ),
+        wrong(BROKEN, cut(_HARDNEG, 0.8), f"'{column}'", *row(4, _HARDNEG)),
+        wrong(DUPLICATE, change_lines(_HARDNEG, lambda lines: [*lines, lines[2]]), *row(5, _HARDNEG), "'1'", "4"),
     ]
 
 
 def _hardneg_image():
-    return _hardneg("neg_image", wrong(FEWER, None, "'neg_image'", "row 1", f"{{root}}/{_HARDNEG}", "3", "2"))
+    return _hardneg("neg_image", wrong(FEWER, None, "'neg_image'", *row(1, _HARDNEG), "3", "2"))
 
 
 def _coco_order():
