@@ -105,10 +105,7 @@ def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
     failed, out, err = run("larger,toy", source)
     assert failed == ["larger"]
     assert out.startswith("toy: 10 examples")
-    assert err.splitlines()[0] == (
-        f"error: larger: {source} has 10 examples of task 'larger', but 12 were published: get the annotation files"
-        f" again, or give --allow_partial to prepare what is there; {source} must hold list.txt"
-    )
+    assert re.match(names("error: larger", str(source), "10", "12", "--allow_partial", "list.txt"), err.splitlines()[0])
     assert err.splitlines()[-1] == "1 of 2 tasks could not be prepared: larger"
     assert run("larger", source, allow_partial=True)[0] == []
     state = prepared.read_state(tmp_path / "data" / "larger")
@@ -135,43 +132,35 @@ def test_a_set_of_an_older_version_is_renewed(run, tasks, source, tmp_path):
 
 def test_bad_images_are_listed_twenty_on_the_terminal_and_all_in_a_file(run, tasks, source, tmp_path):
     tasks["toy"] = _task("toy", num_examples=40)
-    names = [path.name for path in published_files.make_images(source, 40)]
-    (source / "list.txt").write_text("\n".join(names))
-    (source / names[0]).write_bytes(b"x")
+    images = [path.name for path in published_files.make_images(source, 40)]
+    (source / "list.txt").write_text("\n".join(images))
+    (source / images[0]).write_bytes(b"x")
     failed, _, err = run("toy", source)
     assert failed == ["toy"]
     assert err.splitlines()[1] == "  0.png: is not an image"
-    for name in names[5:30]:
+    for name in images[5:30]:
         (source / name).unlink()
     failed, out, err = run("toy", source)
     assert (failed, out) == (["toy"], "")
     lines = err.splitlines()
-    assert lines[:20] == [f"  {name}: missing" for name in names[5:25]]
+    assert lines[:20] == [f"  {name}: missing" for name in images[5:25]]
     assert lines[20] == "  and 5 more"
     listed = tmp_path / "data" / "toy.problems.txt"
-    assert lines[21] == (
-        f"error: toy: 25 of 40 images of task 'toy' in {source} cannot be used, {names[5]} (missing) and 24 others,"
-        f" listed in {listed}: add or replace them, or give --allow_partial to leave out the examples that need them;"
-        f" {source} must hold list.txt"
-    )
-    assert listed.read_text().splitlines() == [f"{name}: missing" for name in names[5:30]]
+    words = ("error: toy", "25 of 40", f"{images[5]} (missing)", "24", str(listed), "--allow_partial", str(source))
+    assert re.match(names(*words), lines[21])
+    assert listed.read_text().splitlines() == [f"{name}: missing" for name in images[5:30]]
 
 
 def test_the_folder_of_sources_is_the_default(run, tasks, source, tmp_path):
     where = tmp_path / "data" / "sources" / "toy"
     failed, out, err = run("toy")
     assert (failed, out) == (["toy"], "")
-    assert err == (
-        f"error: toy: its files cannot be downloaded: make the folder {where}, or name another one with --source=DIR,"
-        " that holds list.txt, and give the same command again\n"
-    )
+    assert re.match(names("error: toy", str(where), "--source=DIR", "list.txt"), err.rstrip())
     where.mkdir(parents=True)
     (where / "list.txt.part").write_text("")
     failed, _, err = run("toy")
-    assert (failed, err) == (
-        ["toy"],
-        f"error: toy: there is no {where}/list.txt: download it; {where} must hold list.txt\n",
-    )
+    assert failed == ["toy"]
+    assert re.match(names("error: toy", f"{where}/list.txt", str(where)), err.rstrip())
     for path in source.iterdir():
         path.rename(where / path.name)
     failed, out, _ = run("toy")
@@ -202,24 +191,16 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            None,
-            "no task is named: give --task=NAME with one of toy, larger, --task=all for all of them, or one of the"
-            " training sets coco_hardneg_train, captions_hardneg_train.",
-        ),
-        (
-            "coco_hardneg_trian",
-            "there is no task or training set 'coco_hardneg_trian': did you mean coco_hardneg_train?",
-        ),
-        (" , ", "no task is named"),
-        ("tyo", "there is no task 'tyo': did you mean toy?"),
-        ("toy,clevr_image", "task 'clevr_image' makes its own data: there is nothing to prepare."),
+        (None, ("nothing-named", "toy", "larger", "--task=all", "coco_hardneg_train", "captions_hardneg_train")),
+        ("coco_hardneg_trian", ("unknown-name", "'coco_hardneg_trian'", "did you mean coco_hardneg_train?")),
+        (" , ", ("nothing-named",)),
+        ("tyo", ("unknown-name", "'tyo'", "did you mean toy?")),
+        ("toy,clevr_image", ("nothing-to-prepare", "'clevr_image'")),
     ],
 )
 def test_bad_choices(tasks, words, message):
-    with pytest.raises(InputError) as caught:
+    with raises(*message):
         launcher.choose_tasks(words)
-    assert str(caught.value).startswith(message)
 
 
 def test_all_means_those_that_are_published(tasks):
