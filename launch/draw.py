@@ -61,17 +61,13 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     parallel.one_device_per_core()
     settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
+    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "encoders")
     drawers = loading.make_drawers(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
-        dtype=config.dtype,
-        variant=config.variant,
-        revision=config.revision,
-        allow_pickle=config.allow_pickle,
-        lora_scale=config.lora_scale,
         pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
-        encoders=config.encoders,
+        **{name: config[name] for name in names},
     )
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)

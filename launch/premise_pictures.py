@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 _SUFFIX = "-pictures"  # of the folder of generated images, behind the name of the run's
 
 
-def are_asked_about(config: ml_collections.ConfigDict) -> bool:
-    return bool(config.get("pictures") or config.get("drawer"))
-
-
 def find(
     config: ml_collections.ConfigDict,
     tasks: Sequence[TextTask],

@@ -30,7 +30,7 @@ INCOMPLETE = 2
 def main(
     config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
 ) -> list[str]:
-    about_pictures = premise_pictures.are_asked_about(config)
+    about_pictures = bool(config.get("pictures") or config.get("drawer"))
     # Every config that asks models has wscplus's fields. Fields about images come with winoviz.
     example = configuration.load("winoviz" if about_pictures else "wscplus")
     configuration.require(config, configuration.flat(example))

@@ -93,15 +93,8 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     models = _models(config)
     for model in models:
         loading.check_responder_name(model)
-    asked = prompts.make_prompts(
-        config.templates,
-        config.queries,
-        offensive=config.offensive,
-        batch=config.batch,
-        requests=config.requests,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-    )
+    names = ("offensive", "batch", "requests", "temperature", "max_tokens")
+    asked = prompts.make_prompts(config.templates, config.queries, **{name: config[name] for name in names})
     _known(config)
     if config.offensive:
         print("offensive questions are requested: what the models write may offend", file=sys.stderr)
@@ -154,7 +147,8 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     if "offensive" in summary["accepted"]:
         lines.append("some of them are offensive, and are marked so wherever they are shown")
     if summary["accepted"]:
-        lines.append(f"next: {_command(folder, '--annotate=NAME')}, for two people")
+        there = f"python -m launch.write_items --workdir={shlex.quote(str(folder))}"
+        lines.append(f"next: {there} --annotate=NAME, for two people")
     return "\n".join(lines)
 
 
@@ -213,10 +207,6 @@ def _known(config: ml_collections.ConfigDict) -> list[str]:
 
 def _unit(kind: str, number: int) -> str:
     return f"{kind} {'question' if kind == 'offensive' else 'pair'}{'' if number == 1 else 's'}"
-
-
-def _command(folder: pathlib.Path, step: str) -> str:
-    return f"python -m launch.write_items --workdir={shlex.quote(str(folder))} {step}"
 
 
 if __name__ == "__main__":

@@ -123,10 +123,8 @@ def make_plan(job: Job) -> Plan:
     notes = _notes(asked, unknown, job)
     fits = all(each.programs[0] and each.total <= job.usable for each in loads)
     if fits and parts != config.model_parallel:
-        notes.append(
-            f"{text} needs --config.model_parallel={parts} at least, for which this plan is. With more, weights and"
-            " caches leave room for larger batches"
-        )
+        more = "With more, weights and caches leave room for larger batches"
+        notes.append(f"{text} needs --config.model_parallel={parts} at least, for which this plan is. {more}")
     if fits and model.room.batch_size != config.batch_size:
         notes.append(f"{text} needs --config.batch_size={model.room.batch_size}")
     content = {
@@ -137,9 +135,8 @@ def make_plan(job: Job) -> Plan:
         "answer_tokens": tokens,
     }
     about = "memory of a device, all else of all devices together"
-    return job.plan(
-        about, loads, functools.partial(_duration, model, found, parts, job) if fits else None, notes, content
-    )
+    duration = functools.partial(_duration, model, found, parts, job) if fits else None
+    return job.plan(about, loads, duration, notes, content)
 
 
 def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Model, list[Batches]]:
@@ -176,13 +173,9 @@ def _duration(model: Model, found: Sequence[Batches], sharing: int, job: Job, de
         reading += runs * each.answering.seconds + (each.reading.seconds if each.reading else 0.0)
         writing += runs * each.turns(tokens) * each.rates(copies, tokens)["token"]
         programs += [program for program in (each.answering, each.reading) if program and program not in programs]
-    parts = {
-        "reading": reading,
-        "writing": writing,
-        "loading": memory.of_arrays(model.params) / job.assumed.storage_rate,
-        "compiling": sum(program.compile_seconds for program in programs),
-    }
-    return Duration(devices, parts)
+    loading = memory.of_arrays(model.params) / job.assumed.storage_rate
+    compiling = sum(program.compile_seconds for program in programs)
+    return Duration(devices, {"reading": reading, "writing": writing, "loading": loading, "compiling": compiling})
 
 
 def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[str]:

@@ -34,7 +34,7 @@ def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
-    """The figures of a program with all blocks, from those of shallow ones."""
+    """The figures of a program with all blocks, from the figures of shallow programs."""
     (base, first), *others = found
     steps = []
     for counts, compiled in others:

@@ -71,7 +71,7 @@ class Fit:
         return self.generator.others(self.batch) + max(*needed, resident(IMAGE), resident(TEXT))
 
     def encoding_seconds(self, devices: int) -> float:
-        """Estimated seconds of a batch's texts, where one device encodes those of so many devices."""
+        """Estimated seconds of a batch's texts, where one device encodes the texts of so many devices."""
         generator = self.generator
         return sum(generator.encodings * texts.seconds * devices / generator.sharing for texts in self.programs[2:])
 
@@ -250,7 +250,7 @@ def make_generator(
         )
 
     def bytes_of_rows(items: int) -> int:
-        """Of noise, texts, latents and images on the first device, where those of all devices begin."""
+        """Of noise, texts, latents and images on the first device, where the rows of all devices begin."""
         before = 0 if mesh.size == 1 else mesh.size * memory.of_arrays(row)
         return items * (before + memory.of_arrays((row, latents, image))) + memory.of_arrays(empty)
 

@@ -121,8 +121,10 @@ class Job:
         """The assumed rate of storage, for notes."""
         return f"storage of {self.assumed.storage_rate / 1e9:g} GB/s a host (an assumption)"
 
-    def hosts(self, devices: int) -> int:
-        return math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
+    def stored(self, images: int, devices: int) -> float:
+        """Bytes of a host's share of the images. Every host reads all weights besides."""
+        hosts = math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
+        return images * self.assumed.bytes_per_image / hosts
 
     def ways_to_share(self, heads: int) -> list[int]:
         """Numbers of devices that may share one copy of the parameters, the smallest first."""

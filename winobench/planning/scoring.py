@@ -69,12 +69,9 @@ class Fit:
         temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
         row = {}
         if step:
-            row = {
-                "at once": f"{step.items}" + ("" if self.largest is None else f" (up to {self.largest})"),
-                "TFLOP": f"{step.operations / step.items / 1e12:.2f}",
-                "GB": f"{step.bytes / step.items / 1e9:.2f}",
-                "passes/s": f"{step.items / step.seconds:,.0f}",
-            }
+            up_to = "" if self.largest is None else f" (up to {self.largest})"
+            row = {"at once": f"{step.items}{up_to}", "TFLOP": f"{step.operations / step.items / 1e12:.2f}"}
+            row |= {"GB": f"{step.bytes / step.items / 1e9:.2f}", "passes/s": f"{step.items / step.seconds:,.0f}"}
         shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": temporaries}
         shown["sum"] = total = temporaries + scoring.resident
         if scoring.staged:
@@ -178,8 +175,7 @@ def _duration(found: Fit, total: work.Total, job: Job, devices: int) -> Duration
     """Programs of a scorer hold no collectives, so that more devices run the same ones."""
     step, encoder = found.step, next(iter(found.encoders), None)
     weights = sum(found.scoring.weights.values()) + found.scoring.staged
-    # Every host reads all weights, and its share of the images.
-    stored = weights + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    stored = weights + job.stored(total.images, devices)
     parts = {
         "scoring": total.passes / (step.items / step.seconds) / devices,
         "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / devices,

@@ -28,7 +28,7 @@ _AXES = {"v5e": 2, "v6e": 2, "v5p": 3}
 class Target:
     """Some devices of one kind, as JAX describes them to compilers."""
 
-    text: str  # as it was asked for, e.g. ``v5e:4x4``
+    text: str  # as given, e.g. ``v5e:4x4``
     accelerator: Accelerator
     devices: tuple[jax.Device, ...]
 

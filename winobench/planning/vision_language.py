@@ -159,8 +159,7 @@ def _duration(scorer: Scorer, images: Compiled, pairs: Compiled, total: work.Tot
     copies = job.copies(devices, scorer.sharing)
     # A step has pairs of no more images than the table.
     filled = min(1.0, scorer.rows * total.passes / max(total.images, 1) / (pairs.items * copies))
-    # Every host reads all weights, and its share of the images.
-    stored = scorer.weights * scorer.sharing + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    stored = scorer.weights * scorer.sharing + job.stored(total.images, devices)
     parts = {
         "seeing": total.images * images.seconds / images.items / copies,
         "scoring": total.passes * pairs.seconds / pairs.items / copies / filled,

@@ -81,7 +81,7 @@ def _declared(name: str) -> Work | None:
 
 
 def names(words: str) -> list[str]:
-    """The tasks of a config, with those of a group instead of its name. Empty where it means all that are ready."""
+    """The tasks of a config, with a group's members instead of its name. Empty where it means all that are ready."""
     found = [] if words == "ready" else words.split(",")
     return [
         name for word in found for name in (groups.members(word, TASKS) if word.startswith(groups.MARK) else [word])
