@@ -13,7 +13,7 @@ from tests import launching
 from winobench.training.validation import MEAN
 
 FILE = "pytorch_lora_weights.safetensors"
-SETTINGS = {"batch_size": 8, "accumulate": 2, "num_steps": 8, "checkpoint_every": 2, "validate_every": 4}
+SETTINGS = {"num_steps": 8, "validate_every": 4}
 
 launch = functools.partial(launching.launch, "launch.train")
 start = functools.partial(launching.start, "launch.train")
