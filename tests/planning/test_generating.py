@@ -8,7 +8,6 @@ import re
 import types
 
 import jax
-import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
@@ -47,9 +46,8 @@ def test_the_programs_are_those_that_draw(tiny_pipeline, monkeypatch, count, opt
 
     def noted(function):
         def call(*arguments):
-            lowered = function.lower(*arguments)
-            ran.append(lowered.as_text())
-            return jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), lowered.out_info)
+            ran.append(function.lower(*arguments).as_text())
+            return function(*arguments)
 
         return call
 
