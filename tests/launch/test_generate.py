@@ -80,6 +80,7 @@ def test_a_config_of_before_the_five_launchers_is_taken(tmp_path):
 def test_edits_from_the_command_line(tiny_pipeline, tmp_path):
     """By denoising; the refused command would optimise."""
     words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.num_steps=2", "--workdir=run"]
+    words += ["--config.batch_size=1"]
     denoise = ["--config=edit:denoise", "--config.strengths=0.5"]
     for _ in range(2):
         status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)
