@@ -12,19 +12,22 @@ from tests.launch.source_faults import (
     FEWER,
     MISSING,
     MORE,
-    Fault,
+    at,
     broken_off,
     change,
     change_lines,
     copy,
     cut,
     delete_first,
+    first_again,
     missing_image,
     no_file,
     remove,
     repeat_first_key,
+    row,
     too_few,
     too_many,
+    usual,
     wrong,
 )
 from tests.tasks import class_layouts, newer_layouts
@@ -44,13 +47,10 @@ def _by_key(file, image, key, field, first):
         rows["9"] = rows[key]
 
     return [
-        missing_image(image, 3),
-        too_few(change(file, lambda rows: delete_first(rows, 1)), 2, 3),
-        too_many(change(file, more), 4, 3),
-        broken_off(file),
+        *usual(file, image, 3, 3, lambda rows: delete_first(rows, 1), more),
         no_file(file),
-        wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}' in {{root}}/{file} has no '{field}'"),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{first}' twice"),
+        wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}'", at(file), f"'{field}'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), f"'{first}'"),
     ]
 
 
@@ -62,45 +62,32 @@ def _merged():
         too_many(change("swap_att.json", lambda rows: rows.update({"9": rows["1"]})), 5, 4),
         broken_off(file),
         no_file("replace_att.json"),
-        wrong(BROKEN, change(file, lambda rows: rows["1"].pop("caption")), f"'1' in {{root}}/{file} has no 'caption'"),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '0' twice"),
+        wrong(BROKEN, change(file, lambda rows: rows["1"].pop("caption")), "'1'", at(file), "'caption'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), "'0'"),
     ]
 
 
 def _rows(file, image, num_images, field):
     """Of a list of three rows, which are objects without an id."""
     return [
-        missing_image(image, num_images),
-        too_few(change(file, lambda rows: rows.pop(0)), 2, 3),
-        too_many(change(file, lambda rows: rows.append(rows[0])), 4, 3),
-        broken_off(file),
+        *usual(file, image, num_images, 3, lambda rows: rows.pop(0), first_again),
         no_file(file),
-        wrong(BROKEN, change(file, lambda rows: rows[1].pop(field)), f"row 2 of {{root}}/{file} has no '{field}'"),
+        wrong(BROKEN, change(file, lambda rows: rows[1].pop(field)), *row(2, file), f"'{field}'"),
     ]
 
 
 def _sugarcrepe_pp():
     file = "sugarcrepe_pp/swap_obj.json"
     return [
-        missing_image("val2017/000000000285.jpg", 3),
-        too_few(change(file, list.pop), 2, 3),
-        too_many(change(file, lambda rows: rows.append({**rows[0], "id": 9})), 4, 3),
-        broken_off(file),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[1])),
-            f"'id' in row 4 of {{root}}/{file} is 1, as in an earlier row",
-        ),
+        *usual(file, "val2017/000000000285.jpg", 3, 3, list.pop, lambda rows: rows.append({**rows[0], "id": 9})),
+        wrong(DUPLICATE, change(file, lambda rows: rows.append(rows[1])), "'id'", *row(4, file), "1"),
     ]
 
 
 def _cola():
     return [
-        missing_image("images/11.jpg", 6),
-        too_few(change(_COLA, list.pop), 2, 3),
-        too_many(change(_COLA, lambda rows: rows.append(rows[0])), 4, 3),
-        broken_off(_COLA),
-        wrong(BROKEN, change(_COLA, lambda rows: rows[1].pop()), f"row 2 of {{root}}/{_COLA} has 3 entries, not 4"),
+        *usual(_COLA, "images/11.jpg", 6, 3, list.pop, first_again),
+        wrong(BROKEN, change(_COLA, lambda rows: rows[1].pop()), *row(2, _COLA), "3", "4"),
     ]
 
 
@@ -115,12 +102,7 @@ def _whatsup_a():
         too_few(change(_WHATSUP_A, list.pop), 7, 8),
         too_many(more, 9, 8),
         broken_off(_WHATSUP_A),
-        Fault(
-            DUPLICATE,
-            change(_WHATSUP_A, lambda rows: rows.append(rows[0])),
-            "two examples of task '{task}' have the id 'mug_left_of_plate': an annotation file in {root} holds them"
-            " twice or was changed, so get it again",
-        ),
+        wrong(DUPLICATE, change(_WHATSUP_A, first_again), "'mug_left_of_plate'"),
     ]
 
 
@@ -129,34 +111,18 @@ def _whatsup_b_sets():
         rows += [{**row, "image_path": row["image_path"].replace("mug", "cup")} for row in rows[:4]]
 
     return [
-        missing_image("controlled_clevr/mug_left_of_plate.jpeg", 8),
-        too_few(change(_WHATSUP_B, lambda rows: rows.__delitem__(slice(4))), 1, 2),
-        too_many(change(_WHATSUP_B, more), 3, 2),
-        broken_off(_WHATSUP_B),
-        wrong(
-            BROKEN,
-            change(_WHATSUP_B, list.pop),
-            f"row 5 of {{root}}/{_WHATSUP_B} is of beer-bottle and armchair, of which there is no image 'behind'",
+        *usual(
+            _WHATSUP_B, "controlled_clevr/mug_left_of_plate.jpeg", 8, 2, lambda rows: rows.__delitem__(slice(4)), more
         ),
-        wrong(
-            DUPLICATE,
-            change(_WHATSUP_B, lambda rows: rows.append(rows[0])),
-            f"'image_path' in row 9 of {{root}}/{_WHATSUP_B} shows mug and plate 'left', as in an earlier row",
-        ),
+        wrong(BROKEN, change(_WHATSUP_B, list.pop), *row(5, _WHATSUP_B), "beer-bottle", "armchair", "'behind'"),
+        wrong(DUPLICATE, change(_WHATSUP_B, first_again), "'image_path'", *row(9, _WHATSUP_B), "'left'"),
     ]
 
 
 def _coco_spatial():
     return [
-        missing_image("val2017/000000000285.jpg", 3),
-        too_few(change(_COCO_ONE, list.pop), 2, 3),
-        too_many(change(_COCO_ONE, lambda rows: rows.append(rows[0])), 4, 3),
-        broken_off(_COCO_ONE),
-        wrong(
-            BROKEN,
-            change(_COCO_ONE, lambda rows: rows[1].pop()),
-            f"row 2 of {{root}}/{_COCO_ONE} has 2 entries, not 3",
-        ),
+        *usual(_COCO_ONE, "val2017/000000000285.jpg", 3, 3, list.pop, first_again),
+        wrong(BROKEN, change(_COCO_ONE, lambda rows: rows[1].pop()), *row(2, _COCO_ONE), "2", "3"),
     ]
 
 
@@ -169,16 +135,12 @@ def _change_table(name, function):
     return make
 
 
-def _table(file, pattern, broken, what):
-    """``broken`` changes the rows so that the second one is wrong, and ``what`` says how."""
+def _table(file, pattern, broken, *named):
+    """``broken`` changes the rows so that the second one is wrong."""
     return [
-        Fault(BROKEN, cut(file), f"{{root}}/{file} is damaged (ArrowInvalid): get the file again"),
-        Fault(
-            BROKEN,
-            remove("data"),
-            f"the task needs {pattern} in {{root}}, which does not exist: get it as it was published",
-        ),
-        wrong(BROKEN, _change_table(file, broken), what.format(f"in row 2 of {{root}}/{file}")),
+        wrong(BROKEN, cut(file), at(file)),
+        wrong(BROKEN, remove("data"), pattern),
+        wrong(BROKEN, _change_table(file, broken), *row(2, file), *named),
     ]
 
 
@@ -186,13 +148,12 @@ def _vismin():
     return [
         too_few(_change_table(_VISMIN, list.pop), 2, 3),
         too_many(_change_table(_VISMIN, lambda rows: rows.append(rows[-1])), 4, 3),
-        *_table(_VISMIN, "test-*.parquet", lambda rows: rows[1].update(text_1=" "), "'text_1' {} is not a text"),
+        *_table(_VISMIN, "test-*.parquet", lambda rows: rows[1].update(text_1=" "), "'text_1'"),
     ]
 
 
 def _countbench():
-    what = "'number' {} is 1, which is not from 2 to 10"
-    return _table(_COUNTBENCH, "train-*.parquet", lambda rows: rows[1].update(number=1), what)
+    return _table(_COUNTBENCH, "train-*.parquet", lambda rows: rows[1].update(number=1), "'number'", "1", "2", "10")
 
 
 def _mmvp():
@@ -210,12 +171,18 @@ def _mmvp():
         wrong(
             BROKEN,
             change_lines(_QUESTIONS, lambda lines: lines[:-2]),
-            f"'Question ID' in row 5 of {{root}}/{_QUESTIONS} is 5, but no row of type 'Color' has the number 6",
+            "'Question ID'",
+            *row(5, _QUESTIONS),
+            "5",
+            "'Color'",
+            "6",
         ),
         wrong(
             DUPLICATE,
             change_lines(_QUESTIONS, lambda lines: [*lines, lines[1]]),
-            f"'Question ID' in row 8 of {{root}}/{_QUESTIONS} is 3, as in an earlier row",
+            "'Question ID'",
+            *row(8, _QUESTIONS),
+            "3",
         ),
     ]
 
@@ -229,11 +196,7 @@ def _vlchecklist():
         missing_image("vg/VG_100K/1.jpg", 3),
         broken_off(_VAW),
         no_file(_VAW),
-        wrong(
-            BROKEN,
-            change(_VAW, lambda rows: rows[1][1].pop("NEG")),
-            f"row 2 of row 2 of {{root}}/{_VAW} has no 'NEG'",
-        ),
+        wrong(BROKEN, change(_VAW, lambda rows: rows[1][1].pop("NEG")), *row(2, _VAW), "'NEG'"),
     ]
 
 
@@ -257,11 +220,7 @@ def _cifar10():
     return [
         too_few(_shorten(file, -record), 2, 3),
         too_many(_lengthen(file, record), 4, 3),
-        Fault(
-            BROKEN,
-            _shorten(file, -1),
-            f"{{root}}/{file} has 9,218 bytes, which are not records of 3,073: get the file again",
-        ),
+        wrong(BROKEN, _shorten(file, -1), at(file), "9,218", "3,073"),
         no_file(file),
     ]
 
@@ -279,18 +238,14 @@ def _stl10():
     return [
         too_few(both(_shorten, -1), 2, 3),
         too_many(both(_lengthen, 1), 4, 3),
-        Fault(
-            BROKEN,
-            _shorten(pictures, -size),
-            f"{{root}}/{labels} has the classes of 3 images, but {{root}}/{pictures} has 2: get both again",
-        ),
+        wrong(BROKEN, _shorten(pictures, -size), at(labels), "3", at(pictures), "2"),
         no_file(labels),
     ]
 
 
 def _aircraft():
     root = "fgvc-aircraft-2013b/data"
-    file, restore = f"{root}/images_variant_test.txt", "restore it as it was published"
+    file = f"{root}/images_variant_test.txt"
 
     def more(folder):
         change_lines(file, lambda lines: [*lines, "0000001 707-320\n"])(folder)
@@ -301,16 +256,14 @@ def _aircraft():
         too_few(change_lines(file, lambda lines: lines[:-1]), 2, 3),
         too_many(more, 4, 3),
         no_file(f"{root}/variants.txt"),
-        Fault(
+        wrong(
             BROKEN,
             change_lines(file, lambda lines: [*lines[:-1], "1008575 Vari"]),
-            f"{{root}}/{file} has the line '1008575 Vari', none of the variants of {{root}}/{root}: {restore}",
+            at(file),
+            "'1008575 Vari'",
+            at(root),
         ),
-        Fault(
-            DUPLICATE,
-            change_lines(file, lambda lines: [*lines, lines[0]]),
-            f"{{root}}/{file} has the line '1514522 707-320', a photograph that it has already: {restore}",
-        ),
+        wrong(DUPLICATE, change_lines(file, lambda lines: [*lines, lines[0]]), at(file), "'1514522 707-320'"),
     ]
 
 
@@ -337,12 +290,8 @@ def _tifa160(file):
         too_many(more, 4, 3),
         broken_off(file),
         no_file("dsg_tifa160_anns.csv"),
-        wrong(
-            BROKEN,
-            change(file, lambda rows: rows[picture].pop("text")),
-            f"'{picture}' in {{root}}/{file} has no 'text'",
-        ),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{picture}' twice"),
+        wrong(BROKEN, change(file, lambda rows: rows[picture].pop("text")), f"'{picture}'", at(file), "'text'"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), f"'{picture}'"),
     ]
 
 
@@ -353,38 +302,32 @@ def _tifa160_authors():
         rows |= {f"new_{key}": {**row, "text_id": "new"} for key, row in list(rows.items())[:5]}
 
     return [
-        missing_image("tifa160/coco_1_mini_dalle.jpg", 15),
-        too_few(change(file, lambda rows: delete_first(rows, 5)), 2, 3),
-        too_many(change(file, more), 4, 3),
-        broken_off(file),
+        *usual(file, "tifa160/coco_1_mini_dalle.jpg", 15, 3, lambda rows: delete_first(rows, 5), more),
         no_file(file),
         wrong(
             BROKEN,
             change(file, lambda rows: rows["coco_1_mini_dalle"].update(human_scores=[])),
-            f"'coco_1_mini_dalle' in {{root}}/{file} has no answer by people",
+            "'coco_1_mini_dalle'",
+            at(file),
         ),
-        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key 'coco_1_mini_dalle' twice"),
+        wrong(DUPLICATE, repeat_first_key(file), at(file), "'coco_1_mini_dalle'"),
     ]
 
 
 def _imagereward():
     file = "test.json"
     return [
-        missing_image("test_images/part-000000/images/0040/1.webp", 18),
-        too_few(change(file, list.pop), 2, 3),
-        too_many(change(file, lambda rows: rows.append({**rows[0], "id": "9"})), 4, 3),
-        broken_off(file),
+        *usual(
+            file,
+            "test_images/part-000000/images/0040/1.webp",
+            18,
+            3,
+            list.pop,
+            lambda rows: rows.append({**rows[0], "id": "9"}),
+        ),
         no_file(file),
-        wrong(
-            BROKEN,
-            change(file, lambda rows: rows[1]["ranking"].pop()),
-            f"'ranking' in row 2 of {{root}}/{file} has 8 entries, not 9",
-        ),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[0])),
-            f"'id' in row 4 of {{root}}/{file} is 000000-0040, as in an earlier row",
-        ),
+        wrong(BROKEN, change(file, lambda rows: rows[1]["ranking"].pop()), "'ranking'", *row(2, file), "8", "9"),
+        wrong(DUPLICATE, change(file, first_again), "'id'", *row(4, file), "000000-0040"),
     ]
 
 
@@ -414,12 +357,18 @@ def _geneval():
         wrong(
             BROKEN,
             change_lines(file, lambda lines: [lines[0], lines[1].replace("HIT,0_0,", "HIT,zero,"), *lines[2:]]),
-            f"'Input.index' in row 1 of {{root}}/{file} is not a prompt and image such as 328_1",
+            "'Input.index'",
+            *row(1, file),
+            "328_1",
         ),
         wrong(
             DUPLICATE,
             change_lines(file, lambda lines: [*lines, lines[1]]),
-            f"{{root}}/{file} has 6 answers to image 00000 of prompt 00000, not 5",
+            at(file),
+            "6",
+            "image 00000",
+            "prompt 00000",
+            "5",
         ),
     ]
 
@@ -437,23 +386,16 @@ def _imagenet():
         too_many(copy(f"{tench}/{name}", f"{tench}/ILSVRC2012_val_00000004.JPEG"), 4, 3),
         broken_off(file),
         no_file("imagenet_prompts.csv"),
-        wrong(BROKEN, change(file, lambda rows: rows.pop("7")), f"{{root}}/{file} has 999 classes, not 1000"),
-        Fault(
+        wrong(BROKEN, change(file, lambda rows: rows.pop("7")), at(file), "999", "1000"),
+        wrong(
             BROKEN,
             lambda folder: (folder / tench).rename(folder / "val" / "tench"),
-            f"the folder {{root}}/val/tench is 'tench', none of the classes of {{root}}/{file}: restore it as it was"
-            " published",
+            "{root}/val/tench",
+            "'tench'",
+            at(file),
         ),
-        Fault(
-            BROKEN,
-            remove("val"),
-            "the task needs the folder {root}/val, which does not exist: put ILSVRC2012's validation set there",
-        ),
-        Fault(
-            DUPLICATE,
-            copy(f"{tench}/{name}", f"{goldfish}/{name}"),
-            f"the folder {{root}}/{goldfish} has the photograph {name}, which was there already: keep one",
-        ),
+        wrong(BROKEN, remove("val"), "{root}/val"),
+        wrong(DUPLICATE, copy(f"{tench}/{name}", f"{goldfish}/{name}"), at(goldfish), name),
     ]
 
 
@@ -461,37 +403,34 @@ def _flowers102():
     def split(numbers):
         return lambda folder: scipy.io.savemat(folder / "setid.mat", {"tstid": np.array([numbers])})
 
-    restore = "restore it as it was published"
     return [
         missing_image("jpg/image_00002.jpg", 3),
         too_few(split([3, 1]), 2, 3),
         too_many(split([3, 1, 2, 4]), 4, 3),
-        Fault(
-            BROKEN,
-            cut("imagelabels.mat", 0.3),
-            "{root}/imagelabels.mat is damaged, or no file of MATLAB's: get the file again",
-        ),
-        Fault(
+        wrong(BROKEN, cut("imagelabels.mat", 0.3), "{root}/imagelabels.mat"),
+        wrong(
             BROKEN,
             lambda folder: scipy.io.savemat(folder / "setid.mat", {"trnid": np.array([[1]])}),
-            f"{{root}}/setid.mat has no 'tstid': {restore}",
+            "{root}/setid.mat",
+            "'tstid'",
         ),
-        Fault(
-            BROKEN,
-            split([3, 1, 6]),
-            "'tstid' in {root}/setid.mat has the photograph 6 but {root}/imagelabels.mat has 5 photographs: " + restore,
-        ),
+        wrong(BROKEN, split([3, 1, 6]), "'tstid'", "{root}/setid.mat", "6", "{root}/imagelabels.mat", "5"),
         no_file("setid.mat"),
-        Fault(DUPLICATE, split([3, 1, 3]), f"'tstid' in {{root}}/setid.mat has the photograph 3 twice: {restore}"),
+        wrong(DUPLICATE, split([3, 1, 3]), "'tstid'", "{root}/setid.mat", "3"),
     ]
 
 
 def _naturalbench():
-    what = "'Image_1_Question_1' {} is 'B', as for the other image"
     return [
         too_few(_change_table(_NATURAL, list.pop), 2, 3),
         too_many(_change_table(_NATURAL, lambda rows: rows.append(rows[-1])), 4, 3),
-        *_table(_NATURAL, "train-*.parquet", lambda rows: rows[1].update(Image_1_Question_1="B"), what),
+        *_table(
+            _NATURAL,
+            "train-*.parquet",
+            lambda rows: rows[1].update(Image_1_Question_1="B"),
+            "'Image_1_Question_1'",
+            "'B'",
+        ),
     ]
 
 
@@ -501,14 +440,8 @@ def _naturalbench_retrieval():
         missing_image("NaturalBench-Retrieval/images/1_0.jpg", 6),
         broken_off(file),
         no_file(file),
-        wrong(
-            BROKEN, change(file, lambda rows: rows[2].pop("caption_1")), f"row 3 of {{root}}/{file} has no 'caption_1'"
-        ),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[0])),
-            f"'index' in row 4 of {{root}}/{file} is 0, as in an earlier row",
-        ),
+        wrong(BROKEN, change(file, lambda rows: rows[2].pop("caption_1")), *row(3, file), "'caption_1'"),
+        wrong(DUPLICATE, change(file, first_again), "'index'", *row(4, file), "0"),
     ]
 
 
@@ -521,15 +454,9 @@ def _crepe():
     return [
         missing_image("VG_100K/1.jpg", 2),
         no_file(file),
-        wrong(
-            BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is not a list in Python's notation"
-        ),
-        wrong(BROKEN, in_row_2(",10,", ",ten,"), f"'width' in row 2 of {{root}}/{file} is 'ten', no whole number"),
-        wrong(
-            BROKEN,
-            in_row_2(",2,1,10,12,", ",-12,1,10,12,"),
-            f"row 2 of {{root}}/{file} has a box outside of the image: 10 x 12 pixels at (-12, 1)",
-        ),
+        wrong(BROKEN, in_row_2("[", "("), "'hard_negs'", *row(2, file)),
+        wrong(BROKEN, in_row_2(",10,", ",ten,"), "'width'", *row(2, file), "'ten'"),
+        wrong(BROKEN, in_row_2(",2,1,10,12,", ",-12,1,10,12,"), *row(2, file), "10 x 12", "(-12, 1)"),
     ]
 
 

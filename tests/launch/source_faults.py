@@ -1,4 +1,4 @@
-"""Ways in which published files are bad, and what the user is told of them."""
+"""Ways in which published files are bad, and what the errors name."""
 
 import dataclasses
 import json
@@ -13,20 +13,13 @@ MISSING, FEWER, MORE, BROKEN, DUPLICATE = KINDS = ("missing image", "fewer", "mo
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A way in which a source is bad.
+    """A way in which a source is bad."""
 
-    Attributes:
-      kind: one of ``KINDS``.
-      make: ``make(folder)`` damages the sound source in this folder.
-      sentence: what the user is told before how to get the files; with ``{task}``, ``{root}`` and ``{listed}``, the
-        file that lists the images that cannot be used.
-      problems: the lines of that file.
-    """
-
-    kind: str
-    make: Callable[[pathlib.Path], object]
-    sentence: str
-    problems: tuple[str, ...] = ()
+    kind: str  # one of `KINDS`
+    make: Callable[[pathlib.Path], object]  # damages the sound source in this folder
+    # What the error names, with ``{root}`` and ``{listed}``, the file that lists the images that cannot be used.
+    named: tuple[str, ...]
+    problems: tuple[str, ...] = ()  # the lines of that file
 
 
 def remove(*names):
@@ -97,44 +90,47 @@ def delete_first(content, count):
         del content[key]
 
 
-# Sentences that several tasks share.
+def first_again(rows):
+    rows.append(rows[0])
 
-RESTORE = ": restore the file as it was published"
+
+def at(file):
+    return f"{{root}}/{file}"
+
+
+def row(number, file):
+    return f"row {number}", at(file)
+
+
+# Faults that several tasks share.
 
 
 def missing_image(path, num_images, make=None, reason="missing"):
-    sentence = (
-        f"1 of {num_images} images of task '{{task}}' in {{root}} cannot be used, {path} ({reason}), listed in"
-        f" {{listed}}: add or replace it, or give --allow_partial to leave out the examples that need it"
-    )
-    return Fault(MISSING, make or remove(path), sentence, (f"{path}: {reason}",))
+    named = (f"1 of {num_images} images", "{root}", f"{path} ({reason})", "{listed}", "--allow_partial")
+    return Fault(MISSING, make or remove(path), named, (f"{path}: {reason}",))
 
 
 def too_few(make, count, published):
-    sentence = (
-        f"{{root}} has {count} example{'s' * (count != 1)} of task '{{task}}', but {published} were published: get the"
-        " annotation files again, or give --allow_partial to prepare what is there"
-    )
-    return Fault(FEWER, make, sentence)
+    return Fault(FEWER, make, ("{root}", f"{count} example{'s' * (count != 1)}", f"{published}", "--allow_partial"))
 
 
 def too_many(make, count, published):
-    sentence = (
-        f"{{root}} has {count} examples of task '{{task}}', but {published} were published: get the annotation"
-        " files again"
-    )
-    return Fault(MORE, make, sentence)
+    return Fault(MORE, make, ("{root}", f"{count} examples", f"{published}"))
 
 
-def broken_off(file, share=0.5, line=""):
-    sentence = f"{line}{{root}}/{file} breaks off in the middle, as after an unfinished download: get the file again"
-    return Fault(BROKEN, cut(file, share), sentence)
+def broken_off(file, share=0.5, line="{root}"):
+    return Fault(BROKEN, cut(file, share), (line, at(file)))
 
 
 def no_file(file, make=None):
-    sentence = f"the task needs the file {{root}}/{file}, which does not exist: get it as it was published"
-    return Fault(BROKEN, make or remove(file), sentence)
+    return Fault(BROKEN, make or remove(file), (at(file),))
 
 
-def wrong(kind, make, what):
-    return Fault(kind, make, what + RESTORE)
+def wrong(kind, make, *named):
+    return Fault(kind, make, named)
+
+
+def usual(file, image, num_images, count, fewer, more, by=1):
+    """A missing image, and an annotation file with fewer or more examples than published, or that breaks off."""
+    few, many = (too_few(change(file, fewer), count - by, count), too_many(change(file, more), count + by, count))
+    return [missing_image(image, num_images), few, many, broken_off(file)]

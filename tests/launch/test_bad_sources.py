@@ -14,6 +14,7 @@ import pytest
 
 import winobench.tasks
 from launch import prepare as launcher
+from tests.expectations import names
 from tests.launch import newer_faults
 from tests.launch.source_faults import (
     BROKEN,
@@ -22,8 +23,7 @@ from tests.launch.source_faults import (
     KINDS,
     MISSING,
     MORE,
-    RESTORE,
-    Fault,
+    at,
     broken_off,
     change,
     change_lines,
@@ -31,12 +31,15 @@ from tests.launch.source_faults import (
     cut,
     delete,
     delete_first,
+    first_again,
     missing_image,
     no_file,
     remove,
     repeat_first_key,
+    row,
     too_few,
     too_many,
+    usual,
     wrong,
 )
 from tests.tasks import newer_layouts, published_layouts
@@ -62,16 +65,9 @@ def _flickr_image():
 
     key = "A man walks on the wide beach."
     return [
-        missing_image("images/1003.jpg", 12),
-        too_few(change(_FLICKR_IMAGE, lambda lists: delete_first(lists, 5)), 11, 12),
-        too_many(change(_FLICKR_IMAGE, more), 13, 12),
-        broken_off(_FLICKR_IMAGE),
-        wrong(DUPLICATE, repeat_first_key(_FLICKR_IMAGE), f"{{root}}/{_FLICKR_IMAGE} has the key '{key}' twice"),
-        wrong(
-            DUPLICATE,
-            change(_FLICKR_IMAGE, twice),
-            f"'A woman walks on the wide beach.' in {{root}}/{_FLICKR_IMAGE} names an image twice",
-        ),
+        *usual(_FLICKR_IMAGE, "images/1003.jpg", 12, 12, lambda lists: delete_first(lists, 5), more),
+        wrong(DUPLICATE, repeat_first_key(_FLICKR_IMAGE), at(_FLICKR_IMAGE), f"'{key}'"),
+        wrong(DUPLICATE, change(_FLICKR_IMAGE, twice), "'A woman walks on the wide beach.'", at(_FLICKR_IMAGE)),
     ]
 
 
@@ -85,20 +81,9 @@ def _flickr_text():
         lists[path.format(1005)][3] = lists[path.format(1005)][0]
 
     return [
-        missing_image("images/1003.jpg", 12),
-        too_few(change(_FLICKR_TEXT, lambda lists: delete_first(lists, 1)), 11, 12),
-        too_many(change(_FLICKR_TEXT, more), 13, 12),
-        broken_off(_FLICKR_TEXT),
-        wrong(
-            DUPLICATE,
-            repeat_first_key(_FLICKR_TEXT),
-            f"{{root}}/{_FLICKR_TEXT} has the key '{path.format(1000)}' twice",
-        ),
-        wrong(
-            DUPLICATE,
-            change(_FLICKR_TEXT, twice),
-            f"'{path.format(1005)}' in {{root}}/{_FLICKR_TEXT} offers the right caption twice",
-        ),
+        *usual(_FLICKR_TEXT, "images/1003.jpg", 12, 12, lambda lists: delete_first(lists, 1), more),
+        wrong(DUPLICATE, repeat_first_key(_FLICKR_TEXT), at(_FLICKR_TEXT), f"'{path.format(1000)}'"),
+        wrong(DUPLICATE, change(_FLICKR_TEXT, twice), f"'{path.format(1005)}'", at(_FLICKR_TEXT)),
     ]
 
 
@@ -107,18 +92,12 @@ def _winoground():
         missing_image("images/ex_1_img_0.png", 6),
         too_few(change_lines(_WINOGROUND, lambda lines: lines[:-1]), 2, 3),
         too_many(change_lines(_WINOGROUND, lambda lines: [*lines, lines[0].replace('"id": 0', '"id": 3')]), 4, 3),
-        broken_off(_WINOGROUND, line="line 2 of "),
+        broken_off(_WINOGROUND, line="line 2"),
         no_file(_WINOGROUND),
         # Where both are there, this is the one that is read.
-        Fault(
-            BROKEN,
-            lambda folder: (folder / "data.json").write_text('[{"id" 0}]'),
-            "{root}/data.json is not JSON (Expecting ':' delimiter, column 8)" + RESTORE,
-        ),
+        wrong(BROKEN, lambda folder: (folder / "data.json").write_text('[{"id" 0}]'), "{root}/data.json", "column 8"),
         wrong(
-            DUPLICATE,
-            change_lines(_WINOGROUND, lambda lines: [*lines, lines[0]]),
-            f"'id' in row 4 of {{root}}/{_WINOGROUND} is 0, as in an earlier row",
+            DUPLICATE, change_lines(_WINOGROUND, lambda lines: [*lines, lines[0]]), "'id'", *row(4, _WINOGROUND), "0"
         ),
     ]
 
@@ -126,19 +105,11 @@ def _winoground():
 def _svo(first):
     return [
         missing_image(f"images/{first}.jpg", 4),
-        Fault(
-            FEWER,
-            change(_SVO, list.clear),
-            "{root} has no example of task '{task}': get the annotation files again",
-        ),
+        wrong(FEWER, change(_SVO, list.clear), "{root}"),
         broken_off(_SVO),
         no_file(_SVO),
-        wrong(
-            BROKEN,
-            change(_SVO, lambda rows: delete(rows[2], "sentence")),
-            f"row 3 of {{root}}/{_SVO} has no 'sentence'",
-        ),
-        wrong(DUPLICATE, repeat_first_key(_SVO, 3), f"row 4 of {{root}}/{_SVO} has the key 'pos_id' twice"),
+        wrong(BROKEN, change(_SVO, lambda rows: delete(rows[2], "sentence")), *row(3, _SVO), "'sentence'"),
+        wrong(DUPLICATE, repeat_first_key(_SVO, 3), *row(4, _SVO), "'pos_id'"),
     ]
 
 
@@ -147,25 +118,17 @@ def _imagecode(name, first, key, num_images, count=3):
         sets[name]["10"] = sets[name].pop(key)
 
     return [
-        missing_image(f"image-sets/{name}/img4.jpg", num_images),
-        too_few(change(_IMAGECODE, lambda sets: delete(sets[name], key)), count - 1, count),
-        too_many(change(_IMAGECODE, lambda sets: sets[name].update({"8": "One more"})), count + 1, count),
-        broken_off(_IMAGECODE),
-        wrong(
-            BROKEN,
-            change(_IMAGECODE, misnumber),
-            f"'10' in '{name}' in {{root}}/{_IMAGECODE} stands for image '10', but images are numbered from 0 to 9",
+        *usual(
+            _IMAGECODE,
+            f"image-sets/{name}/img4.jpg",
+            num_images,
+            count,
+            lambda sets: delete(sets[name], key),
+            lambda sets: sets[name].update({"8": "One more"}),
         ),
-        wrong(
-            DUPLICATE,
-            repeat_first_key(_IMAGECODE),
-            f"{{root}}/{_IMAGECODE} has the key 'open-images-1815_f91d6f546e63f20d' twice",
-        ),
-        wrong(
-            DUPLICATE,
-            repeat_first_key(_IMAGECODE, name),
-            f"'{name}' in {{root}}/{_IMAGECODE} has the key '{first}' twice",
-        ),
+        wrong(BROKEN, change(_IMAGECODE, misnumber), "'10'", f"'{name}'", at(_IMAGECODE), "0", "9"),
+        wrong(DUPLICATE, repeat_first_key(_IMAGECODE), at(_IMAGECODE), "'open-images-1815_f91d6f546e63f20d'"),
+        wrong(DUPLICATE, repeat_first_key(_IMAGECODE, name), f"'{name}'", at(_IMAGECODE), f"'{first}'"),
     ]
 
 
@@ -177,11 +140,9 @@ def _pets_all():
         missing_image("images/Abyssinian_201.jpg", 3, make=_no_image, reason="is not an image"),
         too_few(remove("images/shiba_inu_12.jpg"), 2, 3),
         too_many(copy("images/shiba_inu_12.jpg", "images/shiba_inu_13.jpg"), 4, 3),
-        Fault(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
-        Fault(
-            DUPLICATE,
-            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
-            f"{{root}}/{_CLASSES} has the breed 'abyssinian' 2 times: restore it as it was published",
+        wrong(BROKEN, cut(_CLASSES), at(_CLASSES), "18", "37"),
+        wrong(
+            DUPLICATE, change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]), at(_CLASSES), "'abyssinian'", "2"
         ),
         no_file(_CLASSES, remove(_CLASSES)),
     ]
@@ -189,16 +150,9 @@ def _pets_all():
 
 def _visual_genome(file, count):
     return [
-        missing_image("images/1.jpg", count),
-        too_few(change(file, list.pop), count - 1, count),
-        too_many(change(file, lambda rows: rows.append(rows[0])), count + 1, count),
-        broken_off(file),
-        wrong(
-            BROKEN,
-            change(file, lambda rows: rows[2].update(bbox_w="12")),
-            f"'bbox_w' in row 3 of {{root}}/{file} is not a number",
-        ),
-        wrong(DUPLICATE, repeat_first_key(file, 3), f"row 4 of {{root}}/{file} has the key 'image_id' twice"),
+        *usual(file, "images/1.jpg", count, count, list.pop, first_again),
+        wrong(BROKEN, change(file, lambda rows: rows[2].update(bbox_w="12")), "'bbox_w'", *row(3, file)),
+        wrong(DUPLICATE, repeat_first_key(file, 3), *row(4, file), "'image_id'"),
     ]
 
 
@@ -209,16 +163,9 @@ def _order(file, image, first, num_images, captions_each):
         rows.append({**rows[0], "image": rows[0]["image"].replace("000.jpg", "999.jpg")})
 
     return [
-        missing_image(image, num_images),
-        too_few(change(file, list.pop), count - captions_each, count),
-        too_many(change(file, more), count + captions_each, count),
-        broken_off(file),
-        wrong(
-            DUPLICATE,
-            change(file, lambda rows: rows.append(rows[0])),
-            f"'image' in row {num_images + 1} of {{root}}/{file} names '{first}' a second time",
-        ),
-        wrong(DUPLICATE, repeat_first_key(file, 1), f"row 2 of {{root}}/{file} has the key 'image' twice"),
+        *usual(file, image, num_images, count, list.pop, more, by=captions_each),
+        wrong(DUPLICATE, change(file, first_again), "'image'", *row(num_images + 1, file), f"'{first}'"),
+        wrong(DUPLICATE, repeat_first_key(file, 1), *row(2, file), "'image'"),
     ]
 
 
@@ -227,23 +174,12 @@ def _pets():
         missing_image("images/Abyssinian_201.jpg", 2),
         too_few(change_lines(_SPLIT, lambda lines: lines[:1]), 1, 2),
         too_many(change_lines(_SPLIT, lambda lines: [*lines, "american_pit_bull_terrier_7 4 2 3\n"]), 3, 2),
-        Fault(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
-        Fault(
-            BROKEN,
-            cut(_SPLIT, 0.7),
-            f"{{root}}/{_SPLIT} has the image 'shiba_in', which is named for no breed in {{root}}/{_CLASSES}: restore"
-            " both files as they were published",
-        ),
+        wrong(BROKEN, cut(_CLASSES), at(_CLASSES), "18", "37"),
+        wrong(BROKEN, cut(_SPLIT, 0.7), at(_SPLIT), "'shiba_in'", at(_CLASSES)),
         no_file(_SPLIT, remove("annotations")),
-        Fault(
-            DUPLICATE,
-            change_lines(_SPLIT, lambda lines: [*lines, lines[0]]),
-            f"{{root}}/{_SPLIT} has the image 'Abyssinian_201' twice: restore it as it was published",
-        ),
-        Fault(
-            DUPLICATE,
-            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
-            f"{{root}}/{_CLASSES} has the breed 'abyssinian' 2 times: restore it as it was published",
+        wrong(DUPLICATE, change_lines(_SPLIT, lambda lines: [*lines, lines[0]]), at(_SPLIT), "'Abyssinian_201'"),
+        wrong(
+            DUPLICATE, change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]), at(_CLASSES), "'abyssinian'", "2"
         ),
     ]
 
@@ -256,7 +192,7 @@ def _clevr():
         too_many(change(_SPATIAL, lambda items: items[name].append(["a", "b"])), 43, 42),
         broken_off(_SPATIAL),
         no_file(_SPATIAL),
-        wrong(DUPLICATE, repeat_first_key(_SPATIAL), f"{{root}}/{_SPATIAL} has the key 'CLEVR_val_0.png' twice"),
+        wrong(DUPLICATE, repeat_first_key(_SPATIAL), at(_SPATIAL), "'CLEVR_val_0.png'"),
     ]
 
 
@@ -264,40 +200,22 @@ def _mmbias():
     def count(function):
         return change(_PHRASES, lambda phrases: function(phrases["pleasant_phrases"]))
 
-    phrases = f"'pleasant_phrases' in {{root}}/{_PHRASES} has"
-    or_partial = ", or give --allow_partial to evaluate the pairs whose groups are there"
     return [
-        Fault(
-            MISSING,
-            remove(_MUSLIM),
-            f"the folder {{root}}/{_MUSLIM} does not exist: make it, with the task's .jpg files in it{or_partial}",
-        ),
+        wrong(MISSING, remove(_MUSLIM), at(_MUSLIM), "--allow_partial"),
         missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
-        wrong(FEWER, count(list.pop), f"{phrases} 59 entries, not 60"),
-        wrong(MORE, count(lambda words: words.append("nice")), f"{phrases} 61 entries, not 60"),
+        wrong(FEWER, count(list.pop), "'pleasant_phrases'", at(_PHRASES), "59", "60"),
+        wrong(MORE, count(lambda words: words.append("nice")), "'pleasant_phrases'", "61", "60"),
         broken_off(_PHRASES),
-        Fault(
-            BROKEN,
-            remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))),
-            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there{or_partial}",
-        ),
-        Fault(
-            DUPLICATE,
-            copy(f"{_MUSLIM}/2.jpg", f"{_MUSLIM}/2.jpeg"),
-            f"{{root}}/{_MUSLIM} has both 2.jpeg and 2.jpg: remove or rename one of them",
-        ),
-        wrong(DUPLICATE, repeat_first_key(_PHRASES), f"{{root}}/{_PHRASES} has the key 'unpleasant_phrases' twice"),
+        wrong(BROKEN, remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))), at(_MUSLIM), "--allow_partial"),
+        wrong(DUPLICATE, copy(f"{_MUSLIM}/2.jpg", f"{_MUSLIM}/2.jpeg"), at(_MUSLIM), "2.jpeg", "2.jpg"),
+        wrong(DUPLICATE, repeat_first_key(_PHRASES), at(_PHRASES), "'unpleasant_phrases'"),
     ]
 
 
 def _genderbias():
     suits = [f"suit-images/{number}.jpg" for number in (1, 6, 7, 12)]
     return [
-        Fault(
-            MISSING,
-            remove("suit-images"),
-            "the folder {root}/suit-images does not exist: make it, with the task's .jpg files in it",
-        ),
+        wrong(MISSING, remove("suit-images"), "{root}/suit-images"),
         missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b""), "is empty"),
         missing_image(
             suits[2],
@@ -305,22 +223,17 @@ def _genderbias():
             lambda folder: (folder / suits[2]).write_bytes(b"<html>"),
             "is an HTML page: download the file again",
         ),
-        Fault(
+        wrong(
             FEWER,
             remove(*suits[2:], "apron-images/7.jpg", "apron-images/12.jpg"),
-            "the folders suit-images and apron-images in {root} have no image of women (numbers above 6): add some",
+            "suit-images",
+            "apron-images",
+            "{root}",
+            "6",
         ),
-        Fault(BROKEN, remove(*suits), "the folder {root}/suit-images has no .jpg file: put the task's images there"),
-        Fault(
-            BROKEN,
-            copy(suits[2], "suit-images/man.jpg"),
-            "{root}/suit-images/man.jpg is not named by its number: rename it, e.g. to 7.jpg",
-        ),
-        Fault(
-            DUPLICATE,
-            copy(suits[2], "suit-images/7.jpeg"),
-            "{root}/suit-images has both 7.jpeg and 7.jpg: remove or rename one of them",
-        ),
+        wrong(BROKEN, remove(*suits), "{root}/suit-images"),
+        wrong(BROKEN, copy(suits[2], "suit-images/man.jpg"), "{root}/suit-images/man.jpg", "7.jpg"),
+        wrong(DUPLICATE, copy(suits[2], "suit-images/7.jpeg"), "{root}/suit-images", "7.jpeg", "7.jpg"),
     ]
 
 
@@ -330,22 +243,13 @@ def _hardneg(column, fewer):
         dataclasses.replace(fewer, make=change_lines(_HARDNEG, lambda lines: lines[:-1])),
         too_many(change_lines(_HARDNEG, lambda lines: [*lines, "4" + lines[1][1:]]), 5, 4),
         broken_off(_HARDNEG),
-        wrong(
-            BROKEN,
-            cut(_HARDNEG, 0.8),
-            f"'{column}' in row 4 of {{root}}/{_HARDNEG} is not a list in Python's notation",
-        ),
-        wrong(
-            DUPLICATE,
-            change_lines(_HARDNEG, lambda lines: [*lines, lines[2]]),
-            f"row 5 of {{root}}/{_HARDNEG} has the number '1' where 4 is next",
-        ),
+        wrong(BROKEN, cut(_HARDNEG, 0.8), f"'{column}'", *row(4, _HARDNEG)),
+        wrong(DUPLICATE, change_lines(_HARDNEG, lambda lines: [*lines, lines[2]]), *row(5, _HARDNEG), "'1'", "4"),
     ]
 
 
 def _hardneg_image():
-    few = f"'neg_image' in row 1 of {{root}}/{_HARDNEG} names number 3, but the numbers end with 2"
-    return _hardneg("neg_image", wrong(FEWER, None, few))
+    return _hardneg("neg_image", wrong(FEWER, None, "'neg_image'", *row(1, _HARDNEG), "3", "2"))
 
 
 def _coco_order():
@@ -483,13 +387,12 @@ def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pair
     assert launcher.prepare_tasks(f"{name},{pair.sound}", str(root), str(data), workers=1) == [name]
     out, err = capsys.readouterr()
     listed = data / f"{name}.problems.txt"
-    sentence = fault.sentence.format(task=name, root=root, listed=listed)
-    expected = f"error: {name}: {sentence}; {root} must hold {TASKS[name].source.how_to_get}"
-    assert [line for line in err.splitlines() if not line.startswith("preparing ")] == [
-        *(f"  {line}" for line in fault.problems),
-        expected,
-        f"1 of 2 tasks could not be prepared: {name}",
-    ]
+    *problems, said, last = [line for line in err.splitlines() if not line.startswith("preparing ")]
+    assert problems == [f"  {line}" for line in fault.problems]
+    assert re.match(names(*(word.format(root=root, listed=listed) for word in fault.named)), said), said
+    assert said.startswith(f"error: {name}: ")
+    assert said.endswith(f"; {root} must hold {TASKS[name].source.how_to_get}")
+    assert last == f"1 of 2 tasks could not be prepared: {name}"
     assert re.fullmatch(rf"{pair.sound}: \d+ examples, \d+ images, .*\n", out)
     assert (listed.read_text().splitlines() if listed.exists() else []) == list(fault.problems)
     assert not (data / name).exists()
