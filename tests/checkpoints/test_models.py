@@ -1,4 +1,4 @@
-"""Loading and saving of networks: what fits, what does not, and what the message says."""
+"""Loading and saving of networks: fits, misfits, and their messages."""
 
 import json
 
@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from winobench import checkpoints
-from winobench.base.errors import InputError
 from winobench.checkpoints import models, weights
 from winobench.models import AutoencoderKL, AutoencoderKLConfig, CLIPTextConfig, CLIPTextModel
 
@@ -77,12 +76,12 @@ def test_round_trip_is_exact(network, folder):
     assert same_values(network, again)
     assert again.config == CONFIG
     assert checkpoints.weights_sha256(again) == checkpoints.weights_sha256(network)
-    ids = jnp.arange(14, dtype=jnp.int32).reshape(2, 7)
-    np.testing.assert_array_equal(again(ids).last_hidden_state, network(ids).last_hidden_state)
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("loaded", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("stored", "loaded"),
+    [("float32", "bfloat16"), ("float16", "float32"), ("bfloat16", "float16"), ("float16", "float16")],
+)
 def test_dtypes_of_file_and_network_are_independent(network, tmp_path, stored, loaded):
     checkpoints.save_model(network, tmp_path, dtype=stored)
     assert tensors_of(tmp_path)[QUERY].dtype == stored
@@ -111,13 +110,15 @@ def test_every_difference_is_listed_in_one_sentence(folder):
         tensors["text_model.final_layer_norm.bias"] = np.zeros(9, np.float32)
 
     rewrite(folder, change)
-    with pytest.raises(InputError) as caught:
+    with raises(
+        "mismatched-parts",
+        f"{folder}/model.safetensors",
+        "CLIPTextModel",
+        f"1 missing ({QUERY})",
+        "1 unexpected (surplus.weight)",
+        "1 of another shape (text_model.final_layer_norm.bias is [9] instead of [8])",
+    ):
         CLIPTextModel.from_pretrained(folder)
-    message = str(caught.value)
-    assert f"{folder}/model.safetensors does not fit the CLIPTextModel" in message
-    assert f"1 missing ({QUERY})" in message
-    assert "1 unexpected (surplus.weight)" in message
-    assert "1 of another shape (text_model.final_layer_norm.bias is [9] instead of [8])" in message
 
 
 def test_many_differences_are_counted(folder):
@@ -163,7 +164,7 @@ def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY][:, :, None, None]}))
     assert same_values(CLIPTextModel.from_pretrained(folder), network)
     rewrite(folder, lambda tensors: tensors.update({QUERY: np.repeat(tensors[QUERY], 2, axis=-1)}))
-    with pytest.raises(InputError, match=names("q_proj.weight", "8", "1", "2")):
+    with raises("mismatched-parts", "q_proj.weight", "8", "1", "2"):
         CLIPTextModel.from_pretrained(folder)
 
 
@@ -173,22 +174,27 @@ def test_integers_are_no_weights(folder):
         CLIPTextModel.from_pretrained(folder)
 
 
-def test_config_problems_name_the_file(folder):
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_act": "relu"}, ("unsupported-option", "hidden_act='relu'")),
+        ({"hidden_act": {}}, ("unsupported-option", "hidden_act={}")),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, ("unsupported-checkpoint", "'bitsandbytes'")),
+    ],
+)
+def test_config_problems_name_the_file(folder, changes, words):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    with raises("unsupported-option", "config.json", "hidden_act='relu'"):
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with raises(*words, "config.json"):
         CLIPTextModel.from_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": {}}))
-    with raises("unsupported-option", "config.json", "hidden_act={}"):
-        CLIPTextModel.from_pretrained(folder)
-    quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-    (folder / "config.json").write_text(json.dumps(config | quantised))
-    with raises("unsupported-checkpoint", "config.json", "'bitsandbytes'"):
-        CLIPTextModel.from_pretrained(folder)
+
+
+def test_an_empty_quantisation_and_no_config(folder):
+    config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": None}))
     assert CLIPTextModel.from_pretrained(folder).config == CONFIG
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=names("config.json", "CLIPTextModel")):
+    with raises("no-such-file", "config.json", "CLIPTextModel"):
         CLIPTextModel.from_pretrained(folder)
 
 

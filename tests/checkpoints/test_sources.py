@@ -6,9 +6,8 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from winobench.base import registry
-from winobench.base.errors import InputError
 from winobench.checkpoints import sources
 from winobench.data import downloads
 from winobench.scorers.loading import checkpoint_kind
@@ -73,7 +72,7 @@ def test_local_files(tmp_path):
     assert source.find("config.json") is None
     assert source.names("unet") == ["config.json"]
     assert source.names("vae") == []
-    with pytest.raises(InputError, match=names("config.json")):
+    with raises("no-such-file", "config.json"):
         source.require("config.json", "so it is not a model")
 
 
@@ -92,7 +91,7 @@ def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
     cache_repository(hub_cache, "owner/name", {"model_index.json": "{}"})
     source = sources.resolve("owner/name")
     assert source.find("unet/config.json") is None
-    with pytest.raises(InputError, match=names("config.json", "owner/name", "HF_HUB_OFFLINE")):
+    with raises("hub-not-reached", "config.json", "owner/name", "HF_HUB_OFFLINE"):
         source.require("unet/config.json", "so it is no pipeline")
 
 
@@ -127,9 +126,8 @@ def test_each_refusal_of_the_hub_is_one_sentence(monkeypatch, kind, message):
         raise kind("broken\nat length", response=_Response())
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    with raises(*message) as caught:
+    with raises(*message):
         sources.resolve("owner/name", revision="v9").find("model_index.json")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_the_repository_lacks_is_none(monkeypatch):

@@ -8,8 +8,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from tests.expectations import names, raises
-from winobench.base.errors import InputError
+from tests.expectations import raises
 from winobench.checkpoints import sources, weights
 
 STEM = "diffusion_pytorch_model"
@@ -63,7 +62,13 @@ def test_shards(tmp_path, variant):
         weights.find_weights(sources.LocalFolder(tmp_path), "unet", STEM, variant=variant)
 
 
-@pytest.mark.parametrize("weight_map", [{}, None, {"a": "../outside.safetensors"}, {"a": "/etc/passwd"}, {"a": 1}])
+@pytest.mark.parametrize(
+    "weight_map",
+    [
+        *({}, None, {"a": "../outside.safetensors"}, {"a": "/etc/passwd"}, {"a": 1}, {"a": None}, {"a": ["x"]}),
+        {"a": 1, "b": "x.safetensors"},
+    ],
+)
 def test_damaged_index(tmp_path, weight_map):
     write_index(tmp_path, f"{STEM}.safetensors.index.json", weight_map)
     with raises("damaged-index"):
@@ -73,7 +78,7 @@ def test_damaged_index(tmp_path, weight_map):
 def test_a_key_in_two_shards_is_an_error(tmp_path):
     for name in ("a.safetensors", "b.safetensors"):
         weights.write_weights(tmp_path / name, {"weight": np.zeros(2), name: np.zeros(2)})
-    with pytest.raises(InputError, match=names("b.safetensors", "1")):
+    with raises("repeated-tensor", "b.safetensors", "1"):
         weights.read_weights([str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors")])
 
 
@@ -87,16 +92,19 @@ def test_variants_are_exact_and_listed(tmp_path):
         weights.find_weights(source, None, STEM, variant="bf16")
 
 
-def test_weights_of_another_library_are_named(tmp_path):
-    (tmp_path / "diffusion_flax_model.msgpack").touch()
-    (tmp_path / "config.json").touch()
-    with pytest.raises(InputError, match=names("diffusion_flax_model.msgpack")):
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (("diffusion_flax_model.msgpack", "config.json"), ("diffusion_flax_model.msgpack",)),
+        ((), (f"{STEM}.safetensors",)),
+        (("model-Q4_K_M.gguf",), ("model-Q4_K_M.gguf", "GGUF", "safetensors")),
+    ],
+)
+def test_folders_without_weights(tmp_path, found, words):
+    for name in found:
+        (tmp_path / name).touch()
+    with raises("no-weights", *words):
         weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
-
-
-def test_no_weights_at_all(tmp_path):
-    with raises("no-weights", "unet/model.safetensors"):
-        weights.find_weights(sources.LocalFolder(tmp_path), "unet", "model")
 
 
 @pytest.mark.parametrize(("stem", "pickle"), [(STEM, f"{STEM}.bin"), ("model", "pytorch_model.bin")])
@@ -116,7 +124,7 @@ def test_truncated_file(tmp_path, kept):
     path = tmp_path / "a.safetensors"
     weights.write_weights(path, {"weight": np.zeros(100, np.float32)})
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=names("a.safetensors")):
+    with raises("incomplete-file", "a.safetensors"):
         weights.read_weights([str(path)])
 
 
@@ -144,21 +152,14 @@ def test_a_name_twice_in_a_header_is_refused(tmp_path):
         weights.read_weights([_safetensors(tmp_path / "twice.safetensors", header, bytes(12))])
     # An inner key, too.
     header = '{"a": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}}'
-    with pytest.raises(InputError, match=names("'shape'")):
+    with raises("repeated-tensor", "'shape'"):
         weights.read_weights([_safetensors(tmp_path / "inner.safetensors", header, bytes(4))])
 
 
 @pytest.mark.parametrize("header", ["", "{", "[" * 100_000, '{"a": NaN}', '"\\ud83d"'])
-def test_what_else_is_wrong_with_a_header_is_told_by_the_library(tmp_path, header):
+def test_other_faults_of_a_header_are_the_librarys(tmp_path, header):
     with raises("incomplete-file"):
         weights.read_weights([_safetensors(tmp_path / "bad.safetensors", header)])
-
-
-@pytest.mark.parametrize("weight_map", [{"a": 1, "b": "x.safetensors"}, {"a": None}, {"a": ["x"]}, {"a": "../x"}])
-def test_an_index_with_shards_that_are_no_names(tmp_path, weight_map):
-    write_index(tmp_path, f"{STEM}.safetensors.index.json", weight_map)
-    with raises("damaged-index"):
-        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
 
 
 def _written(path):
@@ -270,9 +271,3 @@ def test_a_variant_of_some_parts(tmp_path):
     assert weights.variants(source, stems, "fp16") == {"unet": "fp16", "vae": None}
     assert weights.variants(source, stems, "bf16") == {"unet": "bf16", "vae": "bf16"}
     assert weights.variants(source, stems, None) == {"unet": None, "vae": None}
-
-
-def test_gguf_is_named(tmp_path):
-    (tmp_path / "model-Q4_K_M.gguf").touch()
-    with raises("no-weights", "model-Q4_K_M.gguf", "GGUF", "safetensors"):
-        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)

@@ -1,5 +1,6 @@
 """Runs to report: small tasks of every kind, judged by scorers that need no model."""
 
+import csv
 import hashlib
 
 import numpy as np
@@ -13,6 +14,11 @@ from winobench.tasks.base import Association, Example, TargetPair, Task
 
 NUM_SAMPLES = 8
 HOSTILE = "<script>alert(\"x\")</script> & {{ 7 * 7 }} 'quoted' <img src=http://example.org/x.png>"
+
+
+def csv_rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 class Skilled(fakes.FakeScorer):
@@ -70,9 +76,8 @@ def clevr_task():
     def load(data_dir, limit):
         for number in range(8):
             for group in ("spatial", "recognition_color"):
-                yield Example(
-                    f"{number}-{group}", (fakes.image(number),), (f"{group} {number}", f"no {group}"), 0, (group,)
-                )
+                texts = (f"{group} {number}", f"no {group}")
+                yield Example(f"{number}-{group}", (fakes.image(number),), texts, 0, (group,))
 
     return _task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, load)
 
@@ -108,14 +113,7 @@ def _task(name, metric, shape, chance, load, *, images_compete=False, associatio
 
 def tasks():
     """A task of every metric and shape."""
-    return [
-        clevr_task(),
-        fakes.image_task(),
-        fakes.square_task(),
-        many_images_task(),
-        macro_task(),
-        bias_task(),
-    ]
+    return [clevr_task(), fakes.image_task(), fakes.square_task(), many_images_task(), macro_task(), bias_task()]
 
 
 def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="clevr-tiny", **changes):
@@ -136,10 +134,14 @@ def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="cle
     return folder
 
 
+def draw_nothing(patch):
+    """Panels stay empty: drawing takes most of the time of a report, and few tests look at it."""
+    patch.setattr(panels, "_figure", lambda panel: Figure((panel.width, panel.height)))
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Panels stay empty: drawing takes most of the time of a report, and few tests look at it."""
-    monkeypatch.setattr(panels, "_figure", lambda panel: Figure((panel.width, panel.height)))
+    draw_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Reports on runs of text benchmarks: WSC+'s figures, WinoViz's tables, wrong answers, and what is refused."""
+"""Reports on runs of text benchmarks: WSC+'s figures, WinoViz's tables, wrong answers, and refusals."""
 
 import csv
 import dataclasses
@@ -11,11 +11,10 @@ from PIL import Image
 
 from tests import wscplus_files
 from tests.evaluation import fakes
-from tests.expectations import names, raises
-from tests.report.conftest import Skilled, make_run
+from tests.expectations import raises
+from tests.report.conftest import Skilled, csv_rows, draw_nothing, make_run
 from tests.report.test_page import Page
 from winobench import report
-from winobench.base.errors import InputError
 from winobench.evaluation import questions
 from winobench.report.sections import wscplus as wscplus_section
 from winobench.responders.recorded import RecordedModel
@@ -48,11 +47,6 @@ class Chooser:
 
     def read(self, request, raw):
         return Response(text=raw.get("text"), scores=tuple(raw["scores"]) if "scores" in raw else None)
-
-
-def csv_rows(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def evaluate(responder, tasks, folder, protocol, model, **changes):
@@ -121,7 +115,9 @@ def wscplus_page(wscplus_runs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def winoviz_page(winoviz_runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    report.write_report(winoviz_runs, folder, resamples=100, gallery_examples=3)
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        report.write_report(winoviz_runs, folder, resamples=100, gallery_examples=3)
     return folder
 
 
@@ -231,6 +227,7 @@ def write_raters(folder, examples, said):
     return paths
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_raters(wscplus_runs, tmp_path):
     """Table 6 of people's answers, and Fleiss' kappa, worked out by hand."""
     examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
@@ -254,6 +251,7 @@ def test_raters(wscplus_runs, tmp_path):
     assert "(paper: 0.896)" in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
     asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
@@ -263,7 +261,7 @@ def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     with raises("no-run-of-the-task"):
         report.write_report(winoviz_runs[-1:], tmp_path / "report", raters=[first])
     paths = write_raters(tmp_path, [("elsewhere", 0, 0)], lambda rater, number, answer: answer)
-    with pytest.raises(InputError, match=names("'elsewhere'")):
+    with raises("unknown-item", "'elsewhere'"):
         report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
     paths = write_raters(tmp_path, asked, lambda rater, number, answer: "Nora")
     with raises("unknown-label", "0", "1", "2"):
@@ -271,6 +269,7 @@ def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_without_its_examples_is_compared_by_its_numbers(wscplus_runs, tmp_path):
     bare = shutil.copytree(wscplus_runs[0], tmp_path / "bare")
     shutil.rmtree(bare / "examples")
@@ -324,7 +323,7 @@ def test_winoviz_tables(winoviz_page):
     bias = rows["zero_shot_options_swapped", "winoviz_single", "position_bias/first_option"]
     assert float(bias["value"]) > 0.5
     assert float(rows["zero_shot", "winoviz_decoupled", "pragmatic/individual"]["n"]) == 24
-    assert (winoviz_page / "winoviz.png").stat().st_size > 10_000
+    assert (winoviz_page / "winoviz.png").is_file()
     assert HOSTILE in page.words  # as a text
 
 
@@ -333,6 +332,7 @@ def test_runs_of_one_model_are_told_apart_by_their_protocols(winoviz_runs):
     assert labels == [f"flan-t5-xxl ({name})" for name in ("zero_shot", "zero_shot_options_swapped", "few_shot")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_run_has_no_comparison(wscplus_runs, tmp_path):
     path = report.write_report(wscplus_runs[:1], tmp_path / "one", gallery_examples=0)
     page = Page(path)
@@ -341,6 +341,7 @@ def test_one_run_has_no_comparison(wscplus_runs, tmp_path):
     assert "wscplus" in page.ids
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_calls_are_left_out_and_told(tmp_path):
     file = wscplus_files.write(tmp_path)
     rows = csv_rows(file)
@@ -366,6 +367,7 @@ def test_runs_with_and_without_images_are_not_mixed(wscplus_runs, tmp_path):
         reading.read_runs([wscplus_runs[0], images])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_text_task_of_another_package(tmp_path):
     """Whatever its metrics are called, its first one is what runs are compared by."""
     task = TEXT_TASKS["winoviz_mini_single"]
@@ -383,6 +385,7 @@ def test_a_text_task_of_another_package(tmp_path):
     assert wscplus_task.TEXT_TASKS[0].name not in (tmp_path / "report" / "tasks.csv").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_texts_have_no_timesteps_to_learn_from(wscplus_runs, tmp_path):
-    with pytest.raises(InputError, match=names("--fit_timesteps")):
+    with raises("option-of-others", "--fit_timesteps"):
         report.write_report(wscplus_runs, tmp_path / "report", fit_timesteps=True)

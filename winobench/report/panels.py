@@ -21,10 +21,7 @@ _TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panel
 
 
 def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
-    """The panel as an SVG element for a page that defines the colours' variables.
-
-    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
-    """
+    """The panel as an SVG element, in a page's own font and in the colours of its variables."""
     if drawn is None:
         with style():
             drawn = _vectors(_figure(panel))
@@ -74,7 +71,7 @@ def to_png(
 
 
 def _figure(panel: Panel) -> Figure:
-    """The panel's figure, without a ground."""
+    """The panel's figure, on a transparent ground."""
     margins = panel.margins
     figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
     axes = figure.add_axes(

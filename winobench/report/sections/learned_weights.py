@@ -1,4 +1,4 @@
-"""Weights of timesteps, learned from the runs' own errors: what they are, and what they bring on other examples."""
+"""Weights of timesteps, learned from the runs' own errors, and their effect on other examples."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from typing import Any
 
 from winobench.base.errors import InputError
 from winobench.report import learned_weights
-from winobench.report.sections.shared import (
-    Cell,
-    Details,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    number,
-    percent,
-    readable,
-)
+from winobench.report.cells import Cell, Table, TableRow
+from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.wording import number, percent, readable
 from winobench.runs.labels import task_label
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Panel
-from winobench.report.sections.shared import ReportData, Section, collapsed, percent, too_few_examples, without_curve
+from winobench.report.sections.shared import ReportData, Section, collapsed, too_few_examples, without_curve
+from winobench.report.wording import percent
 from winobench.runs.labels import task_label
 
 
 @dataclasses.dataclass
 class _Found:
-    """What there is of a task: number of a run -> metric -> curve, or value without samples. Labels of runs without."""
+    """Of a task, number of a run -> metric -> curve, or value without samples; labels of runs without either."""
 
     curves: dict[int, Mapping[str, analysis.Curve]] = dataclasses.field(default_factory=dict)
     levels: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -87,7 +88,7 @@ def _find(report_data: ReportData, task: str) -> _Found:
 
 
 def _drawn(report_data: ReportData, task: str, found: _Found) -> list[str]:
-    """The metrics that a panel shows, each."""
+    """The metrics that have a panel each."""
     return [
         metric for metric in report_data.headlines(task) if any(metric in curves for curves in found.curves.values())
     ]
