@@ -67,12 +67,7 @@ def panels_of(label):
     steps = np.array([10, 500, 900])
     errors = [(one, 1e-7 * np.array([[1.25, 2, 3], [1, 1.5, 2.5], [2, 2.5, 3.5]]))]
     return [
-        Panel(
-            label,
-            lambda axes: figures.forest(axes, [label] * 2, series, stars=np.array([[True, False]]), span="d"),
-            5.2,
-            margins=figures.forest_margins([label]),
-        ),
+        figures.forest_panel(label, [label] * 2, series, np.array([[True, False]]), "d", ""),
         Panel(label, lambda axes: figures.overlap_bars(axes, [(one, other, (0.4, 0.3, 0.2, 0.1), 0.35)])),
         Panel(label, lambda axes: figures.set_bars(axes, [one, other], [((True, False), 3)], 3)),
         Panel(label, lambda axes: figures.sample_curves(axes, [curve], [(other, 0.5)], 0.25)),

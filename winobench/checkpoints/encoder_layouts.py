@@ -84,19 +84,12 @@ class BertCheckpoint(NamedTuple):
     tokenizer: Any
 
 
-def bert_layout(names: Sequence[str]) -> str:
-    """The layout, a key of ``BERT_TABLES``, that a file's keys are in."""
-    names = [name.removeprefix("module.") for name in names]
-    if any(name.startswith("vlbert.") for name in names):
-        return "vl_bert"
-    if any(name.startswith(("bert.img_embedding.", "bert.code_embeddings.")) for name in names):
-        return "oscar"
-    return "bert"
-
-
 def from_bert_layouts(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
     """Renames the tensors of one of BERT's layouts into the names of ``BertForSequenceClassification``."""
-    return models.rename("BERT", tensors, BERT_TABLES[bert_layout(list(tensors))], prefix="module.")
+    names = [name.removeprefix("module.") for name in tensors]
+    is_oscar = any(name.startswith(("bert.img_embedding.", "bert.code_embeddings.")) for name in names)
+    layout = "vl_bert" if any(name.startswith("vlbert.") for name in names) else "oscar" if is_oscar else "bert"
+    return models.rename("BERT", tensors, BERT_TABLES[layout], prefix="module.")
 
 
 def load_bert(

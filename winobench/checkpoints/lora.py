@@ -12,10 +12,8 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import safetensors
 from flax import nnx
 
 from winobench.base.errors import InputError
@@ -53,17 +51,14 @@ class LoRAWeights:
     def sha256(self) -> str:
         """Identifies layers, values and alphas. Names of tensors and the file's format do not matter."""
         digest = hashlib.sha256()
-        for name, part in sorted(self.parts.items(), key=_denoisers_first):
+        denoisers_first = sorted(self.parts.items(), key=lambda part: (part[0].startswith("text_encoder"), part[0]))
+        for name, part in denoisers_first:
             for layer, adapter in sorted(part.items()):
                 scale = adapter.factors.scale
                 digest.update(f"{name}.{layer} {adapter.down.shape} {adapter.up.shape} {scale!r}\n".encode())
                 digest.update(np.ascontiguousarray(adapter.down).data)
                 digest.update(np.ascontiguousarray(adapter.up).data)
         return digest.hexdigest()
-
-
-def _denoisers_first(part: tuple[str, Any]) -> tuple[bool, str]:
-    return part[0].startswith("text_encoder"), part[0]
 
 
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
@@ -76,7 +71,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
                 raise InputError(f"{path}: another file has adapters of the {part}, too: remove one", code="two-files")
             parts[part] = adapters
     place = paths[0] if len(paths) == 1 else os.path.dirname(os.path.dirname(paths[0]))
-    return LoRAWeights(parts, place, _negatives(paths[0]))
+    return LoRAWeights(parts, place, weights.metadata(paths[0]).get(_NEGATIVES_KEY))
 
 
 def _read(path: str) -> dict[str, dict[str, Adapter]]:
@@ -285,13 +280,6 @@ def _describe_unknown(keys: list[str]) -> str:
     kind = next((kind for mark, kind in _OTHER_KINDS.items() if any(mark in key for key in keys)), None)
     reason = f"{kind}, which is not supported" if kind else "only plain LoRA of diffusers, kohya or peft can be read"
     return f"tensors are not named as diffusers' LoRA factors ({sources.shorten(sorted(keys), 2)}): {reason}"
-
-
-def _negatives(path: str) -> str | None:
-    if not path.endswith(".safetensors"):
-        return None
-    with safetensors.safe_open(path, framework="np") as file:
-        return (file.metadata() or {}).get(_NEGATIVES_KEY)
 
 
 def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter:

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import regex
-import safetensors
 
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
-from winobench.checkpoints import lora_keys, sources
+from winobench.checkpoints import lora_keys, sources, weights
 from winobench.checkpoints.sources import ADAPTER_CONFIG
 from winobench.models.config import is_count
 
@@ -123,11 +122,7 @@ def next_to(path: str) -> PeftConfig | None:
 
 def within(path: str) -> dict[str | None, PeftConfig]:
     """The configs in a file's metadata. Returns name of the network, or None for the whole file -> its config."""
-    if not path.endswith(".safetensors"):
-        return {}
-    with safetensors.safe_open(path, framework="np") as file:
-        text = (file.metadata() or {}).get(_METADATA_KEY)
-    if not text:
+    if not (text := weights.metadata(path).get(_METADATA_KEY)):
         return {}
     place = f"{path}: its metadata {_METADATA_KEY}"
     try:

@@ -183,6 +183,14 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
     return tensors
 
 
+def metadata(path: str) -> dict[str, str]:
+    """The texts in a safetensors file's header. Empty for a pickle."""
+    if not path.endswith(".safetensors"):
+        return {}
+    with safetensors.safe_open(path, framework="np") as file:
+        return file.metadata() or {}
+
+
 def _read_safetensors(path: str) -> dict[str, FileTensor]:
     _check_names(path)
     try:

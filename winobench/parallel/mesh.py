@@ -195,7 +195,7 @@ def place_parameters(parameters: Any, mesh: Mesh) -> Any:
 
 def put(array: Any, sharding: NamedSharding) -> jax.Array:
     """Copies an array to the devices of a sharding."""
-    if isinstance(array, jax.Array) and _is_at(array, sharding):
+    if is_on(array, sharding.mesh) and array.sharding.is_equivalent_to(sharding, array.ndim):
         return array
     if sharding.is_fully_addressable:
         return jax.device_put(array, sharding)
@@ -212,10 +212,6 @@ def is_on(array: Any, mesh: Mesh) -> bool:
     One without a mesh does not, even on the same devices: other kinds of sharding compile functions again.
     """
     return isinstance(array, jax.Array) and isinstance(array.sharding, NamedSharding) and array.sharding.mesh == mesh
-
-
-def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
-    return is_on(array, sharding.mesh) and array.sharding.is_equivalent_to(sharding, array.ndim)
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:

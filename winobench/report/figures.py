@@ -322,12 +322,6 @@ def forest(
     axes.set_xlabel(span)
 
 
-def forest_margins(labels: Sequence[str]) -> Margins:
-    """The margins of a forest plot with rows of these labels."""
-    longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
-    return Margins(left=text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
-
-
 def forest_panel(
     title: str,
     labels: Sequence[str],
@@ -342,7 +336,9 @@ def forest_panel(
     def draw(axes: Axes) -> None:
         forest(axes, labels, series, stars=stars, span=span)
 
-    return Panel(title, draw, 5.2, height, description, forest_margins(labels))
+    longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
+    margins = Margins(left=text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+    return Panel(title, draw, 5.2, height, description, margins)
 
 
 def text_width(text: str, size: float) -> float:

@@ -57,7 +57,8 @@ def learn(run: Run) -> Learned:
         if not batches or not same or batches[0].own.shape[-1] != len(record.timesteps):
             continue
         timesteps = record.timesteps
-        first_half = np.array([_is_in_first_half(images[0]) for images in record.examples.images])
+        halves = [hashlib.sha256(f"half of {images[0]}".encode()).digest()[0] % 2 for images in record.examples.images]
+        first_half = np.array(halves) == 0
         parts[name] = (record, batches, np.flatnonzero(~first_half))
         of_task = list(itertools.chain.from_iterable(_questions(record, batch, first_half) for batch in batches))
         questions += of_task
@@ -77,10 +78,6 @@ def write(run: Run, learned: Learned) -> pathlib.Path:
     path = run.path / FILE
     files.write_json(path, {**timestep_weights.described(learned.curve), "questions": learned.num_questions})
     return path
-
-
-def _is_in_first_half(image: str) -> bool:
-    return hashlib.sha256(f"half of {image}".encode()).digest()[0] % 2 == 0
 
 
 def _questions(record: TaskRun, batch: Batch, kept: np.ndarray) -> list[tuple[np.ndarray, int]]:

@@ -7,6 +7,7 @@ import math
 import pathlib
 import re
 from collections.abc import Sequence
+from xml.sax import saxutils
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -115,10 +116,7 @@ def _for_page(svg: str, key: str, panel: Panel) -> str:
     view = re.search(r'viewBox="[^"]+"', svg).group(0)
     pixels = round(panel.width * 96)
     head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
-    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
+    described = saxutils.escape(panel.description or panel.title, {'"': "&quot;"})
+    title = f'<title id="{key}-title">{described}</title>'
     body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
     return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

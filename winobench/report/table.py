@@ -40,7 +40,12 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     console = console or rich.console.Console()
     references = published.references(results)
     bias = {task: entries for task, entries in results["tasks"].items() if AVERAGE in entries}
-    rated = {task: entries for task, entries in results["tasks"].items() if _is_rated(entries)}
+    agreements = [metric.headline for metric in RATING_METRICS.values()]
+    rated = {
+        task: entries
+        for task, entries in results["tasks"].items()
+        if any("prompts" in entries.get(headline, ()) for headline in agreements)
+    }
     others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
     if others:
         console.print(_accuracy_table(others, references))
@@ -99,41 +104,31 @@ def _accuracy_table(
     headings = ["%" if scale == 100 else "value", "95% interval", "chance", *paper_heading, "n", "ties"]
     table = _table(first, headings)
     for task, entries in tasks.items():
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         shown = _printed_parts(entries)
         for name, entry in entries.items():
             is_part = "/" in name
             if is_part and name not in shown:
                 continue
             reference = references.get((task, name))
-            paper = [_printed(reference, scale, digits)] if has_paper else []
+            printed = ""
+            if reference is not None:
+                printed = reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
             table.add_row(
-                _text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
+                rich.text.Text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
                 formatted(entry["value"]),
                 f"{formatted(entry['low'])} to {formatted(entry['high'])}",
                 "" if entry["chance"] is None else formatted(entry["chance"]),
-                *paper,
+                *([printed] if has_paper else []),
                 f"{entry['n']:,}",
                 f"{entry['ties']:,}",
                 style="dim" if is_part else None,
             )
         num_groups = len({_group(name) for name in entries if "/" in name} - {_group(name) for name in shown})
         if num_groups:
-            table.add_row(_text(f"    {num_groups} more groups in results.json"), style="dim")
+            table.add_row(rich.text.Text(f"    {num_groups} more groups in results.json"), style="dim")
         table.add_section()
     return table
-
-
-def _printed(reference: PublishedNumber | None, scale: int, digits: int) -> str:
-    """The number as the paper prints it in percent, or in our unit."""
-    if reference is None:
-        return ""
-    return reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
-
-
-def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the rows are agreements with people's ratings, by their headline."""
-    return any("prompts" in entries.get(metric.headline, ()) for metric in RATING_METRICS.values())
 
 
 def _printed_parts(entries: Mapping[str, Any]) -> set[str]:
@@ -162,14 +157,14 @@ def _bias_table(
             column.justify = "left"
             column.header = f"{column.header:>{_SIGNED_WIDTH}}"
     for task, entries in tasks.items():
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         pairs = [name for name in entries if name != AVERAGE and not _is_group_row(name)]
         together = dict(zip(pairs, family_wise(entries[name]["p_one_sided"] for name in pairs), strict=True))
         for name in [*pairs, AVERAGE]:
             entry, reference = entries[name], references.get((task, name))
             paper = [_starred(reference.printed.rstrip("*"), reference.significant) if reference else ""]
             table.add_row(
-                _text("  average |d|" if name == AVERAGE else f"  {name}"),
+                rich.text.Text("  average |d|" if name == AVERAGE else f"  {name}"),
                 _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
                 + ("†" if together.get(name, 1.0) < _STAR_LEVEL else ""),
                 f"{entry['low']:.2f} to {entry['high']:.2f}",
@@ -190,9 +185,7 @@ def _starred(number: str, has_star: bool | None) -> str:
 
 
 def _probability(p: float | None) -> str:
-    if p is None:
-        return ""
-    return f"{p:.4f}" if p >= 0.00005 else "<0.0001"
+    return "" if p is None else f"{p:.4f}" if p >= 0.00005 else "<0.0001"
 
 
 def _bias_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -217,10 +210,10 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
         # Three digits of the largest number, and as many decimals for the others of its task.
         largest = max(max(abs(entry["low"]), abs(entry["high"])) for entry in rows.values())
         spec = f".{max(0, 2 - math.floor(math.log10(largest)))}f" if largest else ".0f"
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         for name, entry in rows.items():
             table.add_row(
-                _text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
+                rich.text.Text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
                 f"{entry['value']:{spec}}",
                 f"{entry['low']:{spec}} to {entry['high']:{spec}}",
                 f"{entry['n']:,}",
@@ -277,12 +270,7 @@ def _table(first: str, headings: list[str]) -> rich.table.Table:
     return table
 
 
-def _text(content: str, style: str = "") -> rich.text.Text:
-    """Content in which brackets are not markup."""
-    return rich.text.Text(content, style)
-
-
 def _print_notes(console: rich.console.Console, notes: list[str]) -> None:
     for note in notes:
-        console.print(rich.padding.Padding(_text(note), (0, 0, 0, 2)))
+        console.print(rich.padding.Padding(rich.text.Text(note), (0, 0, 0, 2)))
     console.print()
