@@ -121,12 +121,6 @@ def test_every_difference_is_listed_in_one_sentence(folder):
         CLIPTextModel.from_pretrained(folder)
 
 
-def test_many_differences_are_counted(folder):
-    rewrite(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "layers.0" in name])
-    with raises("mismatched-parts", "16", "12"):
-        CLIPTextModel.from_pretrained(folder)
-
-
 def test_known_buffers_and_unused_towers_are_left_out(network, folder):
     def add(tensors):
         tensors["text_model.embeddings.position_ids"] = np.arange(7)[None]

@@ -39,8 +39,7 @@ _PRETRAINING_HEADS = (r"cls\..*",)
 
 BERT_TABLES: dict[str, KeyTable] = {
     "bert": KeyTable(
-        renames=(*_OLD_NORMS, (r"(embeddings|encoder|pooler)\.", r"bert.\1.")),
-        ignored=(*_BUFFERS, *_PRETRAINING_HEADS),
+        renames=(*_OLD_NORMS, (r"(embeddings|encoder|pooler)\.", r"bert.\1.")), ignored=(*_BUFFERS, *_PRETRAINING_HEADS)
     ),
     "oscar": KeyTable(
         renames=_OLD_NORMS,

@@ -212,11 +212,7 @@ def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
 
 
 def _fill(
-    name: str,
-    state: Any,
-    keys: Mapping[models.Path, str],
-    tensors: Mapping[str, weights.FileTensor],
-    shardings: Any,
+    name: str, state: Any, keys: Mapping[models.Path, str], tensors: Mapping[str, weights.FileTensor], shardings: Any
 ) -> tuple[Any, str]:
     """Fills a network's state, straight onto the devices and tensor after tensor.
 

@@ -96,10 +96,7 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
     (
         r"(layers|noise_refiner|context_refiner)_(\d+)_",
         "{}.{}.",
-        {
-            "attention_qkv": ("attention.to_q attention.to_k attention.to_v",),
-            "attention_out": ("attention.to_out.0",),
-        },
+        {"attention_qkv": ("attention.to_q attention.to_k attention.to_v",), "attention_out": ("attention.to_out.0",)},
     ),
     # All of them.
     (

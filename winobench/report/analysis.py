@@ -175,10 +175,7 @@ def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
 
 
 def redrawn(
-    batches: Sequence[Batch],
-    targets: Sequence[int | None],
-    metric: metrics.Metric,
-    timesteps: np.ndarray | None,
+    batches: Sequence[Batch], targets: Sequence[int | None], metric: metrics.Metric, timesteps: np.ndarray | None
 ) -> dict[str, np.ndarray]:
     """Right and wrong under resampled samples, which serve all examples alike: proportion -> [n, DRAWS] bool.
 
@@ -270,10 +267,7 @@ class Profile:
 
 
 def timestep_profile(
-    batches: Sequence[Batch],
-    timesteps: np.ndarray,
-    targets: Sequence[int | None],
-    dependence: metrics.Dependence,
+    batches: Sequence[Batch], timesteps: np.ndarray, targets: Sequence[int | None], dependence: metrics.Dependence
 ) -> Profile:
     """Mean errors of right and wrong candidates in bins of the timestep, or noise level (Figure 3).
 

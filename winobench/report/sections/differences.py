@@ -40,7 +40,7 @@ def difference_section(report_data: ReportData) -> Section | None:
         [
             "Percentage points by which the second run is better than the first, over the examples that both have "
             f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
-            f"for pairs, widened to what examples that share {a_cluster} carry.",
+            f"for pairs, widened to what examples that share {a_cluster} carry."
         ],
         notes=notes,
     )

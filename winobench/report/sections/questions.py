@@ -26,7 +26,7 @@ def questions_section(report_data: ReportData) -> Section | None:
         [
             "Questions that at least one run has wrong, at random among those that most runs have wrong. ✓ and ✗ say "
             "whether the answer is right. What could not be read as an answer, and a tie, are wrong. Below stands what "
-            "the model wrote, shortened. All questions are in the file next to this page.",
+            "the model wrote, shortened. All questions are in the file next to this page."
         ],
     )
     rows = []

@@ -49,7 +49,7 @@ def sample_section(report_data: ReportData) -> Section | None:
             f"Each point is the mean over {analysis.SUBSETS} random subsets of a run's own samples (seed "
             f"{report_data.seed}), from the recorded errors and under the task's normalisation. The band holds the "
             f"{low}th to {high}th percentile of the subsets. It closes at the full number by construction, because "
-            "there is one such subset only. The dashed grey line is chance. Runs that need no samples are horizontal.",
+            "there is one such subset only. The dashed grey line is chance. Runs that need no samples are horizontal."
         ],
         legend=report_data.legend,
         panels=shown,

@@ -22,7 +22,7 @@ def task_section(report_data: ReportData) -> Section:
         "Tasks",
         [
             f"Right answers in percent with their 95% interval (Wilson's, for examples that share {shared} carry). A "
-            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance.",
+            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance."
         ],
     )
     if report_data.is_text:

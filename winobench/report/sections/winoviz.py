@@ -67,7 +67,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         "WinoViz",
         [
             "Ind. counts questions, Pair the pairs of which both questions are right. Chance is 50% and 25%. Options "
-            "that are scored stand among answers that are generated, as the small print says.",
+            "that are scored stand among answers that are generated, as the small print says."
         ],
     )
     marks = report_data.dots

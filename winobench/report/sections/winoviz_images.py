@@ -29,7 +29,7 @@ def pictured_section(report_data: ReportData) -> Section | None:
             "for is the answer. Below each image stands its vote, with the caption that was read or what was written "
             f"about it; {DASH} is a vote that could not be read, or a tie. Shown are questions that most runs have "
             "wrong, and after them others, of those that runs keep small images of. All are in the file next to this "
-            "page.",
+            "page."
         ],
     )
     lines: list[dict[str, Any]] = []
