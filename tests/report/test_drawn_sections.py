@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.generation import fakes
-from tests.report.conftest import csv_rows
+from tests.report.conftest import csv_rows, make_task
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
 from winobench.prompts import grammar
 from winobench.runs.verdicts import Verdict, write_verdicts
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import Example
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -39,18 +39,7 @@ def scenes():
         for skill in skills
         for n in range(5)
     ]
-    return Task(
-        name="clevr",
-        version=1,
-        description="",
-        metric="accuracy",
-        shape=(1, 2),
-        chance={"accuracy": 0.5},
-        load=lambda data_dir, limit: examples,
-        ready=lambda data_dir: None,
-        images_compete=False,
-        data_fingerprint=lambda data_dir, limit: "1",
-    )
+    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
 
 
 @pytest.fixture

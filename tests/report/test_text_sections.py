@@ -59,17 +59,15 @@ def evaluate(responder, tasks, folder, protocol, model, **changes):
 def wscplus_runs(tmp_path_factory):
     """A model that always says neither, one that says the first, and one that is right but once."""
     root = tmp_path_factory.mktemp("wscplus")
+    answers = {
+        "neither": lambda number, answer: 2,
+        "first": lambda number, answer: 0,
+        "good": lambda number, answer: answer if number else 1 - answer,
+    }
     folders = []
-    for name, said in (
-        ("neither", lambda number, answer: 2),
-        ("first", lambda number, answer: 0),
-        ("good", lambda number, answer: answer if number else 1 - answer),
-    ):
-        file = wscplus_files.write(root / name, said=said)
-        path = evaluate(
-            RecordedModel(f"recorded:{file}"), "wscplus", root / f"run-{name}", "toe", name, data_dir=str(root / name)
-        )
-        folders.append(path)
+    for name, said in answers.items():
+        model = RecordedModel(f"recorded:{wscplus_files.write(root / name, said=said)}")
+        folders.append(evaluate(model, "wscplus", root / f"run-{name}", "toe", name, data_dir=str(root / name)))
     return folders
 
 
@@ -81,26 +79,17 @@ def winoviz_runs(tmp_path_factory):
     folder.mkdir(parents=True)
     shutil.copy(winoviz.OUR_SET, folder / "items.jsonl")
     tasks = "winoviz_single,winoviz_multi,winoviz_decoupled"
+    kinds = {
+        "zero_shot": "generation",
+        "zero_shot_options_swapped": "options",
+        "few_shot": "generation",
+        "entailment": "entailment",
+    }
+    options = {"data_dir": str(root / "data"), "limit": 12}
     made = []
-    for number, (protocol, kinds) in enumerate(
-        (
-            ("zero_shot", ["generation"]),
-            ("zero_shot_options_swapped", ["options"]),
-            ("few_shot", ["generation"]),
-            ("entailment", ["entailment"]),
-        )
-    ):
-        made.append(
-            evaluate(
-                Chooser(str(number), bias=0.5 * (number == 1), kinds=kinds),
-                tasks,
-                root / protocol,
-                protocol,
-                "google/flan-t5-xxl",
-                data_dir=str(root / "data"),
-                limit=12,
-            )
-        )
+    for number, (protocol, kind) in enumerate(kinds.items()):
+        chooser = Chooser(str(number), bias=0.5 * (number == 1), kinds=[kind])
+        made.append(evaluate(chooser, tasks, root / protocol, protocol, "google/flan-t5-xxl", **options))
     made.append(evaluate(Chooser("m"), "winoviz_mini_single", root / "mini", "zero_shot", "qwen3-8b", limit=5))
     return made
 
@@ -167,9 +156,8 @@ def test_wscplus_on_the_page(wscplus_page):
     for key in ("tasks", "differences", "overlap", "questions"):
         assert f'<section id="{key}">' in page.source
     assert "gallery" not in {name for name in page.ids}
-    differences = {
-        (row["second"], row["metric"], row["group"]): row for row in csv_rows(wscplus_page / "differences.csv")
-    }
+    rows = csv_rows(wscplus_page / "differences.csv")
+    differences = {(row["second"], row["metric"], row["group"]): row for row in rows}
     assert {row["first"] for row in differences.values()} == {"neither", "first"}
     assert float(differences["good", "accuracy", "traditional"]["difference"]) == pytest.approx(11 / 12 - 0.5)
     assert float(differences["first", "pair_accuracy", ""]["difference"]) == 0
@@ -285,11 +273,8 @@ def test_rows_of_text_tasks_are_those_of_the_results(which, request):
     for run in reading.read_runs(request.getfixturevalue(which)):
         for record in run.tasks.values():
             rows = rows_of(record)
-            assert {row.name for row in rows} == {
-                name
-                for name in record.results
-                if name.rpartition("/")[2] in ("accuracy", "pair_accuracy", "individual", "pair")
-            }
+            kinds = ("accuracy", "pair_accuracy", "individual", "pair")
+            assert {row.name for row in rows} == {n for n in record.results if n.rpartition("/")[2] in kinds}
             for row in rows:
                 assert row.value == pytest.approx(record.results[row.name]["value"])
                 assert len(row.members) == record.results[row.name]["n"]
@@ -347,12 +332,10 @@ def test_failed_calls_are_left_out_and_told(tmp_path):
     rows = csv_rows(file)
     some = tmp_path / "some.csv"
     with some.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, ("query", "response"))
-        writer.writeheader()
-        writer.writerows({"query": row["query"], "response": row["predicted_reason"]} for row in rows[1:])
-    folder = evaluate(
-        RecordedModel(f"recorded:{some}"), "wscplus", tmp_path / "run", "toe", "model", data_dir=str(tmp_path)
-    )
+        answers = [(row["query"], row["predicted_reason"]) for row in rows[1:]]
+        csv.writer(stream).writerows([("query", "response"), *answers])
+    model = RecordedModel(f"recorded:{some}")
+    folder = evaluate(model, "wscplus", tmp_path / "run", "toe", "model", data_dir=str(tmp_path))
     (run,) = reading.read_runs([folder])
     examples = run.tasks["wscplus"].examples
     assert examples.num_failed == 1

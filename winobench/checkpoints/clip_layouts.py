@@ -166,10 +166,8 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     if found:
         return found
     if kind is not None:
-        raise InputError(
-            f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP",
-            code="wrong-kind-of-model",
-        )
+        message = f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP"
+        raise InputError(message, code="wrong-kind-of-model")
     if archives := [name for name in source.names("") if name.endswith(".pt")]:
         raise InputError(
             f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read. Take the same weights"
@@ -177,10 +175,8 @@ def _layouts(source: sources.Source) -> list[_Layout]:
             code="unsupported-file-format",
         )
     source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
-    raise InputError(
-        f"{config_path} names no model_type and {source} has no {_OPEN_CLIP_CONFIG}, so this is not a CLIP",
-        code="unknown-kind-of-model",
-    )
+    message = f"{config_path} names no model_type and {source} has no {_OPEN_CLIP_CONFIG}, so this is not a CLIP"
+    raise InputError(message, code="unknown-kind-of-model")
 
 
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
@@ -313,14 +309,11 @@ def _checked(part: str, options: Any) -> Mapping[str, Any]:
     only = _OPEN_CLIP_ONLY[part]
     for key, value in options.items():
         if key in only and value not in only[key]:
-            raise InputError(
-                f"unsupported option {key}={value!r} of {part}. winobench implements {only[key][0]!r} only",
-                code="unsupported-option",
-            )
+            message = f"unsupported option {key}={value!r} of {part}. winobench implements {only[key][0]!r} only"
+            raise InputError(message, code="unsupported-option")
         if not (key in only or key in _OPEN_CLIP_USED[part] or key in _OPEN_CLIP_IDLE[part]):
-            raise InputError(
-                f"unknown option {key}={value!r} of {part}. Remove it if it is idle", code="unknown-option"
-            )
+            message = f"unknown option {key}={value!r} of {part}. Remove it if it is idle"
+            raise InputError(message, code="unknown-option")
     return options
 
 

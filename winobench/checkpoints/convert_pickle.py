@@ -44,10 +44,8 @@ def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
     """Converts all weight files under a folder, and the indices of those that are shards."""
     files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
     if not files:
-        raise InputError(
-            f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert",
-            code="nothing-to-convert",
-        )
+        message = f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert"
+        raise InputError(message, code="nothing-to-convert")
     return [_convert(path, path.parent) for path in files]
 
 

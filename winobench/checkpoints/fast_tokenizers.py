@@ -104,16 +104,12 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     with reading(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(
-            f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file",
-            code="incomplete-tokenizer",
-        )
+        message = f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file"
+        raise InputError(message, code="incomplete-tokenizer")
     check_kind(tokenizer, paths["tokenizer.json"])
     if tokenizer.pad_token_id is None:
-        raise InputError(
-            f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one",
-            code="incomplete-tokenizer",
-        )
+        message = f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one"
+        raise InputError(message, code="incomplete-tokenizer")
     return tokenizer
 
 

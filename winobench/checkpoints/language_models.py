@@ -77,9 +77,8 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
         source.require("config.json", "so it is not a language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
         found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
-        raise InputError(
-            f"{path} {found}, but the supported language models are {', '.join(KINDS)}", code="wrong-kind-of-model"
-        )
+        message = f"{path} {found}, but the supported language models are {', '.join(KINDS)}"
+        raise InputError(message, code="wrong-kind-of-model")
     return KINDS[model_type]
 
 
@@ -136,9 +135,8 @@ def language_model_dtype(dtype: Any) -> jnp.dtype:
     """Returns the dtype of a name or type. Raises InputError unless it is float32 or bfloat16."""
     known = models.as_dtype(dtype)
     if known.name not in DTYPES:
-        raise InputError(
-            f"language models compute in {' or '.join(DTYPES)}, not in {known.name}", code="unsupported-dtype"
-        )
+        message = f"language models compute in {' or '.join(DTYPES)}, not in {known.name}"
+        raise InputError(message, code="unsupported-dtype")
     return known
 
 

@@ -18,7 +18,7 @@ from flax import nnx
 
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
-from winobench.checkpoints import lora_configs, lora_keys, lora_layers, sources, weights
+from winobench.checkpoints import lora_configs, lora_keys, lora_layers, pickles, sources, weights
 from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.models import lora
@@ -79,10 +79,8 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     tensors = weights.read_weights([path])
     neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
     if neighbour is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
-        raise InputError(
-            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which holds its strength, is not next to it: get it",
-            code="missing-files",
-        )
+        message = f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which holds its strength, is not next to it: get it"
+        raise InputError(message, code="missing-files")
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
     found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
@@ -140,9 +138,8 @@ def load_lora(
     apart, in float32, which loses less where weights are in bfloat16.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
-        raise InputError(
-            f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1", code="out-of-range"
-        )
+        message = f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1"
+        raise InputError(message, code="out-of-range")
     read = (
         source if isinstance(source, LoRAWeights) else read_lora(source, revision=revision, allow_pickle=allow_pickle)
     )
@@ -222,12 +219,7 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
         if not path.endswith((".safetensors", ".bin")):
             raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
         if path.endswith(".bin") and not allow_pickle:
-            command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
-            raise InputError(
-                f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or"
-                " allow pickles (allow_pickle=True), which reads it with a restricted unpickler",
-                code="weights-are-a-pickle",
-            )
+            raise pickles.not_allowed(path, f"{pickles.CONVERT} {shlex.quote(path)}")
     return paths
 
 
@@ -239,10 +231,8 @@ def _in_place(place: sources.Source) -> list[str]:
         return found
     there = [name for name in place.names("") if name.endswith((".safetensors", ".bin"))]
     advice = f"it has {sources.shorten(there)}: name the file of the adapter itself" if there else "name another place"
-    raise InputError(
-        f"{place} has no {WEIGHTS_NAME}.safetensors and no {_PEFT_NAME}.safetensors: {place.hint() or advice}",
-        code="no-such-file",
-    )
+    message = f"{place} has no {WEIGHTS_NAME}.safetensors and no {_PEFT_NAME}.safetensors: {place.hint() or advice}"
+    raise InputError(message, code="no-such-file")
 
 
 def _in_folder(place: sources.Source, folder: str | None) -> str | None:
@@ -323,10 +313,8 @@ def _alpha(
     for place, alpha in found[1:]:
         if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
             first, value = found[0]
-            raise InputError(
-                f"the alpha of {layer} is {value:g} in {first}, but {alpha:g} in {place}: remove the wrong one",
-                code="mismatched-parts",
-            )
+            message = f"the alpha of {layer} is {value:g} in {first}, but {alpha:g} in {place}: remove the wrong one"
+            raise InputError(message, code="mismatched-parts")
     return found[0][1] if found else None
 
 

@@ -171,10 +171,8 @@ def _refuse_unsupported(content: Mapping[str, Any]) -> None:
     if unsupported:
         name, value = next(iter(unsupported.items()))
         advice = "save it in peft's converted form" if name == "init_lora_weights" else "merge it into the model"
-        raise InputError(
-            f"the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}",
-            code="unsupported-option",
-        )
+        message = f"the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}"
+        raise InputError(message, code="unsupported-option")
 
 
 def _checked_as(name: str, value: Any, is_right: bool, expected: str, code: str = "wrong-type") -> Any:

@@ -71,6 +71,9 @@ _BLIP_2 = KeyTable(
     ),
 )
 
+# transformers 5 saves the text tower without its prefix.
+_TEXT_PREFIX = ((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),)
+
 KEY_TABLES: dict[str, KeyTable] = {
     "AutoencoderKL": KeyTable(
         renames=tuple(
@@ -90,8 +93,7 @@ KEY_TABLES: dict[str, KeyTable] = {
         )
     ),
     "CLIPTextModel": KeyTable(
-        # transformers 5 saves the text tower without its prefix.
-        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
+        renames=_TEXT_PREFIX,
         ignored=(
             r"text_model\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer of transformers before 4.31
             r"text_projection\.weight",
@@ -100,10 +102,7 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"logit_scale",
         ),
     ),
-    "CLIPTextModelWithProjection": KeyTable(
-        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
-        ignored=(r"text_model\.embeddings\.position_ids",),
-    ),
+    "CLIPTextModelWithProjection": KeyTable(renames=_TEXT_PREFIX, ignored=(r"text_model\.embeddings\.position_ids",)),
     "Decoder": KeyTable(
         # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
         renames=((r"language_model\.(model|lm_head)\.", r"\1."), (r"model\.language_model\.", r"model.")),
@@ -272,9 +271,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
         (lora.adapters(module), "LoRA adapters", "fuse them first, or save them alone (checkpoints.save_lora)"),
     ):
         if found:
-            raise InputError(
-                f"this {network} has {what}, which its files have no place for: {advice}", code="cannot-be-saved"
-            )
+            message = f"this {network} has {what}, which its files have no place for: {advice}"
+            raise InputError(message, code="cannot-be-saved")
 
     def convert(item: tuple[Path, Any]) -> tuple[str, np.ndarray]:
         path, leaf = item

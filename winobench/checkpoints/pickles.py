@@ -43,6 +43,7 @@ _MAX_OPCODES = 250_000
 _LONGEST_ORDER = 100
 # Values of a tuple and of those in it. torch writes 6, and tuples of at most 8 dimensions among them.
 _LARGEST_TUPLE = 100
+CONVERT = "python -m winobench.checkpoints.convert_pickle"
 # The weights' key in the checkpoint of a training, of OpenCLIP's or Lightning's.
 _WEIGHTS = "state_dict"
 # What reading a member of a damaged, encrypted or oddly packed archive raises, besides BadZipFile.
@@ -296,10 +297,18 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
     return PickledTensor(path, member, storage.dtype, storage.size, value.offset, value.shape, value.strides)
 
 
+def not_allowed(path: str, command: str) -> InputError:
+    """The error for a pickle that the caller has not allowed, with the command that converts it."""
+    return InputError(
+        f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
+        " pickles (allow_pickle=True), which reads it with a restricted unpickler",
+        code="weights-are-a-pickle",
+    )
+
+
 def conversion_command(source: sources.Source) -> str:
     """The command line that turns the pickles of a source into safetensors files."""
-    module = "python -m winobench.checkpoints.convert_pickle"
     if isinstance(source, sources.HubRepository):
         revision = f" --revision={shlex.quote(source.requested)}" if source.requested else ""
-        return f"{module} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"
-    return f"{module} {shlex.quote(str(source.path))}"
+        return f"{CONVERT} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"
+    return f"{CONVERT} {shlex.quote(str(source.path))}"

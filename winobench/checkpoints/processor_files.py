@@ -21,10 +21,8 @@ def read_image_processor(
         path = source.require("preprocessor_config.json", "which states how images are resized: get it again")
         options = sources.read_json(path)
     if max_pixels is not None and family != patches.FAMILY:
-        raise InputError(
-            f"max_pixels is for models that take images of any shape, but {source} takes one size: leave it out",
-            code="option-of-others",
-        )
+        message = f"max_pixels is for models that take images of any shape, but {source} takes one size: leave it out"
+        raise InputError(message, code="option-of-others")
     with sources.blame(path):
         if family == patches.FAMILY:
             return PatchProcessor.from_config(options, max_pixels)

@@ -167,9 +167,8 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if isinstance(source, Source):
         return source
     if not isinstance(source, str | os.PathLike):
-        raise InputError(
-            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}", code="wrong-type"
-        )
+        message = f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}"
+        raise InputError(message, code="wrong-type")
     name = os.fspath(source)
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
@@ -181,10 +180,8 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if os.path.exists(path):
         raise InputError(registry.not_a_file(name), code="is-a-file")
     if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
-        raise InputError(
-            f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name",
-            code="no-such-model",
-        )
+        message = f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name"
+        raise InputError(message, code="no-such-model")
     return HubRepository(name, revision)
 
 

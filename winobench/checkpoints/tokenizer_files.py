@@ -167,10 +167,8 @@ def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[st
 def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_max_length: int = 77) -> int:
     """Writes the files of a tokenizer in which each listed word is one token. Other texts become pieces, or bytes."""
     if model_max_length < _FEWEST_TOKENS:
-        raise InputError(
-            f"model_max_length is {model_max_length}, but a text needs room for start, end and one word",
-            code="out-of-range",
-        )
+        message = f"model_max_length is {model_max_length}, but a text needs room for start, end and one word"
+        raise InputError(message, code="out-of-range")
     merges = learn_merges(words)
     alphabet = list(_byte_letters().values())
     tokens = alphabet + [letter + _END_OF_WORD for letter in alphabet]
@@ -220,10 +218,8 @@ def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
 def _check_word(word: str) -> None:
     normal = unicodedata.normalize("NFC", word).lower()
     if word != normal:
-        raise InputError(
-            f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}",
-            code="word-not-normal",
-        )
+        message = f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}"
+        raise InputError(message, code="word-not-normal")
     kinds = {unicodedata.category(character)[0] for character in word}
     # Separators and control characters (Z, C) count as blanks or are rare enough to refuse.
     one_token = kinds == {"L"} or (kinds == {"N"} and len(word) == 1) or (kinds and kinds <= {"M", "P", "S"})

@@ -54,9 +54,8 @@ class FileTensor:
         """The values. Raises InputError where they are not real numbers."""
         values = self.read()
         if values.dtype.kind != "f" and values.dtype != ml_dtypes.bfloat16:
-            raise InputError(
-                f"{self.file}: the tensor {self.name} holds {values.dtype}, not real numbers", code="wrong-dtype"
-            )
+            message = f"{self.file}: the tensor {self.name} holds {values.dtype}, not real numbers"
+            raise InputError(message, code="wrong-dtype")
         return values
 
 
@@ -79,12 +78,7 @@ def find_weights(
     there = [name for name in there if not name.endswith((".txt", ".md", ".gitattributes"))]
     pickled = [name for name in there if name.startswith(pickle_stem) and name.endswith(".bin")]
     if pickled and not any("safetensors" in name for name in there):
-        raise InputError(
-            f"{source} holds its weights as a Python pickle ({join(subfolder, pickled[0])}), which can run code when it"
-            f" is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles (allow_pickle=True),"
-            " which reads it with a restricted unpickler",
-            code="weights-are-a-pickle",
-        )
+        raise pickles.not_allowed(f"{join(subfolder, pickled[0])} of {source}", pickles.conversion_command(source))
     found = f". It has {shorten(there)}: {_advice(there)}" if there else ""
     if hint := source.hint():
         raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
@@ -135,22 +129,15 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
     if index is None:
         return []
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError(
-            f"{index} names no shards (weight_map): the index is damaged, get it again", code="damaged-index"
-        )
-    named = list(weight_map.values())
-    if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
-        raise InputError(
-            f"{index} names a shard that is not a file of its own folder: the index is damaged or not to be trusted",
-            code="damaged-index",
-        )
+    named = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if not named or any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
+        message = f"{index} does not name shards of its own folder (weight_map): the index is damaged, get it again"
+        raise InputError(message, code="damaged-index")
     shards = sorted(set(named))
     if missing := [shard for shard in shards if source.find(join(subfolder, shard)) is None]:
         hint = f" ({source.hint()})" if source.hint() else ""
-        raise InputError(
-            f"{index} names shards that {source} does not have: {shorten(missing)}{hint}", code="missing-shards"
-        )
+        message = f"{index} names shards that {source} does not have: {shorten(missing)}{hint}"
+        raise InputError(message, code="missing-shards")
     return [source.require(join(subfolder, shard), "") for shard in shards]
 
 
@@ -173,9 +160,8 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
             pickled = pickles.read_torch_pickle(path).items()
             new = {name: FileTensor(name, tensor.shape, path, tensor.read) for name, tensor in pickled}
         if twice := sorted(new.keys() & tensors.keys()):
-            raise InputError(
-                f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}", code="repeated-tensor"
-            )
+            message = f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}"
+            raise InputError(message, code="repeated-tensor")
         tensors |= new
     # torch puts this in front of every key where several devices have trained.
     if all(name.startswith(_OF_SEVERAL_DEVICES) for name in tensors):

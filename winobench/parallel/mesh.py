@@ -55,10 +55,8 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
         message = "a mesh needs at least one device, but the list of devices is empty: leave it out to use all"
         raise InputError(message, code="empty-list")
     if model_parallel < 1 or len(devices) % model_parallel:
-        raise InputError(
-            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}",
-            code="indivisible-devices",
-        )
+        message = f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+        raise InputError(message, code="indivisible-devices")
     if model_parallel == 1:
         return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
     grid = np.asarray(devices).reshape(-1, model_parallel)

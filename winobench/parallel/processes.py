@@ -284,10 +284,8 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
     for process in range(jax.process_count()):
         name = f"process {process} of {jax.process_count()}"
         if process not in heard:
-            raise InputError(
-                f"{name} was lost: give the same command again, with any number of processes, to resume",
-                code="process-lost",
-            )
+            message = f"{name} was lost: give the same command again, with any number of processes, to resume"
+            raise InputError(message, code="process-lost")
         found = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
         if "error" in found:
             raise InputError(f"{name} failed: {found['error']}", code=found.get("code"))
@@ -330,8 +328,6 @@ def _client() -> Any:
 
     client = distributed.global_state.client
     if client is None:
-        raise InputError(
-            "the processes are not connected: call winobench.parallel.join_processes('auto') first",
-            code="processes-not-joined",
-        )
+        message = "the processes are not connected: call winobench.parallel.join_processes('auto') first"
+        raise InputError(message, code="processes-not-joined")
     return client
