@@ -20,6 +20,7 @@ from winobench.models import CLIPModel
 VISION = {"image_size": 8, "layers": 1, "width": 8, "patch_size": 4, "head_width": 4}
 RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4, "patch_size": None, "head_width": 64}
 TEXT = {"context_length": 9, "width": 8, "heads": 2, "layers": 1}
+MODEL_CFG, VISION_CFG, TEXT_CFG = ("model_cfg",), ("model_cfg", "vision_cfg"), ("model_cfg", "text_cfg")
 KEY = "transformer.resblocks.0.attn.in_proj_weight"
 
 
@@ -46,6 +47,11 @@ def folder(folders, tmp_path, request):
 
 def write_json(path, content):
     path.write_text(json.dumps(content))
+
+
+def expect(folder, *words, **options):
+    with raises(*words):
+        clip_layouts.load_clip(folder, **options)
 
 
 def change_config(folder, *keys, **changes):
@@ -144,8 +150,7 @@ def test_the_checkpoint_of_a_training(folder):
     optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
     content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer}
     torch.save(content, folder / "epoch_5.pt")
-    with raises("no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin")
     (folder / "epoch_5.pt").rename(folder / "open_clip_pytorch_model.bin")
     loaded = clip_layouts.load_clip(folder, allow_pickle=True)
     assert checkpoints.weights_sha256(loaded.model) == expected
@@ -186,56 +191,44 @@ def test_folders_with_both_layouts(folders, tmp_path):
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_missing_files_of_transformers(folder):
     (folder / "preprocessor_config.json").rename(folder / "kept")
-    with raises("no-such-file", "preprocessor_config.json"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-such-file", "preprocessor_config.json")
     (folder / "kept").rename(folder / "preprocessor_config.json")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with raises("weights-are-a-pickle", "pytorch_model.bin"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "weights-are-a-pickle", "pytorch_model.bin")
     (folder / "pytorch_model.bin").unlink()
-    with raises("no-weights", "model.safetensors"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "model.safetensors")
 
 
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_preprocessing_of_another_size(folder):
     write_json(folder / "preprocessor_config.json", {"size": 16, "crop_size": 16})
-    with raises("mismatched-parts", "16", "8"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "mismatched-parts", "16", "8")
 
 
 def test_missing_files_of_open_clip(folder):
     (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
-    with raises("weights-are-a-pickle", "open_clip_pytorch_model.bin"):
-        clip_layouts.load_clip(folder)
-    with raises("damaged-file", "open_clip_pytorch_model.bin"):
-        clip_layouts.load_clip(folder, allow_pickle=True)
+    expect(folder, "weights-are-a-pickle", "open_clip_pytorch_model.bin")
+    expect(folder, "damaged-file", "open_clip_pytorch_model.bin", allow_pickle=True)
     (folder / "open_clip_pytorch_model.bin").unlink()
-    with raises("no-weights", "open_clip_model.safetensors"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "open_clip_model.safetensors")
 
 
 def test_no_clip_at_all(tmp_path):
-    with raises("no-such-file", "config.json", "open_clip_config.json", "CLIP"):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "no-such-file", "config.json", "open_clip_config.json", "CLIP")
     (tmp_path / "RN50x64.pt").touch()
-    with raises("unsupported-file-format", "RN50x64.pt", "OpenAI", "timm/resnet50x64_clip.openai"):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "unsupported-file-format", "RN50x64.pt", "OpenAI", "timm/resnet50x64_clip.openai")
     write_json(tmp_path / "config.json", {"model_type": "bert"})
-    with raises("wrong-kind-of-model", "config.json", "model_type"):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "wrong-kind-of-model", "config.json", "model_type")
     write_json(tmp_path / "config.json", {})
     (tmp_path / "RN50x64.pt").unlink()
-    with raises("unknown-kind-of-model", "model_type", "open_clip_config.json"):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "unknown-kind-of-model", "model_type", "open_clip_config.json")
 
 
 def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
     for name in ("vocab.json", "merges.txt"):
         (folder / name).unlink()
     # A vocabulary of its own cannot be OpenAI's.
-    with raises("no-such-file", "vocab.json", "CLIP"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-such-file", "vocab.json", "CLIP")
 
     def unreachable(source):
         raise InputError(f"vocab.json of {source} is not at hand")
@@ -248,8 +241,7 @@ def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
 def test_tokenizer_of_another_model(folder):
     words = [*open_clip_torch.WORDS, "triangle", "cylinder"]
     tokenizer_files.write_clip_tokenizer(folder, words, 9)
-    with raises("mismatched-parts", "tokenizer"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "mismatched-parts", "tokenizer")
 
 
 def test_openai_tokenizer_stands_in(folder, monkeypatch):
@@ -268,34 +260,29 @@ def test_openai_tokenizer_stands_in(folder, monkeypatch):
 def test_tensors_that_do_not_fit(folder):
     change_tensors(folder, lambda tensors: tensors.update(text_projection=torch.zeros(8, 7)))
     message = ("open_clip_config.json", "text_projection (transposed) is [7, 8] instead of [6, 8]")
-    with raises("mismatched-parts", "open_clip_model.safetensors", *message):
-        clip_layouts.load_clip(folder)
+    expect(folder, "mismatched-parts", "open_clip_model.safetensors", *message)
 
 
 @pytest.mark.parametrize(
     ("keys", "changes", "message"),
     [
-        (("model_cfg",), {"custom_text": True}, ("unsupported-option", "custom_text=True", "model_cfg", "False")),
-        (("model_cfg",), {"quick_gelu": "yes"}, ("unsupported-option", "quick_gelu='yes'")),
-        (("model_cfg",), {"embed_dim": ...}, ("unsupported-option", "embed_dim=None")),
-        (("model_cfg",), {"text_cfg": ...}, ("not-an-object", "text_cfg")),
-        (("model_cfg",), {"multimodal_cfg": {}}, ("unknown-option", "multimodal_cfg={}", "model_cfg")),
+        (MODEL_CFG, {"custom_text": True}, ("unsupported-option", "custom_text=True", "model_cfg", "False")),
+        (MODEL_CFG, {"quick_gelu": "yes"}, ("unsupported-option", "quick_gelu='yes'")),
+        (MODEL_CFG, {"embed_dim": ...}, ("unsupported-option", "embed_dim=None")),
+        (MODEL_CFG, {"text_cfg": ...}, ("not-an-object", "text_cfg")),
+        (MODEL_CFG, {"multimodal_cfg": {}}, ("unknown-option", "multimodal_cfg={}", "model_cfg")),
+        (VISION_CFG, {"timm_model_name": "convnext_base"}, ("unsupported-option", "timm_model_name='convnext_base'")),
+        (VISION_CFG, {"patch_size": None}, ("unsupported-option", "patch_size=None")),
+        (VISION_CFG, {"layers": [1, 2]}, ("unsupported-option", "depths=(1, 2)")),
+        (VISION_CFG, {"pool_type": "avg"}, ("unsupported-option", "pool_type='avg'", "vision_cfg")),
+        (VISION_CFG, {"mlp_ratio": "wide"}, ("unsupported-option", "mlp_ratio='wide'")),
         (
-            ("model_cfg", "vision_cfg"),
-            {"timm_model_name": "convnext_base"},
-            ("unsupported-option", "timm_model_name='convnext_base'"),
-        ),
-        (("model_cfg", "vision_cfg"), {"patch_size": None}, ("unsupported-option", "patch_size=None")),
-        (("model_cfg", "vision_cfg"), {"layers": [1, 2]}, ("unsupported-option", "depths=(1, 2)")),
-        (("model_cfg", "vision_cfg"), {"pool_type": "avg"}, ("unsupported-option", "pool_type='avg'", "vision_cfg")),
-        (("model_cfg", "vision_cfg"), {"mlp_ratio": "wide"}, ("unsupported-option", "mlp_ratio='wide'")),
-        (
-            ("model_cfg", "text_cfg"),
+            TEXT_CFG,
             {"hf_model_name": "roberta-base"},
             ("unsupported-option", "hf_model_name='roberta-base'", "text_cfg"),
         ),
-        (("model_cfg", "text_cfg"), {"width": "8"}, ("unsupported-option", "width='8'")),
-        (("model_cfg", "text_cfg"), {"heads": 3}, ("unsupported-option", "num_attention_heads=3")),
+        (TEXT_CFG, {"width": "8"}, ("unsupported-option", "width='8'")),
+        (TEXT_CFG, {"heads": 3}, ("unsupported-option", "num_attention_heads=3")),
         ((), {"model_cfg": ...}, ("not-an-object", "model_cfg")),
         ((), {"preprocess_cfg": {"resize_mode": "longest"}}, ("unsupported-option", "resize_mode='longest'")),
         ((), {"preprocess_cfg": [1]}, ("not-an-object", "preprocess_cfg")),

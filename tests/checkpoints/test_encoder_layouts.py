@@ -41,6 +41,11 @@ def copy_with(folder, target, arrays, **options):
     return target
 
 
+def expect(folder, *words):
+    with raises(*words):
+        encoder_layouts.load_bert(folder)
+
+
 def renamed(arrays, *rules):
     for pattern, replacement in rules:
         arrays = {re.sub(pattern, replacement, name): array for name, array in arrays.items()}
@@ -84,8 +89,7 @@ def test_pickles_where_allowed(folder, arrays, fingerprint, tmp_path):
     other = shutil.copytree(folder, tmp_path / "other")
     (other / "model.safetensors").unlink()
     torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, other / "pytorch_model.bin")
-    with raises("weights-are-a-pickle"):
-        encoder_layouts.load_bert(other)
+    expect(other, "weights-are-a-pickle")
     loaded = encoder_layouts.load_bert(other, allow_pickle=True)
     assert checkpoints.weights_sha256(loaded.model) == fingerprint
 
@@ -94,8 +98,7 @@ def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
     assert encoder_layouts.load_bert(folder).tokenizer("a ball")["input_ids"] == [2, 5, 10, 3]
     rest = {name: array for name, array in arrays.items() if not name.startswith(("bert.pooler", "classifier"))}
     other = copy_with(folder, tmp_path / "other", rest)
-    with raises("no-task-head", "BERT"):
-        encoder_layouts.load_bert(other)
+    expect(other, "no-task-head", "BERT")
     # The missing parts are drawn, the same for the same seed.
     one, again, two = (
         encoder_layouts.load_bert_for_tuning(other, ("yes", "no"), seed=seed).model for seed in (0, 0, 1)
@@ -116,14 +119,11 @@ def test_a_head_of_other_labels_is_replaced(folder):
 
 def test_what_does_not_fit(folder, arrays, tmp_path):
     twice = arrays | {"bert.embeddings.LayerNorm.gamma": EXTRA[0]}
-    with raises("repeated-tensor"):
-        encoder_layouts.load_bert(copy_with(folder, tmp_path / "twice", twice))
+    expect(copy_with(folder, tmp_path / "twice", twice), "repeated-tensor")
     frozen = {name: array for name, array in arrays.items() if name.startswith("classifier")}
     frozen |= {f"vlbert.{name}": EXTRA for name in ("word_embeddings.weight", "special_word_embeddings.weight")}
-    with raises("mismatched-parts", "vlbert.special_word_embeddings.weight"):
-        encoder_layouts.load_bert(copy_with(folder, tmp_path / "frozen", frozen))
-    with raises("mismatched-parts"):
-        encoder_layouts.load_bert(copy_with(folder, tmp_path / "small", arrays, vocab_size=12))
+    expect(copy_with(folder, tmp_path / "frozen", frozen), "mismatched-parts", "vlbert.special_word_embeddings.weight")
+    expect(copy_with(folder, tmp_path / "small", arrays, vocab_size=12), "mismatched-parts")
 
 
 def test_tokenizers(folder, tmp_path):

@@ -99,6 +99,11 @@ def load(folder, *args, **options):
     return language_models.load_decoder(folder, *args, mesh=one_device(), **options)
 
 
+def expect(folder, *words, **options):
+    with raises(*words):
+        load(folder, **options)
+
+
 @functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILATION)
 def _logits(graph, state, ids, positions):
     model = nnx.merge(graph, state)
@@ -241,8 +246,7 @@ def test_stop_ids_are_those_of_all_files(folder):
 def test_stop_ids_that_are_no_tokens_are_refused(folder, ids):
     """Without them, an answer would run to the last allowed token."""
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
-    with raises("wrong-type", "eos_token_id", "generation_config.json"):
-        load(folder)
+    expect(folder, "wrong-type", "eos_token_id", "generation_config.json")
 
 
 def test_nobody_is_asked_to_run_code_of_a_folder(folder, monkeypatch):
@@ -283,8 +287,7 @@ def _edit(path, change):
 )
 def test_tokenizers_of_other_kinds(folder, name, change, words):
     _edit(folder / name, lambda content: content.update(change))
-    with raises(*words):
-        load(folder)
+    expect(folder, *words)
 
 
 def test_tied_output_may_be_in_the_file(folder, tensors):
@@ -293,8 +296,7 @@ def test_tied_output_may_be_in_the_file(folder, tensors):
     weights.write_weights(path, {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]})
     assert load(folder).module().lm_head is None
     weights.write_weights(path, tensors)
-    with raises("mismatched-parts", "lm_head.weight", "model.embed_tokens.weight", "tie_word_embeddings"):
-        load(folder)
+    expect(folder, "mismatched-parts", "lm_head.weight", "model.embed_tokens.weight", "tie_word_embeddings")
 
 
 @pytest.mark.parametrize(
@@ -311,8 +313,7 @@ def test_tied_output_may_be_in_the_file(folder, tensors):
 def test_weights_that_cannot_be_used(folder, tensors, changes, words):
     changed = {name: values for name, values in (tensors | changes).items() if values is not None}
     weights.write_weights(folder / "model.safetensors", changed)
-    with raises(*words):
-        load(folder)
+    expect(folder, *words)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +325,7 @@ def test_weights_that_cannot_be_used(folder, tensors, changes, words):
 )
 def test_configs_that_cannot_be_used(folder, changes, words):
     write_config(folder, **changes)
-    with raises(*words):
-        load(folder)
+    expect(folder, *words)
 
 
 def test_more_layers_of_a_t5_than_tensors_are_refused_before_they_are_made():
@@ -335,14 +335,11 @@ def test_more_layers_of_a_t5_than_tensors_are_refused_before_they_are_made():
 
 
 def test_files_that_cannot_be_used(folder):
-    with raises("unsupported-dtype", "float32", "float16"):
-        load(folder, "float16")
+    expect(folder, "unsupported-dtype", "float32", "float16", dtype="float16")
     (folder / "tokenizer.json").write_text("{}")
-    with raises("unreadable-tokenizer"):
-        load(folder)
+    expect(folder, "unreadable-tokenizer")
     (folder / "tokenizer.json").unlink()
-    with raises("no-such-file", "tokenizer.json"):
-        load(folder)
+    expect(folder, "no-such-file", "tokenizer.json")
 
 
 def test_padding_token_needs_no_row(folder):
@@ -363,8 +360,7 @@ def test_too_little_memory_is_one_sentence(folder, monkeypatch):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes")
 
     monkeypatch.setattr(language_models, "_place", place)
-    with raises("out-of-memory", "GiB", "model_parallel"):
-        load(folder)
+    expect(folder, "out-of-memory", "GiB", "model_parallel")
 
 
 def test_parameters_of_13_billion():

@@ -76,6 +76,12 @@ def write(path, tensors, config=None):
     return path
 
 
+def expect(path, *words):
+    with raises(*words) as error:
+        checkpoints.read_lora(path)
+    return str(error.value)
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "pytorch_lora_weights.safetensors"
@@ -269,9 +275,7 @@ DOWN, UP = pair(0)
 )
 def test_files_that_cannot_be_used(tensors, words, path):
     write(path, tensors)
-    with raises(*words) as error:
-        checkpoints.read_lora(path)
-    assert str(error.value).startswith(str(path))
+    assert expect(path, *words).startswith(str(path))
 
 
 @pytest.mark.parametrize(
@@ -293,8 +297,7 @@ def test_files_that_cannot_be_used(tensors, words, path):
 def test_metadata_that_cannot_be_used(config, words, path, monkeypatch):
     monkeypatch.setattr(lora_configs.PeftConfig.__init__, "__defaults__", (0.2,))
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config)
-    with raises(*words):
-        checkpoints.read_lora(path)
+    expect(path, *words)
 
 
 def peft_folder(folder, config, *, tensors=None, name="adapter_model.safetensors"):
@@ -321,8 +324,7 @@ def test_a_file_is_never_read_without_the_config_next_to_it(name, tmp_path):
         with raises("missing-files", "adapter_config.json", "adapter_model.safetensors"):
             checkpoints.read_lora(folder)
     os.remove(folder / "adapter_config.json")
-    with raises("missing-files", name, "adapter_config.json"):
-        checkpoints.read_lora(folder / name)
+    expect(folder / name, "missing-files", name, "adapter_config.json")
 
 
 def test_folders_of_networks(tmp_path):
@@ -338,8 +340,7 @@ def test_folders_of_networks(tmp_path):
     assert read.file == str(tmp_path)
     assert set(checkpoints.read_lora(tmp_path / "text_encoder").parts) == {"text_encoder"}
     os.remove(tmp_path / "text_encoder" / "adapter_config.json")
-    with raises("missing-files", "text_encoder/adapter_model.safetensors"):
-        checkpoints.read_lora(tmp_path)
+    expect(tmp_path, "missing-files", "text_encoder/adapter_model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -367,8 +368,7 @@ def test_folders_of_networks(tmp_path):
     ],
 )
 def test_configs_of_peft_that_cannot_be_used(config, words, tmp_path):
-    with raises(*words):
-        checkpoints.read_lora(peft_folder(tmp_path / "a", config))
+    expect(peft_folder(tmp_path / "a", config), *words)
 
 
 @pytest.mark.parametrize(
@@ -426,11 +426,9 @@ def test_two_alphas_must_agree(path):
     tensors = tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=6.0)
     config = {"unet.r": 3, "unet.lora_alpha": 6}
     assert {one.alpha for one in checkpoints.read_lora(write(path, tensors, config)).parts["unet"].values()} == {6}
-    with raises("mismatched-parts", "6", "7"):
-        checkpoints.read_lora(write(path, tensors, config | {"unet.lora_alpha": 7}))
+    expect(write(path, tensors, config | {"unet.lora_alpha": 7}), "mismatched-parts", "6", "7")
     del tensors[f"unet.{UNET_LAYER}.to_k.alpha"]
-    with raises("incomplete-file", "alpha", f"{UNET_LAYER}.to_k"):
-        checkpoints.read_lora(write(path, tensors))
+    expect(write(path, tensors), "incomplete-file", "alpha", f"{UNET_LAYER}.to_k")
 
 
 @pytest.mark.parametrize(
@@ -496,15 +494,13 @@ def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
         (other / "none", ("no-such-model",)),
         (other / "notes.txt", ("unsupported-file-format", "notes.txt")),
     ):
-        with raises(*words):
-            checkpoints.read_lora(place)
+        expect(place, *words)
 
 
 def test_the_published_file_fits_sd21_base(reference_data):
     """256 tensors, saved from a GPU: each of SD 2.1-base's 128 attention projections gets its two, and none is left."""
     folder = reference_data / "lora" / "noneg"
-    with raises("weights-are-a-pickle", "-m", "convert_pickle"):
-        checkpoints.read_lora(folder)
+    expect(folder, "weights-are-a-pickle", "-m", "convert_pickle")
     read = checkpoints.read_lora(folder, allow_pickle=True)
     unet = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd21_base())
     wanted = {name for name in lora.linear_layers(unet) if unet.lora_targets["all"].fullmatch(name)}

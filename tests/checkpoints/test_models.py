@@ -47,6 +47,11 @@ def rewrite(folder, change):
     weights.write_weights(folder / "model.safetensors", tensors)
 
 
+def expect(folder, *words, **options):
+    with raises(*words):
+        CLIPTextModel.from_pretrained(folder, **options)
+
+
 def same_values(first, second):
     first, second = (nnx.to_flat_state(nnx.state(module)) for module in (first, second))
     return first.paths == second.paths and all(
@@ -150,22 +155,19 @@ def test_names_without_the_prefix(network, folder):
 def test_two_names_of_one_parameter_are_an_error(folder):
     name = "text_model.final_layer_norm.bias"
     rewrite(folder, lambda tensors: tensors.update({"final_layer_norm.bias": tensors[name]}))
-    with raises("repeated-tensor"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "repeated-tensor")
 
 
 def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY][:, :, None, None]}))
     assert same_values(CLIPTextModel.from_pretrained(folder), network)
     rewrite(folder, lambda tensors: tensors.update({QUERY: np.repeat(tensors[QUERY], 2, axis=-1)}))
-    with raises("mismatched-parts", "q_proj.weight", "8", "1", "2"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "mismatched-parts", "q_proj.weight", "8", "1", "2")
 
 
 def test_integers_are_no_weights(folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY].astype(np.int32)}))
-    with raises("wrong-dtype", "int32"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "wrong-dtype", "int32")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +181,7 @@ def test_integers_are_no_weights(folder):
 def test_config_problems_name_the_file(folder, changes, words):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | changes))
-    with raises(*words, "config.json"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, *words, "config.json")
 
 
 def test_an_empty_quantisation_and_no_config(folder):
@@ -188,14 +189,12 @@ def test_an_empty_quantisation_and_no_config(folder):
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": None}))
     assert CLIPTextModel.from_pretrained(folder).config == CONFIG
     (folder / "config.json").unlink()
-    with raises("no-such-file", "config.json", "CLIPTextModel"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "no-such-file", "config.json", "CLIPTextModel")
 
 
 @pytest.mark.parametrize("dtype", ["float99", "int32", "float64", None])
 def test_unknown_dtypes(folder, dtype):
-    with raises("unsupported-dtype", "float32", "bfloat16"):
-        CLIPTextModel.from_pretrained(folder, dtype=dtype)
+    expect(folder, "unsupported-dtype", "float32", "bfloat16", dtype=dtype)
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1e5, "float16"), (np.nan, "float32"), (np.inf, "bfloat16")])

@@ -121,10 +121,7 @@ def _settings(name, **changes):
     [
         (_vocabulary(lambda ids: ids.update({"!": ids["a"]})), ("damaged-tokenizer", "id")),
         *(
-            (
-                _vocabulary(lambda ids, number=each: ids.update({"!": number})),
-                ("damaged-tokenizer", "id", repr(each)),
-            )
+            (_vocabulary(lambda ids, number=each: ids.update({"!": number})), ("damaged-tokenizer", "id", repr(each)))
             for each in (True, None, "0", 0.0, -1, 2**31, 2**40)  # the last one is 0 to the library
         ),
         (_vocabulary(lambda ids: ids.pop("red</w>")), ("unreadable-tokenizer",)),
