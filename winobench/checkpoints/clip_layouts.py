@@ -252,11 +252,9 @@ def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
         try:
             tokenizer = tokenizer_files.read_clip_tokenizer(_TOKENIZER_REPOSITORY)
         except InputError as error:
-            raise InputError(
-                f"{source} has no tokenizer, and {_TOKENIZER_REPOSITORY}, which has the same one, cannot be read"
-                f" ({error}): copy its vocab.json and merges.txt",
-                code="no-tokenizer",
-            ) from error
+            reason = f"{_TOKENIZER_REPOSITORY}, which has the same one, cannot be read ({error})"
+            message = f"{source} has no tokenizer, and {reason}: copy its vocab.json and merges.txt"
+            raise InputError(message, code="no-tokenizer") from error
     tokenizer_files.check_size(tokenizer, vocab_size, f"of {source}")
     return tokenizer
 

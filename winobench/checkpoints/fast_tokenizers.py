@@ -62,11 +62,8 @@ def check_class(path: str | None, known: Collection[str] | None = None) -> None:
     plain = named.removesuffix("Fast") if isinstance(named, str) else ""
     if not (plain in known or named in known if known is not None else _has_class(plain) or _has_class(str(named))):
         expected = f"not {' or '.join(sorted(known))}" if known is not None else "which transformers does not have"
-        raise InputError(
-            f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the tokenizer that was"
-            " published with the model",
-            code="wrong-kind-of-tokenizer",
-        )
+        message = f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the model's own tokenizer"
+        raise InputError(message, code="wrong-kind-of-tokenizer")
 
 
 def _has_class(name: str) -> bool:
@@ -81,11 +78,8 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
     wanted = model.get("type") if isinstance(model, dict) else None
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None and getattr(backend.model, "dropout", None):
-        raise InputError(
-            f"{path} has a dropout of {backend.model.dropout:g}, with which a text has other tokens at each call: set"
-            " it to null",
-            code="unsupported-option",
-        )
+        message = f"{path} has a dropout of {backend.model.dropout:g}, so texts change at each call: set it to null"
+        raise InputError(message, code="unsupported-option")
     if wanted is None or backend is None or (found := type(backend.model).__name__) == wanted:
         return
     raise InputError(
@@ -141,11 +135,8 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
     """Texts in a tokenizer's chat template, each as a user's message, up to where an answer begins."""
     check_texts(texts)
     if getattr(tokenizer, "chat_template", None) is None:
-        raise InputError(
-            "the tokenizer has no chat template, in which this model takes texts: put its chat_template.jinja into the"
-            " tokenizer's folder",
-            code="no-chat-template",
-        )
+        message = "the tokenizer has no chat template: put the chat_template.jinja of the model into its folder"
+        raise InputError(message, code="no-chat-template")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
     return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
 

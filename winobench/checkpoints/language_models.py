@@ -203,8 +203,7 @@ def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
         return
     if not is_copy(copy, embedding):
         raise sources.mismatch(
-            f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json states that they are one"
-            " (tie_word_embeddings)"
+            f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json has tie_word_embeddings"
         )
     del named["lm_head.weight"]
 
@@ -247,11 +246,8 @@ def _read(tensor: weights.FileTensor) -> tuple[np.ndarray, str]:
     """The values of a tensor and their digest."""
     array = np.ascontiguousarray(tensor.floats()).reshape(tensor.shape)
     if not weights.are_finite(array):
-        raise InputError(
-            f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity, with which no answer is a number: take an"
-            " earlier checkpoint, or get the file again",
-            code="not-finite",
-        )
+        message = f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity: get another checkpoint"
+        raise InputError(message, code="not-finite")
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if array.size:
         digest.update(array.reshape(-1).view(np.uint8).data)
@@ -316,10 +312,8 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
     ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
     if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
-        raise sources.mismatch(
-            f"the tokenizer of {source} has {len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's"
-            f" vocabulary of {vocab_size}"
-        )
+        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
+        raise sources.mismatch(f"the tokenizer of {source} has {found}")
     return tokenizer
 
 

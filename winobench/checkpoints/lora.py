@@ -109,11 +109,8 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
         for part, adapters in parts.items():
             without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
             if 0 < len(without) < len(adapters):
-                raise InputError(
-                    f"some layers of the {part} have an alpha, but {without[0]} has none, so its strength is open: get"
-                    " the file again",
-                    code="incomplete-file",
-                )
+                message = f"some layers of the {part} have an alpha, but {without[0]} has none: get the file again"
+                raise InputError(message, code="incomplete-file")
     return parts
 
 
@@ -173,11 +170,9 @@ def _network_name(pipeline: AnyPipeline, part: str, path: str) -> str:
         which = f"this {kind}, whose {part} is left out," if part in pipeline.NETWORKS else f"a {kind}"
         raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only", code="lora-misfit")
     if not networks[part].lora_targets:
-        raise InputError(
-            f"{path}: it adapts the {part}, a {type(networks[part]).__name__}, for which no LoRA can be used: remove"
-            " its tensors from the file",
-            code="lora-misfit",
-        )
+        kind = type(networks[part]).__name__
+        message = f"{path}: it adapts the {part}, a {kind}, for which no LoRA can be used: remove its tensors"
+        raise InputError(message, code="lora-misfit")
     return part
 
 
@@ -192,11 +187,8 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
         for name, adapter in lora.adapters(network).items() if network is not None else ():
             down, up = np.asarray(adapter.down[...]), np.asarray(adapter.up[...]) * np.float32(adapter.scale)
             if not (np.isfinite(down).all() and np.isfinite(up).all()):
-                raise InputError(
-                    f"the adapter of {part}.{name} holds values that are not finite: look for the step at which"
-                    " training diverged",
-                    code="not-finite",
-                )
+                message = f"the adapter of {part}.{name} is not finite: look for the step at which training diverged"
+                raise InputError(message, code="not-finite")
             is_dense = down.ndim == 2
             arrays[f"{part}.{name}.lora_A.weight"] = down.T if is_dense else down.transpose(3, 2, 0, 1)
             arrays[f"{part}.{name}.lora_B.weight"] = up.T if is_dense else up.T[:, :, None, None]
@@ -280,18 +272,14 @@ def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Seque
     names = [roles[role].name for role in ("down", "up")]
     down, up = (_finite(roles[role].name, roles[role].floats()) for role in ("down", "up"))
     if not (down.ndim == up.ndim == 2 or (down.ndim == up.ndim == 4 and up.shape[2:] == (1, 1))):
-        raise InputError(
-            f"{names[0]} has the shape {list(down.shape)} and {names[1]} the shape {list(up.shape)}, but only factors"
-            " of dense layers and of convolutions of images can be read",
-            code="wrong-shape",
-        )
+        shapes = f"{names[0]} has the shape {list(down.shape)} and {names[1]} the shape {list(up.shape)}"
+        message = f"{shapes}, but only factors of dense layers and of convolutions of images are supported"
+        raise InputError(message, code="wrong-shape")
     up = up.reshape(up.shape[:2])
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
-        raise InputError(
-            f"{names[0]} has the rank {rank}, but {names[1]} the rank {up.shape[1]}: the file is damaged, get it again",
-            code="damaged-file",
-        )
+        message = f"{names[0]} has the rank {rank}, but {names[1]} the rank {up.shape[1]}: get the file again"
+        raise InputError(message, code="damaged-file")
     return Adapter(down, up, _alpha(layer, rank, roles, configs))
 
 

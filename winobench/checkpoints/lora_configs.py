@@ -59,17 +59,11 @@ class PeftConfig:
         """What, over the rank, the product of a layer's factors is multiplied by."""
         configured = self._first(self.ranks, layer, self.rank)
         if configured != rank:
-            raise InputError(
-                f"{self.place} gives {layer} the rank {configured}, but the file's tensors have the rank {rank}: get"
-                " both again",
-                code="mismatched-parts",
-            )
+            message = f"{self.place} gives {layer} the rank {configured}, but its tensors have {rank}: get both again"
+            raise InputError(message, code="mismatched-parts")
         if self.targets is not None and not self._is_target(layer):
-            raise InputError(
-                f"{self.place} does not adapt {layer} (target_modules), but the file has tensors for it: get both"
-                " again",
-                code="mismatched-parts",
-            )
+            message = f"{self.place} does not adapt {layer} (target_modules), but the file does: get both again"
+            raise InputError(message, code="mismatched-parts")
         alpha = self._first(self.alphas, layer, self.alpha)
         return alpha * math.sqrt(rank) if self.by_root else float(alpha)
 
@@ -230,8 +224,5 @@ def _compiled(name: str, pattern: str, shown: str | None = None) -> regex.Patter
             raise ValueError
         return regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
-        raise InputError(
-            f"{name} has {options.shown(shown or pattern)}, which is not a name of a layer nor a regular"
-            f" expression of at most {_LONGEST_PATTERN:,} characters",
-            code="bad-name",
-        ) from error
+        expected = f"a name of a layer or a regular expression of at most {_LONGEST_PATTERN:,} characters"
+        raise InputError(f"{name} has {options.shown(shown or pattern)}, not {expected}", code="bad-name") from error

@@ -185,11 +185,8 @@ def refuse_quantised(path: str, content: dict[str, Any]) -> None:
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
-        raise InputError(
-            f"{path} states that the weights are quantised ({options.shown(method)}, quantization_config), which is not"
-            " supported: take the unquantised model",
-            code="unsupported-checkpoint",
-        )
+        message = f"{path} has a quantization_config ({options.shown(method)}): take the unquantised model"
+        raise InputError(message, code="unsupported-checkpoint")
 
 
 def build_model(
@@ -280,11 +277,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
         with np.errstate(over="ignore", invalid="ignore"):
             values = np.asarray(leaf.get_value()).astype(dtype, copy=False)
         if not np.isfinite(values).all():
-            raise InputError(
-                f"{network}: {key} holds values that are not finite in {dtype.name}: save it as float32, or look for"
-                " the step at which training diverged",
-                code="not-finite",
-            )
+            message = f"{network}: {key} is not finite in {dtype.name}: save float32, or find the step of divergence"
+            raise InputError(message, code="not-finite")
         # Unlike `ascontiguousarray`, this leaves a single number without an axis.
         return key, np.asarray(np.transpose(values, _axes(path, values.ndim)), order="C")
 
@@ -357,10 +351,8 @@ def rename(
         if any(re.fullmatch(pattern, key) for pattern in table.ignored):
             continue
         if key in named:
-            raise InputError(
-                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter of {network}",
-                code="repeated-tensor",
-            )
+            message = f"{tensor.file}: {tensor.name} and {named[key].name} are two names of one parameter of {network}"
+            raise InputError(message, code="repeated-tensor")
         named[key] = tensor
     return named
 

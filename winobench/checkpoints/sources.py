@@ -106,13 +106,11 @@ class HubRepository(Source):
                 code="no-such-repository",
             ) from error
         except errors.RevisionNotFoundError as error:
-            raise InputError(
-                f"{place} has no revision {self.revision!r}: name a branch, tag or commit", code="no-such-revision"
-            ) from error
+            message = f"{place} has no revision {self.revision!r}: name a branch, tag or commit"
+            raise InputError(message, code="no-such-revision") from error
         except errors.HFValidationError as error:
-            raise InputError(
-                f"{self.repo_id!r} is neither a local folder nor a hub id: {error}", code="no-such-model"
-            ) from error
+            message = f"{self.repo_id!r} is neither a local folder nor a hub id: {error}"
+            raise InputError(message, code="no-such-model") from error
         except errors.RemoteEntryNotFoundError:
             return None
         except Exception as error:
@@ -125,9 +123,8 @@ class HubRepository(Source):
             if isinstance(error, errors.EntryNotFoundError):
                 return None
             # Any other fault of the transport or of the cache's disk.
-            raise InputError(
-                f"{name} of {place} could not be fetched: {_first_line(error)}", code="cannot-download"
-            ) from error
+            message = f"{name} of {place} could not be fetched: {_first_line(error)}"
+            raise InputError(message, code="cannot-download") from error
         self._pin(path)
         return path
 

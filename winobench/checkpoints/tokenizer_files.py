@@ -77,10 +77,8 @@ def _check_special_tokens(*paths: str | None) -> None:
             if not isinstance(token, str):
                 raise _damaged(f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again")
             if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
-                raise _damaged(
-                    f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} next to it"
-                    f" has {options.shown(found[name])}: get both again"
-                )
+                others = f"{os.path.basename(paths[0] or '')} next to it has {options.shown(found[name])}"
+                raise _damaged(f"{path} has the {name} {options.shown(token)}, but {others}: get both again")
 
 
 def _damaged(message: str) -> InputError:
@@ -91,10 +89,8 @@ def _check_ids(path: str | None) -> None:
     """Refuses a list of tokens with something else than ids, where the library leaves the token out."""
     for token, number in (json_files.read_object(path, "get it again") if path is not None else {}).items():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST_ID:
-            raise _damaged(
-                f"{path} gives the token {options.shown(token)} the id {options.shown(number)}, which is not a whole"
-                f" number from 0 to {_LARGEST_ID:,}: get it again"
-            )
+            given = f"{path} gives the token {options.shown(token)} the id {options.shown(number)}"
+            raise _damaged(f"{given}, which is not a whole number from 0 to {_LARGEST_ID:,}: get it again")
 
 
 def _check_vocabulary(tokenizer: Any, folder: str) -> None:
@@ -103,30 +99,22 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     token_of: dict[int, str] = {}
     for token, number in sorted(vocabulary.items()):
         if number > _LARGEST_ID:  # the library takes time and memory for every number up to it
-            raise _damaged(
-                f"{folder} gives the token {options.shown(token)} the id {number:,}, but ids up to {_LARGEST_ID:,} are"
-                " read: get its vocab.json again"
-            )
+            given = f"{folder} gives the token {options.shown(token)} the id {number:,}"
+            raise _damaged(f"{given}, but ids are at most {_LARGEST_ID:,}: get its vocab.json again")
         if (other := token_of.setdefault(number, token)) != token:
-            raise _damaged(
-                f"{folder} gives the tokens {options.shown(other)} and {options.shown(token)} the same id, {number}:"
-                " get its vocab.json again"
-            )
+            both = f"{options.shown(other)} and {options.shown(token)}"
+            raise _damaged(f"{folder} gives the tokens {both} the same id, {number}: get its vocab.json again")
     for name in ("bos_token", "eos_token"):
         if (token := getattr(tokenizer, name)) not in vocabulary:
-            raise _damaged(
-                f"{folder} has the {name} {options.shown(token)}, which its vocabulary lacks: get its files again"
-            )
+            raise _damaged(f"{folder} lacks its {name} {options.shown(token)} in its vocabulary: get its files again")
     _, merges = vocabulary_and_merges(tokenizer)
     special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
     of_letters = {token for token in vocabulary if len(token.removesuffix(_END_OF_WORD)) > 1} - special
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
-        raise _damaged(
-            f"{folder} has {len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}: get its"
-            " merges.txt again"
-        )
+        some = f"{len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}"
+        raise _damaged(f"{folder} has {some}: get its merges.txt again")
 
 
 def num_ids(tokenizer: Any) -> int:
@@ -224,11 +212,8 @@ def _check_word(word: str) -> None:
     # Separators and control characters (Z, C) count as blanks or are rare enough to refuse.
     one_token = kinds == {"L"} or (kinds == {"N"} and len(word) == 1) or (kinds and kinds <= {"M", "P", "S"})
     if not one_token:
-        raise InputError(
-            f"the word {word!r} cannot be one token: CLIP's tokenizer splits texts into runs of letters, single digits"
-            " and runs of other signs",
-            code="word-of-several-tokens",
-        )
+        message = f"the word {word!r} is not one token: a run of letters, one digit, or a run of other signs"
+        raise InputError(message, code="word-of-several-tokens")
 
 
 def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:

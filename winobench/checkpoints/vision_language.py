@@ -82,11 +82,9 @@ def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
     if isinstance(model_type, str) and model_type in NETWORKS:
         return NETWORKS[model_type]
     refuse_text_only(path, model_type)
-    raise InputError(
-        f"{path} has the model_type {options.shown(model_type)}, but the supported vision-language models are"
-        f" {', '.join(NETWORKS)}",
-        code="wrong-kind-of-model",
-    )
+    found = f"{path} has the model_type {options.shown(model_type)}"
+    message = f"{found}, but the supported vision-language models are {', '.join(NETWORKS)}"
+    raise InputError(message, code="wrong-kind-of-model")
 
 
 def is_text_only(model_type: Any) -> bool:
@@ -228,10 +226,8 @@ def _check_parts(
     queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
     made = getattr(config, "num_query_tokens", queries)
     if queries is not None and queries != made:
-        raise sources.mismatch(
-            f"{path} states that an image takes num_query_tokens={options.shown(queries)}, but the network makes {made}"
-            " of it"
-        )
+        found = f"{path} has num_query_tokens={options.shown(queries)}"
+        raise sources.mismatch(f"{found} for an image, but the network makes {made} of it")
     _check_tokens(source, config, tokenizer.get_vocab(), form)
     if form.names_image:
         _check_chat_template(source, form)
@@ -246,11 +242,8 @@ def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
     if (path := source.find("chat_template.json")) is not None:
         found[path] = str(sources.read_json(path).get("chat_template"))
     if found and not any(form.image_token in text for text in found.values()):
-        raise InputError(
-            f"{next(iter(found))} has no {form.image_token}, so that an image has no place in a conversation: take the"
-            " chat template that was published with the model, or none",
-            code="mismatched-parts",
-        )
+        message = f"{next(iter(found))} lacks {form.image_token} for an image: take the model's own chat template"
+        raise InputError(message, code="mismatched-parts")
 
 
 def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str, str]:
@@ -272,11 +265,9 @@ def _check_tokens(source: sources.Source, config: Any, vocabulary: Mapping[str, 
     uses = {form.image_token: "holds an image's place"} if form.names_image else {}
     uses |= {token: "the model's prompts are made of" for token in form.tokens if token not in uses}
     if missing := [each for each in uses if each not in vocabulary]:
-        raise InputError(
-            f"the tokenizer of {source} has no token {missing[0]}, which {uses[missing[0]]}: take the one that was"
-            " published with the model",
-            code="mismatched-parts",
-        )
+        what = f"{missing[0]}, which {uses[missing[0]]}"
+        message = f"the tokenizer of {source} has no token {what}: take the model's own tokenizer"
+        raise InputError(message, code="mismatched-parts")
     token = vocabulary.get(form.image_token)
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
         key = "image_token_id" if hasattr(config, "image_token_id") else "image_token_index"

@@ -187,20 +187,17 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         eight_bits = {name: _EIGHT_BITS[kind] for name in slices if (kind := slices[name].get_dtype()) in _EIGHT_BITS}
         written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path} is not a complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while"
-            " it was copied or downloaded, so get it again",
-            code="incomplete-file",
-        ) from error
+        reason = str(error).splitlines()[0]
+        message = f"{path} is not a complete safetensors file ({reason}): it may have been cut off, so get it again"
+        raise InputError(message, code="incomplete-file") from error
 
     def read(name: str) -> np.ndarray:
         try:
             return handle.get_tensor(name)
         # NumPy has no attribute of the dtype's name.
         except (safetensors.SafetensorError, AttributeError, TypeError, KeyError) as error:
-            raise InputError(
-                f"{path}: the tensor {name} has a dtype that is not supported: {error}", code="unsupported-dtype"
-            ) from error
+            message = f"{path}: the tensor {name} has a dtype that is not supported: {error}"
+            raise InputError(message, code="unsupported-dtype") from error
 
     readers = {name: functools.partial(read, name) for name in shapes}
     readers |= _eight_bit_readers(path, eight_bits, shapes)
@@ -264,11 +261,8 @@ def _check_names(path: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         _header(path, pairs=collect)
     if twice:
-        raise InputError(
-            f"{path} has the name {options.shown(twice[0])} twice in its header, so its meaning is open: get the file"
-            " again, from a place that can be trusted",
-            code="repeated-tensor",
-        )
+        message = f"{path} has the name {options.shown(twice[0])} twice in its header: get the file from a safe place"
+        raise InputError(message, code="repeated-tensor")
 
 
 def are_finite(array: np.ndarray) -> bool:
