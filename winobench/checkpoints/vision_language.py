@@ -242,7 +242,7 @@ def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
     if (path := source.find("chat_template.json")) is not None:
         found[path] = str(sources.read_json(path).get("chat_template"))
     if found and not any(form.image_token in text for text in found.values()):
-        message = f"{next(iter(found))} lacks {form.image_token} for an image: take the model's own chat template"
+        message = f"{next(iter(found))} has no {form.image_token} for an image: take the model's own chat template"
         raise InputError(message, code="mismatched-parts")
 
 
