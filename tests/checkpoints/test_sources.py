@@ -1,3 +1,4 @@
+import itertools
 import json
 import pathlib
 
@@ -96,10 +97,10 @@ def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
 
 @pytest.fixture
 def download(monkeypatch):
-    """Makes the hub's downloads raise these errors, one after the other."""
+    """Makes the hub's downloads raise these errors, one after the other, and the last one for ever."""
 
     def fail(*causes):
-        left = iter(causes)
+        left = itertools.chain(causes, itertools.repeat(causes[-1]))
 
         def download(*_, **__):
             raise next(left)
