@@ -184,8 +184,6 @@ def test_folders_with_both_layouts(folders, tmp_path):
     (folder / "preprocessor_config.json").unlink()
     layout, name = chosen()
     assert (name, layout.processor.crop_rounding) == ("model.safetensors", "nearest")
-    transformers = clip_layouts.load_clip(folders / "transformers").model
-    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == checkpoints.weights_sha256(transformers)
 
 
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
