@@ -16,6 +16,7 @@ from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.models import released
+from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.planning import few_blocks
@@ -108,7 +109,7 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
     found = sources.resolve(source, revision=revision)
     kind = language_models.language_model_kind(found)
     if kind == "decoder":
-        return language_models.read_decoder_config(found)
+        return models.read_config(Decoder, found)
     if kind == "t5":
         return models.read_config(T5ForConditionalGeneration, found)
     raise InputError(

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from winobench import parallel
 from winobench.base import memory
-from winobench.checkpoints import models, sources
+from winobench.checkpoints import language_models, models, sources
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
@@ -201,7 +201,7 @@ class _Network:
 
     @classmethod
     def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str) -> _Network:
-        graph, state = nnx.split(checkpoints.abstract_vision_language(network_class(config), config, dtype))
+        graph, state = nnx.split(language_models.abstract_network(network_class(config), config, dtype))
         arrays = placed(state, vision_language.parameter_shardings(state, mesh))
         params, tree = jax.tree.flatten(arrays)
         return cls(functional.Structure(graph, tree), params, _processor(config.vision_config))
