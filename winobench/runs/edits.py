@@ -26,22 +26,14 @@ _NAME = 32  # hexadecimal digits of a hash in a file's name
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """An image that was edited towards a text.
+    """An image that was edited towards a text."""
 
-    Attributes:
-      image: SHA-256 of the image's content (`winobench.data.images.image_hash`).
-      text: the text.
-      distance: Euclidean distance that the latents have moved.
-      error_before, error_after: mean denoising errors under the text (squared L2), on the same noise, before and after.
-      before, after: the images' paths within the run's folder, with ``/``.
-    """
-
-    image: str
+    image: str  # SHA-256 of its content (`winobench.data.images.image_hash`)
     text: str
-    distance: float
-    error_before: float
+    distance: float  # Euclidean distance that the latents have moved
+    error_before: float  # mean denoising error under the text (squared L2), on the same noise as error_after
     error_after: float
-    before: str
+    before: str  # paths within the run's folder, with /
     after: str
 
 
@@ -55,20 +47,11 @@ class EditWriter:
     """Writes the edits of one process. An image is on disk before its line, and both before `add` returns."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
-        """
-        Args:
-          folder: the run's.
-          process: number of this process.
-        """
         self._folder = pathlib.Path(folder)
         self._path = self._folder / FOLDER / f"part-{process}.jsonl"
 
     def add(self, edit: Edit, before: np.ndarray, after: np.ndarray) -> None:
-        """Writes one edit.
-
-        Args:
-          before, after: uint8 ``[height, width, 3]``.
-        """
+        """Writes an edit with its images, uint8 ``[height, width, 3]``."""
         with files.writing(self._folder):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             for file, picture in ((edit.before, before), (edit.after, after)):
@@ -92,10 +75,7 @@ def _ends_a_line(path: pathlib.Path) -> bool:
 
 
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
-    """(image's hash, text) -> edit, of a run. Empty where it has none.
-
-    A line that a kill has cut off is skipped.
-    """
+    """(image's hash, text) -> edit, of a run. A line that a kill has cut off is skipped."""
     found: dict[tuple[str, str], Edit] = {}
     for path in sorted((pathlib.Path(folder) / FOLDER).glob("part-*.jsonl")):
         try:

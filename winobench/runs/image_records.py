@@ -47,31 +47,18 @@ Place = tuple[str, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class PictureRecord:
-    """An image of a run.
-
-    Attributes:
-      prompt: what was to be generated.
-      model: label of the model, which is a folder's name, too.
-      seed: of the noise, which depends on (seed, number) alone.
-      number: of the image: that of its prompt, from 0.
-      fingerprint: of the pipeline that generated it, with its LoRA: 64 hexadecimal digits.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
-      file: path of the PNG file within the run's folder, with ``/``.
-      sha256: of the file, 64 hexadecimal digits.
-      size: of the file, in bytes.
-    """
+    """An image of a run."""
 
     prompt: Prompt
-    model: str
-    seed: int
-    number: int
-    fingerprint: str
-    lora: dict[str, Any] | None
-    settings: dict[str, Any]
-    file: str
+    model: str  # its label, and its folder's name
+    seed: int  # of the noise, which depends on (seed, number) alone
+    number: int  # of its prompt, from 0
+    fingerprint: str  # of the pipeline with its LoRA, 64 hexadecimal digits
+    lora: dict[str, Any] | None  # name, sha256, scale
+    settings: dict[str, Any]  # num_steps, guidance_scale, sampler, image_size, dtype
+    file: str  # path of the PNG file within the run's folder, with /
     sha256: str
-    size: int
+    size: int  # in bytes
 
     @property
     def place(self) -> Place:
@@ -111,17 +98,9 @@ def png_bytes(picture: np.ndarray) -> bytes:
 
 
 class PictureStore:
-    """Writes the images of one process and their records. A context manager.
-
-    The folder belongs to the program already (`winobench.runs.records.RunFolder.open`).
-    """
+    """Writes the images of one process and their records into an open `winobench.runs.records.RunFolder`."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
-        """
-        Args:
-          folder: the run's.
-          process: number of this process within the program.
-        """
         self._folder = pathlib.Path(folder)
         self._process = process
         self._part: int | None = None
@@ -145,11 +124,7 @@ class PictureStore:
                 self._path.unlink()
 
     def add(self, pictures: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[PictureRecord]:
-        """Writes images, then their records. All are on disk when this returns.
-
-        Args:
-          pictures: uint8 ``[height, width, 3]`` each.
-        """
+        """Writes images, uint8 ``[height, width, 3]`` each, then their records. All are on disk when this returns."""
         written = []
         with files.writing(self._folder):
             for picture, fields in zip(pictures, records, strict=True):
@@ -168,14 +143,14 @@ class PictureStore:
 
 
 def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
-    """Writes the prompts of a run, whole or not at all. Raises InputError where the folder cannot be written."""
+    """Writes the prompts of a run, whole or not at all."""
     lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
     with files.writing(folder):
         files.write_text(pathlib.Path(folder) / DRAWN / PROMPTS, lines)
 
 
 def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
-    """The records of a run, of each image the last one, whether or not the image is there.
+    """The last record of each image of a run, whether or not the image is there.
 
     Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
     """
@@ -193,7 +168,7 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
 
 
 def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
-    """Whether an image is there, with the content that its record tells. Reads the file."""
+    """Whether an image is there, with the content of its record. Reads the file."""
     try:
         files.check_regular(path := pathlib.Path(folder) / record.file)
         return hashlib.sha256(path.read_bytes()).hexdigest() == record.sha256

@@ -31,20 +31,12 @@ _ADVICE = "give the command again that generated it, which generates what is mis
 
 @dataclasses.dataclass(frozen=True)
 class DrawnModel:
-    """A model of a run.
+    """A model of a run. Fingerprint and settings are empty where it has not generated anything yet."""
 
-    Attributes:
-      label: short, different from the other models' labels, and the name of its folder.
-      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA.
-      fingerprint: of the pipeline, with its LoRA; None where it has not generated anything yet.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not generated anything yet.
-    """
-
-    label: str
-    name: str
+    label: str  # differs from the other models' labels; the name of its folder
+    name: str  # a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA
     fingerprint: str | None
-    lora: dict[str, Any] | None
+    lora: dict[str, Any] | None  # name, sha256, scale
     settings: dict[str, Any]
 
 

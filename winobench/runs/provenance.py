@@ -39,12 +39,10 @@ def software() -> dict[str, Any]:
 
 
 def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
-    """The commit that the package's own files come from, wherever the program was started.
+    """The commit of the package's files, and whether they, launchers or configs differ from it (None without git).
 
-    A package that is installed into an environment inside another project's repository must not report that project's
-    commit, so the repository counts only if it tracks the package's ``__init__.py``. An installation from a
-    repository's address carries the commit with it. Returns ``commit`` (or None) and ``dirty``: whether files of the
-    package, launchers or configs differ from the commit, or None where there is no repository to ask.
+    A repository counts only if it tracks the package's ``__init__.py``: a package installed inside another project's
+    repository must not report that project's commit. An installation from a repository's address carries the commit.
     """
     package = pathlib.Path(winobench.__file__).resolve().parent if package is None else package
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None:

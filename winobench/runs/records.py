@@ -64,20 +64,9 @@ def write_table(path: pathlib.Path, table: pa.Table) -> None:
 
 
 class RunFolder:
-    """The folder of one run.
-
-    Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``.
-    """
+    """The folder of one run. Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``."""
 
     def __init__(self, path: str | os.PathLike, kind: str = ERRORS):
-        """
-        Args:
-          path: the folder.
-          kind: ``ERRORS``, ``RESPONSES`` or ``DRAWN``.
-
-        Raises:
-          InputError: the path is not UTF-8, and could be neither printed nor recorded.
-        """
         place = whole_files.user_path(path)
         self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
         self._kind = kind
@@ -87,32 +76,27 @@ class RunFolder:
 
     @property
     def config_path(self) -> pathlib.Path:
-        """What the run is."""
         return self.path / "config.json"
 
     @property
     def results_path(self) -> pathlib.Path:
-        """The numbers. There once the run has finished."""
+        """The numbers, once the run has finished."""
         return self.path / "results.json"
 
     @property
     def records_path(self) -> pathlib.Path:
-        """The folder of the parts."""
         return self.path / self._kind
 
     @property
     def errors_path(self) -> pathlib.Path:
-        """The folder of the parts of errors."""
         return self.path / ERRORS
 
     @property
     def examples_path(self) -> pathlib.Path:
-        """The folder with one table a task."""
         return self.path / _EXAMPLES
 
     @property
     def gallery_path(self) -> pathlib.Path:
-        """The folder with images, a table a task."""
         return self.path / _GALLERY
 
     def check(self, identity: Mapping[str, Any]) -> None:
@@ -182,25 +166,21 @@ class RunFolder:
         return True
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        """Writes ``config.json`` again."""
         write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
 
     def write_examples(self, task: str, table: pa.Table) -> None:
-        """Writes the table of a task's examples."""
         write_table(self.examples_path / f"{task}.parquet", table)
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
-        """Writes the images of some of a task's examples."""
         with whole_files.writing(self.gallery_path):
             self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
         write_table(self.gallery_path / f"{task}.parquet", table)
 
     def has_records(self) -> bool:
-        """Whether any process has put something down."""
         return any(self.records_path.glob("part-*"))
 
     def neighbours(self) -> list[pathlib.Path]:
-        """The folders of the parts of the other runs next to this one, whose records may be of use here."""
+        """The folders of the parts of the runs next to this one, whose records may be of use here."""
         own = self.records_path.resolve()
         return sorted(path for path in self.path.resolve().parent.glob(f"*/{self._kind}") if path.resolve() != own)
 
@@ -211,9 +191,9 @@ class RunFolder:
             self._lock = None
 
     def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
-        """The folder's ``config.json``; None for a folder that can become a run.
+        """The folder's ``config.json``; None for a folder without files, or with a report alone.
 
-        Such a folder holds no file, or a report alone. With ``remains``, also what is left of a run without its config.
+        With ``remains``, also for what is left of a run without its config.
         """
         try:
             found = json_files.load(self.config_path)

@@ -50,8 +50,7 @@ def request_json(request: Request) -> dict[str, Any]:
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
 
-    The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
-    where an image lies.
+    Neither the order of the fingerprint's keys matters, nor ``prefix_turns``, nor where an image lies.
     """
     asked = request_json(request)
     asked.pop("prefix_turns", None)
@@ -64,21 +63,13 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A response of a store.
-
-    Attributes:
-      key: see ``key``.
-      request: see ``request_json``.
-      raw: the answer as it came in.
-      seconds: that it took.
-      origin: the run that had asked for it, where that was another one; None for a response of this run.
-    """
+    """A response of a store."""
 
     key: str
     request: dict[str, Any]
     raw: Raw
     seconds: float
-    origin: str | None = None
+    origin: str | None = None  # the run that had asked for it, where that was another one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +87,9 @@ class ResponseStore:
     """
 
     def __init__(self, folder: str | os.PathLike, process: int = 0, *, seconds_between_syncs: float = 0.0):
-        """Names the place.
+        """0 seconds between syncs puts every response on disk before ``add`` returns, for responses that cost money.
 
-        Args:
-          seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
-            a response is handed to the operating system at once, which survives a kill, but synced only with the first
-            one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
-            computed again.
+        Otherwise a response survives a kill at once, and a crash of the machine after the next sync.
         """
         self.folder = pathlib.Path(folder)
         self._process = process
@@ -182,11 +169,7 @@ class ResponseStore:
             self._synced = time.monotonic()
 
     def add(self, key: str, request: Request, raw: Raw, seconds: float) -> None:
-        """Stores a response. It is on disk when this returns, unless syncs are to be rarer.
-
-        Args:
-          seconds: that it took.
-        """
+        """Stores a response. It is on disk when this returns, unless syncs are to be rarer."""
         self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
 
     def reject(self, key: str, reason: str) -> None:
@@ -197,11 +180,7 @@ class ResponseStore:
             self._rejected.add(key)
 
     def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
-        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again.
-
-        Args:
-          key, request, seconds: see ``add``.
-        """
+        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again."""
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
         path = self.folder / f"failures-{self._process}.jsonl"
@@ -212,7 +191,6 @@ class ResponseStore:
                 file.write(line)
 
     def get(self, key: str) -> Stored | None:
-        """The stored response, or None."""
         with self._lock:
             place = self._places.get(key)
         if place is None:
@@ -220,7 +198,6 @@ class ResponseStore:
         return _read(place)
 
     def keys(self) -> Iterator[str]:
-        """The keys of what is stored."""
         return iter(list(self._places))
 
     def neighbours(self) -> list[pathlib.Path]:
@@ -229,9 +206,9 @@ class ResponseStore:
         return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
 
     def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
-        """Copies responses of other runs that are missing here, so that nothing is asked twice.
+        """Copies responses of other runs that are missing here, with the run they are from. Returns how many.
 
-        The copies say which run they are from. A damaged part of another run is left aside with a warning.
+        A damaged part of another run is left aside with a warning.
         """
         # What was malformed here is so elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}

@@ -15,23 +15,14 @@ PAIR_METRICS = ("pair", "pair_accuracy")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one row of a task's results counts.
-
-    Attributes:
-      name: metric or ``<group>/<metric>``.
-      members: [m] int, the examples, each as often as it counts.
-      correct: [m] bool.
-      strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
-      redrawn: [m, DRAWS] bool, ``correct`` under other draws of the samples (`redrawn`); None where it is not known.
-      num_samples: so many samples are behind ``redrawn``.
-    """
+    """What one row of a task's results counts."""
 
     name: str
-    members: np.ndarray
-    correct: np.ndarray
-    strata: np.ndarray | None
-    redrawn: np.ndarray | None = None
-    num_samples: int | None = None
+    members: np.ndarray  # [m] int, the examples, each as often as it counts
+    correct: np.ndarray  # [m] bool
+    strata: np.ndarray | None  # [m] int where the value is the mean over the strata's proportions
+    redrawn: np.ndarray | None = None  # [m, DRAWS] bool, ``correct`` under other draws of the samples
+    num_samples: int | None = None  # behind ``redrawn``
 
     @property
     def value(self) -> float:

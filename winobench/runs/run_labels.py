@@ -22,11 +22,7 @@ def short_label(run: Run) -> str:
 
 
 def tell_apart(runs: Sequence[Run]) -> None:
-    """Adds to equal labels what differs between their runs, as little of it as will do.
-
-    That is the part of the model's name above the last one, the normalisation, the samples a pair, the scorer's dtype,
-    else the name of the run's folder. Runs that agree in all of them are numbered.
-    """
+    """Adds to equal labels what differs between their runs, as little of it as will do."""
     by_label: dict[str, list[Run]] = {}
     for run in runs:
         by_label.setdefault(run.label, []).append(run)

@@ -244,12 +244,9 @@ class Results(TypedDict):
 
 
 def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> None:
-    """Compares a value that JSON gave with a type.
+    """Compares a value that JSON gave with a type made of TypedDict, dict, list, unions, Literal, Any and plain types.
 
-    Args:
-      expected: ``Config``, ``Results`` or another type that is made of TypedDict, dict, list, unions, Literal, Any,
-        Annotated with `Bounds`, str, bool, int (which True is not) and float (which may be a whole number, but not NaN
-        or infinite).
+    True is not an int; a float may be a whole number, but not NaN or infinite.
     """
     problem = _problem(value, expected, "", strict)
     if problem is not None:

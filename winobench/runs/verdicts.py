@@ -26,19 +26,12 @@ NAME = "verdicts.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Of one image.
+    """Whether one image shows what its prompt asks for."""
 
-    Attributes:
-      file: path of the image within the run's folder, as in `winobench.runs.image_records.PictureRecord`.
-      sha256: of the image that was judged.
-      correct: whether it shows what its prompt asks for.
-      found: what was found in it, as JSON values; None where nobody says.
-    """
-
-    file: str
-    sha256: str
+    file: str  # path within the run's folder
+    sha256: str  # of the image that was judged
     correct: bool
-    found: Any = None
+    found: Any = None  # in the image, as JSON values
 
 
 def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pathlib.Path:
@@ -75,7 +68,7 @@ def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | No
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
     """How often each model generated what it should, by skill.
 
-    Returns model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
+    Returns label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
     clustered by prompt text) and "n".
     """
     results: dict[str, dict[str, dict[str, Any]]] = {}
