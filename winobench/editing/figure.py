@@ -25,10 +25,9 @@ _RIGHT = "#0072b2"
 
 
 def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
-    """Draws some examples of a run of edits: per example a row, per candidate the image before and after.
+    """Draws a row for each of some edited examples: candidates before and after, the right one first.
 
-    The right candidate stands first. What is shown are the first examples whose edits are there. Returns the figure's
-    path; None where nothing can be shown.
+    Returns the figure's path; None where nothing can be shown.
     """
     folder, rows = pathlib.Path(folder), []
     edits = read_edits(folder)

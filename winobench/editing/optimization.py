@@ -51,17 +51,10 @@ def optimize_latents(
 ) -> jax.Array:
     """Moves latents so that a text predicts the noise in them better: Adam on the denoising error alone. Pure.
 
-    Every row is optimised by itself. Noise is drawn again for each step and timestep, the same for all rows, so that
-    images of one question differ in nothing but themselves.
-
-    Args:
-      latents: float32 ``[n, h, w, c]``, scaled as in training.
-      conditions: of the n texts, a tree of arrays ``[n, ...]``.
-      timesteps: ``[num_steps, k]`` of `step_timesteps`. A step's loss is the mean over its k.
-      dtype: of the noisy latents that the denoiser is given. The optimisation is float32.
-
-    Returns:
-      The latents after the last step, float32 ``[n, h, w, c]``.
+    Every row is optimised by itself. Noise is drawn again for each step and timestep, the same for all rows. Latents
+    are float32 ``[n, h, w, c]``, scaled as in training; conditions a tree of arrays ``[n, ...]``; timesteps
+    ``[num_steps, k]``, over whose k a step's loss is the mean. ``dtype`` is that of the noisy latents. Returns float32
+    ``[n, h, w, c]``.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape
@@ -92,10 +85,7 @@ def mean_errors(
     *,
     dtype: str = "float32",
 ) -> jax.Array:
-    """Mean denoising errors of rows of latents and conditions over some timesteps ``[k]``, each with its noise. Pure.
-
-    Arguments as in `optimize_latents`. Returns float32 ``[n]``, squared L2.
-    """
+    """Mean errors of rows over timesteps ``[k]``, each with its noise, float32 ``[n]``, squared L2. Pure."""
     with functional.precision(dtype):
         numbers = jnp.arange(len(timesteps))
         return _errors(denoiser, params, schedule, latents, conditions, key, numbers, timesteps, dtype)

@@ -1,8 +1,4 @@
-"""What tasks and scorers promise, checked where their work enters the evaluation.
-
-Tasks and scorers may be anybody's (plug-ins, objects handed to `winobench.evaluate`). A mistake in one of them is told
-in one sentence that names it, before it becomes a wrong number or a traceback somewhere else.
-"""
+"""Checks of tasks and scorers, where their work enters the evaluation: they may be plug-ins or a caller's objects."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ _LONGEST_ID = 10_000
 
 
 def check_name(name: Any) -> None:
-    """Raises InputError for a task's name that cannot be part of a file's name."""
+    """Refuses a task's name that cannot be part of a file's name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
             f"a task has the name {options.shown(name)}, but a name is made of letters, digits, _, -, + and ., begins"
@@ -60,7 +56,7 @@ def check_task(task: Task) -> None:
 
 
 def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
-    """Raises InputError for a task in question form and a scorer that does not answer questions."""
+    """Refuses a task in question form and a scorer that does not answer questions."""
     asking = next((task.name for task in tasks if task.asks_questions), None)
     if asking is not None and not getattr(scorer, "answers_questions", False):
         raise InputError(
@@ -222,7 +218,6 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 
 def kind_of_error(scorer: Any) -> str:
-    """What a scorer calls its errors."""
     if not isinstance(scorer.error, str) or not scorer.error:
         raise InputError(
             f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error",
@@ -232,10 +227,7 @@ def kind_of_error(scorer: Any) -> str:
 
 
 def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The batches of a scorer's ``iter_errors``, checked.
-
-    Yields (int64 [b], which of the triples, float32 [b], their errors).
-    """
+    """The batches of a scorer's ``iter_errors``, checked: (int64 [b] triples, float32 [b] errors)."""
     if not isinstance(given, Iterable):
         raise InputError(
             f"{who} gave {options.shown(given)} for errors: yield (numbers of triples, their errors)", code="bad-scores"

@@ -16,8 +16,10 @@ _FIRST_CHOICE, _NEXT_CHOICE = 4, 4
 class Ranking:
     """A question whose candidates are ranked: texts for an image, or images for a text.
 
-    Attributes:
-      num_samples: [candidates] int, the samples that each was judged on.
+    ``rows`` are int [candidates, terms], rows of the errors that a candidate's score is made of, with ``signs``
+    [terms]. ``tops`` are the sets of best candidates that are requested. ``weights`` [samples] and ``order`` (int, in
+    which samples are met) are uniform and as numbered when None. ``num_samples`` counts those that each candidate was
+    judged on.
     """
 
     def __init__(
@@ -28,14 +30,6 @@ class Ranking:
         weights: np.ndarray | None = None,
         order: np.ndarray | None = None,
     ):
-        """
-        Args:
-          rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
-          signs: int [terms], of these errors in the score.
-          tops: the sets of best candidates that are requested: the best one, the best five.
-          weights: float [samples], of each sample. Equal ones when None.
-          order: int [samples], in which samples are met. As they are numbered when None.
-        """
         self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         # Nothing is asked of a single candidate, but it has a score.
         self._tops = [_TopK(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_TopK(len(rows), len(rows))]
@@ -43,12 +37,11 @@ class Ranking:
 
     @property
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """What scores are made of: rows and signs, as they were given."""
+        """Rows and signs."""
         return self._rows, self._signs
 
     @property
     def decided(self) -> bool:
-        """Whether nothing is open."""
         return not self._running().any()
 
     def _running(self) -> np.ndarray:
@@ -64,11 +57,7 @@ class Ranking:
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """Decides what the first n samples can decide.
-
-        Args:
-          errors: [rows, samples] floats. Of the needed rows, the first n in the order are known.
-        """
+        """Decides by the first n samples, of errors [rows, samples] floats that are known for the needed rows."""
         running = self._running()
         self.num_samples[running] = n
         scores = self._scores(errors, n)
@@ -207,11 +196,7 @@ class PairwiseQuestion:
     """A question of n images and n texts that belong together in order (Winoground: two and two).
 
     Its pairs continue together until the text score and the image score are both decided: all of a score's comparisons
-    are won, or one is lost.
-
-    Attributes:
-      num_samples: [n, n] int, the samples that each pair was judged on.
-      decided: whether nothing is open.
+    are won, or one is lost. Arguments: see `Ranking`, with rows [n, n, terms].
     """
 
     def __init__(
@@ -221,29 +206,20 @@ class PairwiseQuestion:
         weights: np.ndarray | None = None,
         order: np.ndarray | None = None,
     ):
-        """
-        Args:
-          rows: int [n, n, terms], as in `Ranking`.
-          signs: int [terms].
-          weights, order: see `Ranking`.
-        """
         self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         self.decided = False
         self.num_samples = np.zeros(rows.shape[:2], np.int64)
 
     @property
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """See `Ranking`."""
         return self._rows, self._signs
 
     def needed(self) -> np.ndarray:
-        """See `Ranking`."""
         return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
 
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """See `Ranking`."""
         scores = self._scores(errors, n)
         size = len(scores)
         one, other = np.nonzero(~np.eye(size, dtype=bool))

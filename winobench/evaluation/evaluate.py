@@ -186,7 +186,7 @@ def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
-    """Has races learn from a pilot which timesteps tell most, where their rule is to do so. Describes them again."""
+    """Lets races learn timesteps from a pilot, where their rule is to do so, and describes them again."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
         return
     for group in work.groups:
@@ -202,11 +202,9 @@ def choose_tasks(
     data_dir: str | None = None,
     known: Mapping[str, Task] | Mapping[str, TextTask] | None = None,
 ) -> list[Task] | list[TextTask]:
-    """The tasks that are meant.
+    """The tasks that are meant: names, task objects, groups such as ``@spatial``, or ``"ready"``.
 
-    Args:
-      tasks: names, task objects, groups such as ``@spatial`` (`winobench.tasks.groups`), or ``"ready"`` for every known
-        task whose data are there, but for those that are asked only when they are named.
+    ``"ready"`` stands for every known task whose data are there, but for those that are asked only when they are named.
     """
     known = TASKS if known is None else known
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
@@ -245,7 +243,7 @@ def choose_tasks(
 
 
 def _common_fingerprint(own: Mapping[str, Any], timesteps: Any) -> dict[str, Any]:
-    """The scorer's fingerprint, in all processes that of the first one's."""
+    """The scorer's fingerprint: the first process's in all processes."""
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
         own = {**own, "timestep_range": None}  # it has no part in these timesteps
     first, *others = parallel.all_gather_object(lambda: own)

@@ -32,10 +32,9 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 
 
 def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> list[int]:
-    """The examples to show: those with the most negative and most positive margin, and some drawn at random.
+    """The examples with the most negative and most positive margin, and some drawn at random.
 
-    Args:
-      scores: [images, texts] an example, higher = better.
+    Scores are [images, texts] an example, higher = better.
     """
     margins = np.array([margin(target, matrix) for target, matrix in zip(targets, scores, strict=True)])
     order = np.argsort(margins, kind="stable")
@@ -62,11 +61,7 @@ def margin(target: int | None, scores: np.ndarray) -> float:
 
 
 def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table:
-    """Small images: rows (``image``: the SHA-256 of an image's content, ``jpeg``: a file).
-
-    Args:
-      size: longest side in pixels. Smaller images stay as they are.
-    """
+    """Small images with a longest side of ``size`` pixels: rows (``image``: the SHA-256 of its content, ``jpeg``)."""
     files = [_thumbnail(image, size) for image in images.values()]
     return pa.table({"image": pa.array(list(images), pa.string()), "jpeg": pa.array(files, pa.binary())})
 

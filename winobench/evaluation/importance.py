@@ -34,15 +34,10 @@ _QUANTILES = 1000
 
 
 def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
-    """The density of timesteps that a pilot suggests.
+    """The density of timesteps that a pilot suggests, from scores [candidates, n] of its questions on n samples.
 
-    Args:
-      scores: of each question [candidates, n] floats, the candidates' scores on n samples.
-      positions: [n] in [0, 1), each sample's place in the range of timesteps. Some in every tenth of it.
-
-    Returns:
-      [10] float64, constant in each tenth of the range, with the mean 1, rounded so that errors which differ by
-      rounding from machine to machine give the same.
+    ``positions`` [n] in [0, 1) are the samples' places in the range of timesteps, some in every tenth of it. Returns
+    [10] float64, constant in each tenth, with the mean 1, rounded so that machines agree.
     """
     relative = []
     for matrix in scores:
@@ -60,11 +55,10 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 
 
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timesteps of a density, and the weights that make up for it.
+    """Timesteps of a density, and their weights, [num_samples] float64: uniform probability over that of the density.
 
     The first n of them are spread evenly over the density, whatever n: they are its quantiles at the points of the rule
-    ``low_discrepancy``. Returns timesteps and float64 weights [num_samples]. A weight is the uniform probability of a
-    timestep over that of the density.
+    ``low_discrepancy``.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])

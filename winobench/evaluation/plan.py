@@ -22,25 +22,15 @@ Question = Example[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Every image, text and pair once, any number of tasks and examples needs it.
+    """Every image, text and pair once, any number of tasks and examples needs it."""
 
-    Attributes:
-      images: unique images, in the order in which the tasks name them.
-      image_hashes: SHA-256 of each image's content and size.
-      texts: unique texts.
-      text_hashes: SHA-256 of each text.
-      pairs: [num_pairs, 2] int32, (image, text), in the order of scoring. Each is scored on every sample.
-      questions: task name -> its examples.
-      terms: task name -> what its scores are made of.
-    """
-
-    images: list[ImageSource]
-    image_hashes: list[str]
+    images: list[ImageSource]  # in the order in which the tasks name them
+    image_hashes: list[str]  # SHA-256 of each image's content and size
     texts: list[str]
-    text_hashes: list[str]
-    pairs: np.ndarray
-    questions: Mapping[str, list[Question]]
-    terms: Mapping[str, tuple[normalization.Term, ...]]
+    text_hashes: list[str]  # SHA-256
+    pairs: np.ndarray  # [num_pairs, 2] int32, (image, text), in the order of scoring
+    questions: Mapping[str, list[Question]]  # task -> its examples
+    terms: Mapping[str, tuple[normalization.Term, ...]]  # task -> what its scores are made of
 
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(image, text) -> row of ``pairs``."""
@@ -57,12 +47,8 @@ def make_plan(
 ) -> Plan:
     """Loads the tasks' examples and collects what they need.
 
-    Two images are one when their content is, wherever they come from. Pairs are ordered by image and, within an image,
-    as the tasks name them, so that work on an image can be shared.
-
-    Args:
-      normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
-        here.
+    Two images are one when their content is. Pairs are ordered by image and, within an image, as the tasks name them,
+    so that work on an image can be shared.
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")
@@ -119,7 +105,7 @@ class _Needs:
         self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image. An ordered set
 
     def add(self, examples: Sequence[tuple[Example, list[str]]], terms: Sequence[normalization.Term]) -> list[Question]:
-        """Takes in a task's examples, each with its images' content hashes, and what its scores are made of."""
+        """Takes in a task's examples, each with its images' content hashes."""
         rows = []
         for example, contents in examples:
             images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))

@@ -15,12 +15,7 @@ ALL = "all"
 
 
 class Has(NamedTuple):
-    """What there is besides the questions' texts.
-
-    Attributes:
-      pictures: of these texts. Then only protocols about images are meant where none is named.
-      captions: somebody who writes them.
-    """
+    """What there is besides the questions' texts."""
 
     pictures: bool = False
     captions: bool = False

@@ -37,13 +37,7 @@ def with_images(
 
 
 class Captions:
-    """Captions, which are written before anything else is asked, each once.
-
-    Attributes:
-      captioner: a responder that writes them.
-      fingerprint: the captioner's.
-      wanted: key -> request of all of them.
-    """
+    """Captions, which are written before anything else is asked, each once."""
 
     def __init__(self, captioner: Responder):
         if PictureText.kind not in captioner.kinds:

@@ -49,15 +49,7 @@ _SECONDS_BETWEEN_SYNCS = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """A task with all that is to be asked.
-
-    Attributes:
-      task: the task.
-      protocol: how it is asked.
-      questions: its questions.
-      requests: those of each question.
-      keys: of each question's requests, in the store.
-    """
+    """A task with its protocol and its questions' requests, each with its key in the store."""
 
     task: TextTask
     protocol: Protocol
@@ -214,9 +206,9 @@ def _ask(
     answers: asking.Answers,
     **how: Any,
 ) -> tuple[list[_Asked], list[tuple[Responder, Mapping[str, Request]]]]:
-    """Has captions written where they are needed, and then asks.
+    """Writes captions where they are needed, and then asks.
 
-    Returns what was asked, with the captions in it, and everybody with key -> request of what they were to answer.
+    Returns the tasks, with their captions, and each responder with key -> request of all that it was to answer.
     """
     asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
     if captions is not None:
@@ -232,7 +224,7 @@ def _ask(
 def _with_captions(
     one: _Asked, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
 ) -> _Asked:
-    """A task with its captions. Of a question that lacks one, the requests stay those for captions, and so it fails."""
+    """A task with its captions. Requests of a question that lacks one stay those for captions, and so it fails."""
     if one.protocol.needs != "captions":
         return one
     questions = [captions.added(question, answers) for question in one.questions]
@@ -246,7 +238,7 @@ def _with_captions(
 
 
 def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, limit: int | None) -> None:
-    """Tells a responder that wants to know all questions, also where a limit keeps most of them from being asked."""
+    """Gives a responder that has ``bind`` all questions, also where a limit keeps most of them from being asked."""
     if not hasattr(responder, "bind"):
         return
     if any(one.protocol.needs for one in asked):
@@ -303,7 +295,7 @@ def _results(
 
 
 def _check_arguments(responder: Any, tasks: Any, workdir: Any, settings: Asking) -> None:
-    """Makes sure that arguments are of the kinds that `evaluate_questions` says, and that no other process runs it."""
+    """Checks the kinds of arguments, and that no other process runs the program."""
     lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
     if lacking:
         raise InputError(
@@ -432,11 +424,9 @@ def _endings(
 def example_table(
     questions: Sequence[TextQuestion], answers: Sequence[Answer], received: Sequence[Sequence[Response | None]]
 ) -> pa.Table:
-    """One row a question: what was asked, what was answered, and whether it is right.
+    """One row a question, with the columns that `winobench.runs.examples.read_questions` reads, and ``tie``.
 
-    Returns columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses
-    (texts, incomplete ones too, null if missing) and correct (null where a call has failed). Where images were asked
-    about also images (the SHA-256 of each) and captions.
+    ``responses`` hold texts, incomplete ones too. ``correct`` is null where a call has failed.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
     shown = {}
@@ -485,7 +475,7 @@ def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
 
 
 def _spent(asked_of: Sequence[tuple[Responder, Mapping[str, Request]]], answers: asking.Answers) -> dict[str, Any]:
-    """Tokens and cost of the responses that the numbers rest on, whoever asked for them."""
+    """Tokens and cost of the responses that the numbers rest on."""
     tokens = {
         name: [
             getattr(answers.read[key], f"{name}_tokens")

@@ -67,21 +67,13 @@ def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decis
 
 @dataclasses.dataclass
 class _Entry:
-    """A question in the race.
+    """A question in the race."""
 
-    Attributes:
-      task: its task's name.
-      shape: images and texts.
-      rows: int, the pairs that its scores are made of, without repetitions.
-      question: what decides it.
-      num_samples: those that the last of its candidates took.
-    """
-
-    task: str
-    shape: tuple[int, int]
-    rows: np.ndarray
+    task: str  # its name
+    shape: tuple[int, int]  # images and texts
+    rows: np.ndarray  # int, the pairs of its scores, without repetitions
     question: Ranking | PairwiseQuestion
-    num_samples: int = 0
+    num_samples: int = 0  # that the last of its candidates took
 
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of errors that its scores are made of, int [candidates, terms], and the terms' signs."""
@@ -91,47 +83,30 @@ class _Entry:
 
 @dataclasses.dataclass(frozen=True)
 class TaskOutcome:
-    """What a race came to on one task.
-
-    Attributes:
-      questions: their number.
-      undecided: those that took the whole budget.
-      samples: median over questions of the samples that the last of a question's candidates took.
-    """
+    """The outcome of a race on one task."""
 
     questions: int
-    undecided: int
-    samples: float
+    undecided: int  # questions that took the whole budget
+    samples: float  # median over questions of the samples that the last candidate took
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Scores, and what they took.
+    """Scores, and the passes that they took."""
 
-    Attributes:
-      scores: task -> [images, texts] float64 a question, higher = better.
-      passes: pairs and samples that were needed.
-      fixed_passes: those of the whole budget.
-      tasks: task -> what the race came to.
-    """
-
-    scores: Mapping[str, list[np.ndarray]]
-    passes: int
-    fixed_passes: int
+    scores: Mapping[str, list[np.ndarray]]  # task -> [images, texts] float64 a question
+    passes: int  # pairs and samples
+    fixed_passes: int  # those of the whole budget
     tasks: Mapping[str, TaskOutcome]
 
 
 class Race:
-    """The questions of some tasks, or one process's share of them.
+    """The questions of some tasks, or one process's share of them, each with at most ``budget`` samples a pair.
 
-    Attributes:
-      budget: samples that an undecided question ends with.
-      alpha: how often a question may be decided otherwise than by the whole budget, at most, if samples are met in
-        random order and ``share`` is right (docs/race.md).
-      share: the smallest share of the samples that may hold all that speaks for a candidate.
-      order: int [budget], in which samples are met.
-      num_questions: questions in this race.
-      undecided: those that are open now.
+    Decisions differ from the whole budget's in at most a share ``alpha`` of the questions, if samples are met in random
+    order and no sample holds more than 1 / (share * budget) of the evidence (docs/race.md). ``order``, int [budget], is
+    the order of samples and ``weights``, float [budget], their weights. At most ``rows`` images and texts, which fit
+    into a scorer's tables, race at once. A process's questions are neighbours, which share images.
     """
 
     def __init__(
@@ -148,24 +123,6 @@ class Race:
         share: float = sequential.SHARE,
         order: np.ndarray | None = None,
     ):
-        """
-        Args:
-          plan: the plan of these tasks.
-          tasks: none of them a bias task; `check` and `check_questions` have nothing against them.
-          budget: samples a pair, at most.
-          alpha: between 0 and 0.5.
-          process, num_processes: which of how many shares with equally many pairs. Neighbouring questions, which share
-            images, stay together.
-          rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
-            would be encoded again for every look.
-          weights: float [budget], of each sample. Equal ones when None.
-          share: in (0, 1].
-          order: int [budget], in which samples are met (`winobench.scorers.samples.visiting_order`). As they are
-            numbered when None, for samples that are in random order already.
-
-        Raises:
-          InputError: see `check_questions`.
-        """
         self.budget, self.alpha, self.share = budget, alpha, share
         self.order = np.arange(budget) if order is None else np.asarray(order)
         check_questions(plan, tasks)
@@ -191,10 +148,8 @@ class Race:
     def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
         """Races all questions to their decisions.
 
-        Args:
-          errors: [num_pairs, budget] float32.
-          score: ``score(pairs, first, end)`` sees to it that the errors of these pairs, int [n] in increasing order,
-            are known for the samples ``order[first:end]``.
+        ``score(pairs, first, end)`` fills ``errors`` [num_pairs, budget] float32 of these pairs, int [n] in increasing
+        order, for the samples ``order[first:end]``.
         """
         looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)

@@ -1,7 +1,6 @@
-"""Scores what a run still lacks, and records it.
+"""Scores what a run still lacks, and records it. Each of several processes scores a contiguous share.
 
-Each of several processes scores its share, a contiguous part of what is missing (or, in a race, of the questions), and
-records it. The first one reads what is there before, and tells the others what is not.
+The first one reads what is there before, and tells the others what is missing.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ class Runner:
         reuse: bool,
         progress: bool,
     ):
-        """Does nothing yet."""
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
@@ -83,9 +81,9 @@ class Runner:
                 )
 
     def learn_timesteps(self, group: SampleGroup) -> None:
-        """Has the first process learn where candidates differ, and gives a group of a race its timesteps and weights.
+        """The first process learns where candidates differ, and gives a race's group its timesteps and weights.
 
-        The pilot's errors are recorded like others: a run that continues learns the same.
+        The pilot's errors are recorded like others: a resumed run learns the same.
         """
 
         def pilot() -> dict[str, Any]:
@@ -121,7 +119,7 @@ class Runner:
         group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
 
     def find_missing(self) -> float:
-        """Has the first process read what is recorded, and tells all what is not.
+        """The first process reads what is recorded, and tells all what is not.
 
         Returns the seconds that earlier calls of this run have spent on what is recorded.
         """
@@ -284,7 +282,7 @@ class _EachCall:
     def iter_errors(
         self, triples: np.ndarray, among: np.ndarray, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `Session`. Such a scorer knows of the other triples nothing but their images and texts."""
+        """See `Session`. Such a scorer is given no more than the triples."""
         del among, choose_again
         if not len(triples):
             return iter(())

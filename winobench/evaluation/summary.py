@@ -23,17 +23,10 @@ _ROUNDING = 2 * float(np.finfo(np.float32).eps)
 
 
 def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean = PLAIN) -> list[np.ndarray]:
-    """The score matrix of each question of a task.
+    """The score matrix of each question of a task, [images, texts] float64, higher = better match.
 
-    A score is minus the mean error, less the mean error of the same image under the empty text and that of the gray
-    image under the same text, where the plan says so. Means and differences are taken in float64, so that they make no
-    ties.
-
-    Args:
-      errors: [num_pairs, num_samples] float32, in the order of ``plan.pairs``.
-
-    Returns:
-      [images, texts] float64 a question, higher = better match.
+    Minus the mean error, less the mean error of the same image under the empty text and that of the gray image under
+    the same text, where the plan names these terms. In float64, so that sums make no ties.
 
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
@@ -42,11 +35,7 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
 
 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
-    """Which pairs' errors make up the scores of a task, and with which sign.
-
-    Returns for each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign). The score matrix is the
-    sum of each sign times the errors of its rows.
-    """
+    """Of each question of a task, (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
     rows = plan.pair_index()
     terms = plan.terms[task]
     empty = plan.texts.index(EMPTY_TEXT) if any(term.of_empty_text for term in terms) else -1
@@ -70,17 +59,8 @@ def task_results(
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
-    A bias task has the rows of `winobench.metrics.association_results` instead, and one whose images people have
-    rated the ones in `winobench.metrics.rating_results`.
-
-    Args:
-      scores: [images, texts] an example, higher = better.
-
-    Intervals are about another draw of examples, judged on the same samples of noise (docs/intervals.md).
-
-    Returns:
-      metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}. All but the counts
-      in [0, 1]. Rows of all examples have "constant" besides where `constant_over` finds it.
+    Entries are those of `winobench.runs.schema`. Intervals are about another draw of examples, judged on the same
+    samples of noise (docs/intervals.md). Rows of all examples have "constant" where `constant_over` finds it.
     """
     results = _metric_results(task, questions, scores, texts, seed)
     if found := constant_over(scores):
@@ -91,11 +71,10 @@ def task_results(
 
 
 def constant_over(scores: Sequence[np.ndarray]) -> str | None:
-    """What scores do not depend on: ``images``, ``texts`` or ``candidates``, which are both. None where they do.
+    """``images``, ``texts`` or ``candidates`` (both) where scores do not depend on them, else None.
 
-    Args:
-      scores: [images, texts] an example. Over 99% of the examples with several images or texts must have equal scores
-        over them. Where no example has several images, all examples must have the same scores.
+    Over 99% of the examples with several images or texts must have equal scores over them. Where no example has several
+    images, all examples must have the same scores.
     """
     found = []
     for axis, name in enumerate(("images", "texts")):
@@ -184,21 +163,18 @@ def _association_results(
 def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
     """Which questions depend on each other: those that have an image in common, whether it is the right one or not.
 
-    Questions about one image, descriptions that choose among the same ten images, and questions whose distractors come
-    from one pool are all tied, each to those with which it shares an image, and not to those with which these do.
+    Each is tied to those with which it shares an image, and not to those with which these do.
     """
     return metrics.Dependence.of_sets([question.images for question in questions])
 
 
 def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
-    """One row an example.
+    """One row an example, with the columns that `winobench.runs.examples.read_examples` reads, and these:
 
-    Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
-    ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate, null where the best
-    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric. Where
-    that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
-    (`winobench.metrics.normalization.TERMS`). Of bias and of people's ratings nothing is right or wrong: ``target``,
-    ``prediction``, ``correct`` and ``tie`` are null. ``ratings``, people's of each image, is there for the latter.
+    ``prediction`` (index of the best candidate, null where the best score occurs twice, and for the diagonal); ``tie``;
+    ``correct_<outcome>`` and ``tie_<outcome>`` of metrics with several outcomes; ``terms``; ``ratings`` of rated
+    images. ``correct`` is about the metric's headline. It, ``target``, ``prediction`` and ``tie`` are null for bias and
+    ratings.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None

@@ -22,15 +22,10 @@ _TEXT, _FILE = "premise", "file"
 def find_pictures(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
 ) -> dict[str, tuple[Picture, ...]]:
-    """The images of some texts. Each file is read once, so that it is known to be the one that was generated.
+    """Text -> its images, of a run of images in the order of the seeds, or of a table of files.
 
-    Args:
-      source: the folder of a run of images (`generation.generate`), of which a text's images are those with it
-        as their prompt, in the order of the seeds. Or a ``.csv`` or ``.jsonl`` file with the columns or keys
-        ``premise`` and ``file``, in which a premise may stand several times, and files are relative to its folder.
-
-    Returns:
-      Text -> its images.
+    A table is a ``.csv`` or ``.jsonl`` file with the columns or keys ``premise`` and ``file``, relative to its folder.
+    Each file is read once, so that it is known to be the generated one.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:

@@ -1,9 +1,7 @@
-"""Generates a set of prompts with one or several models, image by image on disk, and continues where it was
-interrupted.
+"""Generates a set of prompts with one or several models, image by image on disk, and resumes.
 
-Of several processes each generates a part of what is missing. What one of them leaves undone the next call generates,
-with any number of processes. The noise of an image depends on its seed and number alone, so it is the same image, up to
-rounding, whoever generates it.
+The noise of an image depends on its seed and number alone: with any number of processes, it is the same image, up to
+rounding.
 """
 
 from __future__ import annotations
@@ -57,26 +55,17 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Drawer:
-    """A model that is to generate.
+    """A model that is to generate."""
 
-    Attributes:
-      label: tells it from the other models of the run. A folder's name.
-      name: what people call it.
-      load: makes its pipeline, with its LoRA. Called once, when the models before it are done.
-      dtype: that it computes in.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      more: what else tells it from another model of this name, such as ``revision``, as JSON values.
-    """
-
-    label: str
+    label: str  # differs from the run's other labels; a folder's name
     name: str
-    load: Callable[[], Pipeline]
+    load: Callable[[], Pipeline]  # makes its pipeline with its LoRA, once, when the models before it are done
     dtype: str = "float32"
-    lora: Mapping[str, Any] | None = None
-    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    lora: Mapping[str, Any] | None = None  # name, sha256, scale
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
 
     def identity(self) -> dict[str, Any]:
-        """What a run's identity has of it. What it is in truth is known once it is loaded, by its fingerprint."""
+        """Its part of a run's identity. Its fingerprint is known once it is loaded."""
         lora = None if self.lora is None else dict(self.lora)
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
@@ -172,7 +161,7 @@ class _Run:
         return self.batch_size * len(jax.local_devices())
 
     def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
-        """What is known of a model once it is loaded, written down for the reader."""
+        """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}

@@ -34,12 +34,9 @@ def make_drawers(
 ) -> list[Drawer]:
     """The pipelines that generate images.
 
-    Args:
-      loras: see `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
-        of them, or several for one model.
-      dtype: of the denoiser. Texts are encoded and images decoded in float32 in either case, as in scoring.
-      encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
-        there for each batch of images. Images are the same.
+    LoRAs are as many as models, or one for all of them, or several for one model. ``dtype`` is the denoiser's: texts
+    are encoded and images decoded in float32, as in scoring. Encoders that are ``staged`` and not ``resident`` are
+    copied to the devices for each batch: the same images with less memory.
     """
     settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)

@@ -1,8 +1,4 @@
-"""What generated images of CLEVR scenes show, by the verifier, and how often that is what they should.
-
-The verifier (`winobench.models.clevr_verifier`) is a detector and no diffusion model: it lists the objects of a
-image, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
-"""
+"""Judges generated images of CLEVR scenes by a detector (`winobench.models.clevr_verifier`)."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ def can_verify(run: Pictures) -> bool:
 
 
 def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
-    """Looks at all images of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
-
-    Returns an image's path within the run -> its verdict.
-    """
+    """Judges all images of a run, writes ``verdicts.jsonl``, and returns path within the run -> verdict."""
     if not can_verify(run):
         raise InputError(
             f"the prompts of {run.folder} do not say what their images must show: generate with --config.prompts=clevr",

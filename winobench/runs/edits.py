@@ -12,7 +12,6 @@ import io
 import json
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -59,19 +58,13 @@ class EditWriter:
                     with files.atomic_path(self._folder / file) as temporary:
                         PIL.Image.fromarray(picture).save(temporary, "PNG")
             line = json.dumps(dataclasses.asdict(edit), separators=(",", ":")).encode() + b"\n"
-            with open(self._path, "ab") as file:
+            with open(self._path, "a+b") as file:
                 # A kill can leave a part of a line, which must not swallow this one.
-                if file.tell() and not _ends_a_line(self._path):
+                if file.tell() and file.seek(-1, io.SEEK_END) >= 0 and file.read(1) != b"\n":
                     line = b"\n" + line
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-
-
-def _ends_a_line(path: pathlib.Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, io.SEEK_END)
-        return file.read(1) == b"\n"
 
 
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
@@ -82,21 +75,15 @@ def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
-        for line in content.splitlines():
-            edit = _parsed(line)
-            if edit is not None:
-                found[edit.image, edit.text] = edit
+        found |= {(edit.image, edit.text): edit for line in content.splitlines() if (edit := _parsed(line)) is not None}
     return found
 
 
 def _parsed(line: bytes) -> Edit | None:
     try:
-        values: Any = json_files.parse(line)
-        edit = Edit(**values)
+        edit = Edit(**json_files.parse(line))
     except (ValueError, TypeError):
         return None
-    numbers = (edit.distance, edit.error_before, edit.error_after)
-    if not (isinstance(edit.image, str) and isinstance(edit.text, str)):
-        return None
-    whole = all(isinstance(number, float | int) for number in numbers)
+    whole = isinstance(edit.image, str) and isinstance(edit.text, str)
+    whole &= all(isinstance(number, float | int) for number in (edit.distance, edit.error_before, edit.error_after))
     return edit if whole and (edit.before, edit.after) == edit_files(edit.image, edit.text) else None

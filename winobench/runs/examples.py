@@ -109,10 +109,7 @@ def read_examples(path: pathlib.Path) -> Examples:
         if [len(scores) for scores in matrix] != [len(texts)] * len(images) or not (
             target is None or 0 <= target < max(len(images), len(texts))
         ):
-            raise InputError(
-                f"{path} has scores or a target that fit no example: restore it, or evaluate again.",
-                code="damaged-examples",
-            )
+            _refuse(path, "scores or a target that fit no example")
     scores = [np.array(matrix, np.float64) for matrix in lists["scores"]]
     if not np.isfinite(np.concatenate([matrix.ravel() for matrix in scores])).all():
         _refuse(path, "scores that hold NaN or infinity")
@@ -151,10 +148,9 @@ def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
 
 
 def _check_ids(ids: Sequence[str], path: pathlib.Path) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    twice = next(name for name, count in collections.Counter(ids).items() if count > 1)
-    _refuse(path, f"the example {shortened(twice, 80)!r} twice")
+    twice, count = next(iter(collections.Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        _refuse(path, f"the example {shortened(twice, 80)!r} twice")
 
 
 def _refuse(path: pathlib.Path, what: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import re
@@ -140,15 +141,13 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
     found, lost = [], []
-    for model in models:
-        for seed in seeds:
-            for number, prompt in enumerate(prompts):
-                record = written.get((model.label, seed, number))
-                fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
-                if fits and _has_size(folder, record):
-                    found.append(record)
-                else:
-                    lost.append(image_records.picture_file(model.label, seed, number))
+    for model, seed, (number, prompt) in itertools.product(models, seeds, enumerate(prompts)):
+        record = written.get((model.label, seed, number))
+        fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
+        if fits and _has_size(folder, record):
+            found.append(record)
+        else:
+            lost.append(image_records.picture_file(model.label, seed, number))
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
@@ -158,12 +157,20 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     return Pictures(folder, models, prompts, seeds, tuple(found), config)
 
 
-def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
+    """The ``config.json`` of a run. Raises InputError for a folder without one."""
+    advice, what = f"name the folder of a run of {launcher}", "is not a run of winobench: it has no config.json"
     if not os.path.isdir(folder):  # pathlib raises where a name is too long
-        raise InputError(f"the folder {folder} does not exist: name a folder of launch.draw")
-    path = folder / "config.json"
-    if not path.is_file():
-        raise InputError(f"{folder} is not a run of images: it has no config.json. Name one of launch.draw")
+        if os.path.exists(folder):
+            raise InputError(f"{folder} is a file: {advice}", code="is-a-file")
+        raise InputError(f"the folder {folder} does not exist: {advice}", code="no-such-folder")
+    if not (path := folder / "config.json").is_file():
+        raise InputError(f"{folder} {what}. Name one of {launcher}", code="not-a-run")
+    return path
+
+
+def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+    path = config_path(folder, "launch.draw")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
         raise InputError(f"{folder} is a run without images: name one of launch.draw")
@@ -178,7 +185,7 @@ def _read_config(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _is_described(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` has all that is read of it."""
+    """Whether a ``config.json`` has all fields that are read."""
     try:
         identity, drawn = config["identity"], config["drawn"]
         models = identity["models"].items()

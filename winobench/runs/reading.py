@@ -15,15 +15,12 @@ from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics import association
 from winobench.metrics.sample_mean import DTYPES, SampleMean
-from winobench.runs import consistency, records
+from winobench.runs import consistency, image_runs, records
 from winobench.runs import schema as schemas
 from winobench.runs.examples import read_examples, read_questions
 from winobench.runs.labels import shortened
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
 from winobench.runs.run_labels import short_label, tell_apart
-
-_MOST_LETTERS_OF_A_TASK = 200
-
 
 # By which runs are known that do not name their metrics.
 _ROWS_OF_OLD_RUNS = {
@@ -88,7 +85,7 @@ def read_run(path: str | os.PathLike) -> Run:
     if not results_path.is_file():
         raise InputError(
             f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
-            "command again, which goes on where it stopped, and then report it.",
+            "command again, which resumes it, and then report it.",
             code="unfinished-run",
         )
     results = _read_json(results_path)
@@ -97,7 +94,7 @@ def read_run(path: str | os.PathLike) -> Run:
     _check(results, schemas.Results, results_path)
     for name in results["tasks"]:
         # It is a part of files' names.
-        if not name or len(name) > _MOST_LETTERS_OF_A_TASK or not name.isprintable() or "/" in name:
+        if not name or len(name) > 200 or not name.isprintable() or "/" in name:
             raise InputError(
                 f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
                 code="damaged-file",
@@ -157,19 +154,17 @@ def _task_run(
     identity: Mapping[str, Any],
 ) -> TaskRun:
     table_path = path / "examples" / f"{name}.parquet"
+    read = read_questions if "protocol" in identity else read_examples
+    common = {
+        "name": name,
+        "results": entries,
+        "identity": (identity.get("tasks") or {}).get(name, {}),
+        "examples": read(table_path) if table_path.is_file() else None,
+    }
     if "protocol" in identity:
-        return TaskRun(
-            name=name,
-            results=entries,
-            metric=TEXT_METRIC,
-            shown=tuple(row for row in entries if "/" not in row)[:1],
-            best=1.0,
-            identity=(identity.get("tasks") or {}).get(name, {}),
-            examples=read_questions(table_path) if table_path.is_file() else None,
-            num_samples=None,
-            timesteps=None,
-            deterministic=True,
-        )
+        shown = tuple(row for row in entries if "/" not in row)[:1]
+        without = {"num_samples": None, "timesteps": None, "deterministic": True}
+        return TaskRun(metric=TEXT_METRIC, shown=shown, best=1.0, **without, **common)
     if described is None:  # an older run, which sampled all tasks alike
         sampling = identity.get("sampling") or {}
         # The published rule chooses another number of timesteps than it is given.
@@ -182,39 +177,24 @@ def _task_run(
         timesteps = None if given is None else np.array(given)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
-    said = described or {}
-    weights = None if said.get("weights") is None else np.array(said["weights"])
+    group = described or {}
+    weights = None if group.get("weights") is None else np.array(group["weights"])
     return TaskRun(
-        name=name,
-        results=entries,
         metric=recorded["name"] or None,
         shown=tuple(recorded["shown"]),
         best=1.0 if recorded.get("higher_is_better", True) else 0.0,
-        identity=(identity.get("tasks") or {}).get(name, {}),
-        examples=read_examples(table_path) if table_path.is_file() else None,
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
-        mean=SampleMean(weights, said.get("reduce_dtype", DTYPES[0])),
+        mean=SampleMean(weights, group.get("reduce_dtype", DTYPES[0])),
+        **common,
     )
 
 
 def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
     """A run's config. Raises InputError where the folder, or the file, is not one of a run of this version."""
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise InputError(f"{path} is a file: name the folder of a run.", code="is-a-file")
-    if not os.path.isdir(path):  # pathlib raises where a name is too long
-        raise InputError(
-            f"the folder {path} does not exist: name the folder of a run, which launch.eval prints first.",
-            code="no-such-folder",
-        )
-    if not config_path.is_file():
-        raise InputError(
-            f"{path} is not a run of winobench: it has no config.json. Name a folder that launch.eval made.",
-            code="not-a-run",
-        )
-    config = _read_json(config_path)
-    if config.get("kind") == "pictures":
+    config = _read_json(image_runs.config_path(path, "launch.eval"))
+    if config.get("kind") == image_runs.KIND:
         raise InputError(
             f"{path} holds images, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
         )
@@ -237,9 +217,7 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
             f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
         ) from error
     if not isinstance(found, dict):
-        raise InputError(
-            f"{path} is not winobench's: name the folder of a run that launch.eval made.", code="not-a-run"
-        )
+        raise InputError(f"{path} is not winobench's: name the folder of a run of launch.eval.", code="not-a-run")
     return found
 
 

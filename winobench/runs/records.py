@@ -70,39 +70,16 @@ class RunFolder:
         place = whole_files.user_path(path)
         self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
         self._kind = kind
+        self.config_path, self.results_path = self.path / "config.json", self.path / "results.json"
+        self.records_path, self.errors_path = self.path / kind, self.path / ERRORS
+        self.examples_path, self.gallery_path = self.path / _EXAMPLES, self.path / _GALLERY
         self._lock: int | None = None
         self._made = False
         self._replaces = False
 
-    @property
-    def config_path(self) -> pathlib.Path:
-        return self.path / "config.json"
-
-    @property
-    def results_path(self) -> pathlib.Path:
-        """The numbers, once the run has finished."""
-        return self.path / "results.json"
-
-    @property
-    def records_path(self) -> pathlib.Path:
-        return self.path / self._kind
-
-    @property
-    def errors_path(self) -> pathlib.Path:
-        return self.path / ERRORS
-
-    @property
-    def examples_path(self) -> pathlib.Path:
-        return self.path / _EXAMPLES
-
-    @property
-    def gallery_path(self) -> pathlib.Path:
-        return self.path / _GALLERY
-
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuses a folder that does not belong to this run."""
-        found = self._read_config()
-        if found is None:
+        if (found := self._read_config()) is None:
             return
         if found.get("schema") != SCHEMA_VERSION:
             raise InputError(

@@ -161,9 +161,7 @@ class Response:
     """An answer, read. An incomplete one chooses nothing, and the same command asks for it again."""
 
     text: str | None = None  # of a `Generation` or a `PictureText`
-    scores: tuple[float, ...] | None = (
-        None  # of other kinds, one a candidate, higher = better
-    )
+    scores: tuple[float, ...] | None = None  # of other kinds, one a candidate, higher = better
     num_tokens: tuple[int, ...] | None = None  # of each candidate of `Options`, for scores per token
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -5,7 +5,6 @@ verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import json
 import os
@@ -49,11 +48,12 @@ def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
         return {}
     found = {}
     for number, value in json_files.read_lines(path):
-        fields = {field.name for field in dataclasses.fields(Verdict)}
-        if not isinstance(value, dict) or not {"file", "sha256", "correct"} <= value.keys() <= fields:
-            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
-        one = Verdict(**value)
-        if not (isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)):
+        try:
+            one = Verdict(**value)
+            whole = isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)
+        except TypeError:
+            whole = False
+        if not whole:
             raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
         found[one.file] = one
     return found
@@ -78,14 +78,13 @@ def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[
             for record in run.records
             if record.model == model.label and record.file in verdicts
         ]
-        by_category: dict[str, list[tuple[str, bool]]] = collections.defaultdict(list)
-        for category, text, correct in rows:
-            by_category[category].append((text, correct))
-        found = {category: _entry(*zip(*some, strict=True)) for category, some in by_category.items()}
+        found = results[model.label] = {}
+        for category in dict.fromkeys(category for category, _, _ in rows):
+            _, texts, correct = zip(*(row for row in rows if row[0] == category), strict=True)
+            found[category] = _entry(texts, correct)
         if rows:
             categories, texts, correct = zip(*rows, strict=True)
             found["all"] = _entry(texts, correct, categories)
-        results[model.label] = found
     return results
 
 
