@@ -207,9 +207,10 @@ def choose_tasks(
     ``"ready"`` stands for every known task whose data are there, but for those that are asked only when they are named.
     """
     known = TASKS if known is None else known
+    kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
         raise InputError(
-            f"tasks is {options.shown(tasks)}, but it must be a list of names or tasks, or {READY!r}.",
+            f"tasks is {options.shown(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
             code="wrong-type",
         )
     if isinstance(tasks, str):
@@ -223,9 +224,10 @@ def choose_tasks(
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):
-        if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
+        is_task = all(hasattr(task, attribute) for attribute in ("name", "ready", "load"))
+        if not (isinstance(task, TextTask) if known is TEXT_TASKS else is_task):
             raise InputError(
-                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.",
+                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a {kind}.",
                 code="wrong-type",
             )
         contracts.check_name(task.name)
