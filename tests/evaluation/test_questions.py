@@ -329,7 +329,7 @@ def test_a_responder_may_be_told_all_questions_and_where_to_log(tmp_path):
         ({"limit": 0}, ("bad-value", "limit", "0")),
         ({"limit": 1.5}, ("bad-value", "limit", "1.5")),
         ({"tasks": 5}, ("wrong-type", "tasks", "5", "TextTask")),
-        ({"tasks": [None]}, ("wrong-type", "tasks", "[None]")),
+        ({"tasks": [None]}, ("wrong-type", "tasks", "None")),
         ({"tasks": b"colours"}, ("wrong-type", "tasks")),
         ({"workdir": 5}, ("wrong-type", "workdir", "5")),
         ({"protocol": ["generated"]}, ("wrong-type", "protocol")),

@@ -6,7 +6,7 @@ import types
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.generation.generate import Drawer
+from winobench.generation.generate import Generator
 from winobench.prompts.prompt_files import Prompt
 
 PROMPTS = [
@@ -46,4 +46,4 @@ class FakePipeline:
 
 
 def drawer(pipeline, label=None, **fields):
-    return Drawer(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)
+    return Generator(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)

@@ -34,13 +34,13 @@ def compared(run, tmp_path):
 
 
 def second_is_left(found, rater, code):
-    return next(swapped for other, _, swapped in found.shown(rater) if other == code)
+    return next(swapped for other, _, swapped in found.rows_for(rater) if other == code)
 
 
 def judge(found, rater, wanted):
     """Has a person prefer what ``wanted(pair)`` says: -1 the first side, 1 the second, 0 neither; None leaves it."""
     with found.serve(rater, 0) as (server, _):
-        for code, pair, swapped in found.shown(rater):
+        for code, pair, swapped in found.rows_for(rater):
             outcome = wanted(pair)
             if outcome is not None:
                 label = EQUAL if outcome == 0 else LEFT if (outcome == 1) == swapped else RIGHT
@@ -106,7 +106,9 @@ def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
             assert secret not in text
     # Nor do codes, sides and order follow from what a rater can know: another comparison of the same has others.
     other = Comparison(compared.folder.with_name("again"), compared.first, compared.second)
-    assert {code for code, _, _ in compared.shown("anna")}.isdisjoint({code for code, _, _ in other.shown("anna")})
+    assert {code for code, _, _ in compared.rows_for("anna")}.isdisjoint(
+        {code for code, _, _ in other.rows_for("anna")}
+    )
 
 
 def test_sides_and_order_are_drawn_for_each_rater(tmp_path):
@@ -115,19 +117,19 @@ def test_sides_and_order_are_drawn_for_each_rater(tmp_path):
     draw_pictures(drawers, prompts, tmp_path / "run", seeds=(1,), progress=False)
     found = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
     for rater in ("anna", "ben"):
-        left = sum(swapped for _, _, swapped in found.shown(rater))
+        left = sum(swapped for _, _, swapped in found.rows_for(rater))
         assert 15 < left < 45  # 60 fair coins are outside of this in 1 of 10,000 cases
-    orders = [[pair.key for _, pair, _ in found.shown(rater)] for rater in ("anna", "ben")]
+    orders = [[pair.key for _, pair, _ in found.rows_for(rater)] for rater in ("anna", "ben")]
     assert orders[0] != orders[1] != [pair.key for pair in found.pairs]
     assert sorted(orders[0]) == sorted(orders[1])
     # The same at every start.
     again = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
-    assert [row[0] for row in again.shown("anna")] == [row[0] for row in found.shown("anna")]
+    assert [row[0] for row in again.rows_for("anna")] == [row[0] for row in found.rows_for("anna")]
 
 
 def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
     with compared.serve("anna", 0) as (server, labels):
-        for code, pair, swapped in compared.shown("anna"):
+        for code, pair, swapped in compared.rows_for("anna"):
             for place in (LEFT, RIGHT):
                 _, content, _ = ask_for_all(server, "GET", f"/pictures/{code}-{place}")
                 record = pair.records[int((place == LEFT) == swapped)]
@@ -137,7 +139,7 @@ def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
             click(server, code, LEFT)
         assert len(labels.labels) == 6
     outcomes = compared.outcomes()["anna"]
-    for _, pair, swapped in compared.shown("anna"):
+    for _, pair, swapped in compared.rows_for("anna"):
         assert outcomes[pair.key] == (preference.SECOND if swapped else preference.FIRST)
 
 

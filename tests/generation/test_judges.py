@@ -61,7 +61,7 @@ def test_judges_are_no_people(compared):
     judges.judge(compared, RedScorer(), "red", progress=False)
     assert compared.outcomes() == {}
     with compared.serve("anna", 0) as (_, labels):
-        labels.add(compared.shown("anna")[0][0], "equal")
+        labels.add(compared.rows_for("anna")[0][0], "equal")
     results = compared.finish()
     assert list(results["raters"]) == ["anna"]
     assert results["all"]["equal"] == 1

@@ -96,11 +96,17 @@ def evaluate(
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
-    _check_metrics(groups, sampling.mode)
+    for group in groups if sampling.mode == of_runs.FIXED else ():  # a race checks more itself
+        for task in group.tasks:
+            if task.has_answers:
+                contracts.check_metric(task, group.plan.questions[task.name])
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
     asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
-    versions = _versions_of(usable, settings.data_dir, settings.limit)
+    versions = {
+        task.name: {"version": task.version, "data": task.data_fingerprint(settings.data_dir, settings.limit)}
+        for task in usable
+    }
     identity = {**asked, "scorer": fingerprint, "tasks": versions}
     arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
     config = arguments if recording.config is None else recording.config
@@ -135,11 +141,6 @@ def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sam
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
-
-
-def _versions_of(tasks: Sequence[Task], data_dir: str | None, limit: int | None) -> dict[str, dict[str, Any]]:
-    """What the numbers of tasks depend on, by their names."""
-    return {task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in tasks}
 
 
 def _score_and_summarise(
@@ -178,13 +179,6 @@ def _settled(sampling: Sampling) -> Sampling:
     return dataclasses.replace(sampling, timesteps=timesteps, num_samples=samples.check_num_samples(count))
 
 
-def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
-    for group in groups if mode == "fixed" else ():  # a race asks more, and says what
-        for task in group.tasks:
-            if task.has_answers:
-                contracts.check_metric(task, group.plan.questions[task.name])
-
-
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
     """Lets races learn timesteps from a pilot, where their rule is to do so, and describes them again."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
@@ -213,12 +207,11 @@ def choose_tasks(
             f"tasks is {options.shown(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
             code="wrong-type",
         )
-    if isinstance(tasks, str):
-        if tasks != READY:
-            tasks = [name.strip() for name in tasks.split(",") if name.strip()]
-        else:
-            named = {name for name, task in known.items() if getattr(task, "when_named", False)}
-            tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
+    if tasks == READY:
+        usual = {name: task for name, task in known.items() if not getattr(task, "when_named", False)}
+        tasks = [name for name, task in usual.items() if task.ready(data_dir) is None]
+    elif isinstance(tasks, str):
+        tasks = [name.strip() for name in tasks.split(",") if name.strip()]
     if known is not TEXT_TASKS:
         tasks = tasks_from(tasks, data_dir)
     get = get_text_task if known is TEXT_TASKS else get_task
@@ -238,8 +231,7 @@ def choose_tasks(
             f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.", code="nothing-named"
         )
     for task in chosen:
-        how_to_get_data = task.ready(data_dir)
-        if how_to_get_data is not None:
+        if (how_to_get_data := task.ready(data_dir)) is not None:
             raise InputError(f"task {task.name!r} has no data yet: {how_to_get_data}", code="data-not-ready")
     return chosen
 
@@ -303,11 +295,9 @@ def _summarise(
 
 def _metric_of(task: Task) -> dict[str, Any]:
     """A task's metric as ``config.json`` has it."""
-    if task.is_rated:
-        return metrics.RATING_METRICS[task.metric].described()
-    if task.association is None:
-        return metrics.METRICS[task.metric].described()
-    return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    if task.association is not None:
+        return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    return (metrics.RATING_METRICS if task.is_rated else metrics.METRICS)[task.metric].described()
 
 
 def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:

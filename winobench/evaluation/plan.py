@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -52,13 +53,6 @@ def make_plan(
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")
-    if normalize not in (normalization.AUTO, *normalization.NORMALIZATIONS):
-        known = ", ".join((normalization.AUTO, *normalization.NORMALIZATIONS))
-        raise InputError(f"normalize is one of {known}, not {normalize!r}.", code="unknown-name")
-    if limit is not None and limit < 1:
-        raise InputError(
-            f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.", code="out-of-range"
-        )
 
     hash_of_file: dict[str, str] = {}
     needs = _Needs()
@@ -143,13 +137,12 @@ def _read(
     """A task's examples, checked, each with the content hashes of its images."""
 
     def content_hash(source: ImageSource) -> str:
-        # An array or an image may be changed in place, a path is taken to hold still while it is planned.
-        key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
-        if key is None:
+        # An array or an image may be changed in place. A path's content is taken to stay while it is planned.
+        if not isinstance(source, str | os.PathLike):
             return image_files.image_hash(source)
-        if key not in hash_of_file:
-            hash_of_file[key] = image_files.image_hash(source)
-        return hash_of_file[key]
+        if str(source) not in hash_of_file:
+            hash_of_file[str(source)] = image_files.image_hash(source)
+        return hash_of_file[str(source)]
 
     examples, seen = [], set()
     for example in contracts.load(task, data_dir, limit):

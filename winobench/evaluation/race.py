@@ -9,6 +9,7 @@ has chosen their timesteps. Docs/race.md says what is sure then, and why.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,10 +25,7 @@ from winobench.tasks.base import Task
 
 
 def check(tasks: Iterable[Task]) -> None:
-    """Makes sure that a race can decide some tasks. Reads no data.
-
-    Tasks of bias and of people's ratings have nothing to decide: they take all of their samples.
-    """
+    """Makes sure that a race can decide some tasks. Those of bias and ratings take all of their samples."""
     for task in tasks:
         if task.has_answers:
             _check_shape(task, task.shape, f"task {task.name!r}")
@@ -74,11 +72,6 @@ class _Entry:
     rows: np.ndarray  # int, the pairs of its scores, without repetitions
     question: Ranking | PairwiseQuestion
     num_samples: int = 0  # that the last of its candidates took
-
-    def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of errors that its scores are made of, int [candidates, terms], and the terms' signs."""
-        rows, signs = self.question.terms
-        return rows.reshape(-1, rows.shape[-1]), signs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +130,8 @@ class Race:
                 if decision.is_diagonal:
                     question: Ranking | PairwiseQuestion = PairwiseQuestion(pairs, signs, weights, self.order)
                 else:
-                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, weights, self.order)
+                    of_samples = {"weights": weights, "order": self.order}
+                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, **of_samples)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
         if num_processes > 1:
             entries = _share(entries, process, num_processes)
@@ -154,8 +148,7 @@ class Race:
         looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)
         for still in self._heats():
-            first = 0
-            for n in looks:
+            for first, n in itertools.pairwise((0, *looks)):
                 pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
                 score(pairs, first, n)
                 scored[pairs] = np.maximum(scored[pairs], n)
@@ -164,7 +157,6 @@ class Race:
                     entry.num_samples = n
                 open_before, still = len(still), [entry for entry in still if not entry.question.decided]
                 self.undecided -= open_before - len(still)
-                first = n
                 if not still:
                     break
         scores: dict[str, list[np.ndarray]] = {}
@@ -172,20 +164,17 @@ class Race:
         for entry in self._entries:
             scores.setdefault(entry.task, []).append(entry.question.scores(errors).reshape(entry.shape))
             samples.setdefault(entry.task, []).append(entry.num_samples)
-        return Outcome(
-            scores,
-            passes=int(scored.sum()),
-            fixed_passes=len(self._pairs) * self.budget,
-            tasks={
-                name: TaskOutcome(len(of), int(np.count_nonzero(np.array(of) >= self.budget)), float(np.median(of)))
-                for name, of in samples.items()
-            },
-        )
+        tasks = {
+            name: TaskOutcome(len(of), int(sum(count >= self.budget for count in of)), float(np.median(of)))
+            for name, of in samples.items()
+        }
+        return Outcome(scores, int(scored.sum()), len(self._pairs) * self.budget, tasks)
 
     def pilot(self, num_questions: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Some questions, evenly spaced among all: rows of errors, int [candidates, terms], and the terms' signs."""
         chosen = np.unique(np.linspace(0, len(self._entries) - 1, num_questions).round().astype(np.int64))
-        return [self._entries[number].terms() for number in chosen]
+        terms = [self._entries[number].question.terms for number in chosen]
+        return [(rows.reshape(-1, rows.shape[-1]), signs) for rows, signs in terms]
 
     def _heats(self) -> Iterator[list[_Entry]]:
         """The questions in parts that need no more images and texts than may race at once."""

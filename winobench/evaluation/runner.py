@@ -66,7 +66,7 @@ class Runner:
         self._fingerprint = fingerprint
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
-        """Makes sure that all processes see the folder and are about to do the same, before any of them does it."""
+        """Makes sure that all processes see the folder and have equal arguments, before any of them does anything."""
 
         def look() -> str:
             _wait_for([self.folder.config_path])
@@ -126,11 +126,13 @@ class Runner:
 
         def look() -> dict[str, Any]:
             seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)
-            return {"seconds": seconds, "missing": [_packed(np.isnan(group.errors)) for group in self.groups]}
+            flags = [np.packbits(np.isnan(group.errors)).tobytes() for group in self.groups]
+            return {"seconds": seconds, "missing": [base64.b64encode(zlib.compress(one)).decode() for one in flags]}
 
         first = parallel.broadcast_from_host0(look)
-        for group, missing in zip(self.groups, first["missing"], strict=True):
-            group.missing = np.flatnonzero(_unpacked(missing, group.errors.size))
+        for group, packed in zip(self.groups, first["missing"], strict=True):
+            flags = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
+            group.missing = np.flatnonzero(np.unpackbits(flags, count=group.errors.size))
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
@@ -262,22 +264,20 @@ class Runner:
 
     def _writer(self, group: SampleGroup, *, process: int) -> error_parts.ErrorWriter:
         hashes = group.plan.image_hashes, group.plan.text_hashes
+        # Errors of a scorer that has changed since the evaluation began are refused.
+        check = functools.partial(contracts.check_same, self.scorer, self._fingerprint)
         return error_parts.ErrorWriter(
-            self.folder, group.scores, *hashes, process=process, note=self.versions, check=self._check_same
+            self.folder, group.scores, *hashes, process=process, note=self.versions, check=check
         )
 
-    def _check_same(self) -> None:
-        """Raises InputError if the scorer has changed since the evaluation began, so that nothing is mixed."""
-        contracts.check_same(self.scorer, self._fingerprint)
 
-
+@dataclasses.dataclass
 class _EachCall:
     """Stands for a session of a scorer that has none: nothing is kept from call to call."""
 
+    scorer: base.SampledScorer
+    group: SampleGroup
     capacity = None
-
-    def __init__(self, scorer: base.SampledScorer, group: SampleGroup):
-        self._scorer, self._plan, self._sampling = scorer, group.plan, group.sampling
 
     def iter_errors(
         self, triples: np.ndarray, among: np.ndarray, *, choose_again: bool = False
@@ -286,7 +286,8 @@ class _EachCall:
         del among, choose_again
         if not len(triples):
             return iter(())
-        return self._scorer.iter_errors(self._plan.images, self._plan.texts, triples, **self._sampling)
+        plan = self.group.plan
+        return self.scorer.iter_errors(plan.images, plan.texts, triples, **self.group.sampling)
 
 
 def _score(
@@ -322,17 +323,14 @@ def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) 
     finite = np.isfinite(errors)
     if not finite.all():
         image, text, sample = triples[int(np.argmin(finite))].tolist()
+        source = plan.images[image]
+        is_path = isinstance(source, str | os.PathLike)
+        name = source if is_path else f"with the hash {plan.image_hashes[image][:12]}"
         raise InputError(
-            f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
-            "number: try --config.dtype=float32, or check the weights.",
+            f"the error of image {name} under the text {plan.texts[text]!r}, sample {sample}, is not a number: try"
+            " --config.dtype=float32, or check the weights.",
             code="not-finite",
         )
-
-
-def _name(plan: planning.Plan, image: int) -> str:
-    source = plan.images[image]
-    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
-    return str(source) if is_path else f"with the hash {plan.image_hashes[image][:12]}"
 
 
 def _wait_for(paths: Sequence[pathlib.Path]) -> None:
@@ -348,11 +346,3 @@ def _wait_for(paths: Sequence[pathlib.Path]) -> None:
                     code="folder-not-shared",
                 )
             time.sleep(0.2)
-
-
-def _packed(flags: np.ndarray) -> str:
-    return base64.b64encode(zlib.compress(np.packbits(flags).tobytes())).decode()
-
-
-def _unpacked(packed: str, count: int) -> np.ndarray:
-    return np.unpackbits(np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8), count=count)

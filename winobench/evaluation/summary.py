@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs.rows import members_of
 from winobench.tasks.base import Task
 
 # Share of a task's examples from which on a note on equal scores is next to its numbers.
@@ -109,36 +110,31 @@ def _metric_results(
     outcomes = metric(scores, [question.target for question in questions])
     chances = {**metric.chance(task.shape), **task.chance}
     dependence = image_dependence(questions)
-    members: dict[str, list[int]] = {}
-    for index, question in enumerate(questions):
-        for group in question.groups:
-            members.setdefault(group, []).append(index)
+    members = members_of([question.groups for question in questions])
+    results = {}
 
-    def entry(name: str, interval: metrics.Interval, ties: np.ndarray, chance: float | None) -> dict[str, Any]:
-        return {
-            **{key: float(value) for key, value in interval._asdict().items()},
+    def add(key: str, name: str, rows: Any, dependence: metrics.Dependence, strata: np.ndarray | None = None) -> None:
+        correct, tie = outcomes[name].correct[rows], outcomes[name].tie[rows]
+        interval = metrics.clustered(correct, dependence, strata=strata)
+        chance = chances.get(key, chances.get(name))
+        results[key] = {
+            **{end: float(value) for end, value in interval._asdict().items()},
             "chance": None if chance is None else float(chance),
-            "n": len(ties),
-            "ties": int(ties.sum()),
+            "n": len(tie),
+            "ties": int(tie.sum()),
         }
 
-    results = {}
-    for name, outcome in outcomes.items():
-        chance = chances.get(name)
-        results[name] = entry(name, metrics.clustered(outcome.correct, dependence), outcome.tie, chance)
+    for name in outcomes:
+        add(name, name, slice(None), dependence)
         if metric.averages_groups and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            interval = metrics.clustered(outcome.correct[rows], dependence.take(rows), strata=strata)
-            macro = f"macro_{name}"
-            results[macro] = entry(macro, interval, outcome.tie[rows], chances.get(macro, chance))
+            add(f"macro_{name}", name, rows, dependence.take(rows), strata)
     for group, indices in members.items():
         tied = dependence.take(indices)
-        for name, outcome in outcomes.items():
-            key = f"{group}/{name}"
-            interval = metrics.clustered(outcome.correct[indices], tied)
-            results[key] = entry(key, interval, outcome.tie[indices], chances.get(key, chances.get(name)))
+        for name in outcomes:
+            add(f"{group}/{name}", name, indices, tied)
     return results
 
 
@@ -192,7 +188,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         ),
         "target": pa.array([question.target for question in questions], pa.int32()),
         "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
-        "prediction": pa.array(_predictions(questions, scores), pa.int32()),
+        "prediction": pa.array(map(_prediction, questions, scores), pa.int32()),
         "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
         "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
@@ -207,9 +203,6 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     return pa.table(columns)
 
 
-def _predictions(questions: Iterable[Question], scores: Iterable[np.ndarray]) -> list[int | None]:
-    predictions: list[int | None] = []
-    for question, matrix in zip(questions, scores, strict=True):
-        best = np.flatnonzero(matrix.ravel() == matrix.max())
-        predictions.append(int(best[0]) if question.target is not None and len(best) == 1 else None)
-    return predictions
+def _prediction(question: Question, scores: np.ndarray) -> int | None:
+    best = np.flatnonzero(scores.ravel() == scores.max())
+    return int(best[0]) if question.target is not None and len(best) == 1 else None

@@ -147,18 +147,16 @@ class Comparison:
             raise InputError(f"{self.folder} holds the comparison of other images: name another --workdir")
         return seed
 
-    def shown(self, rater: str) -> list[tuple[str, Pair, bool]]:
+    def rows_for(self, rater: str) -> list[tuple[str, Pair, bool]]:
         """(code, pair, whether the second side stands left), in the order in which a person sees them."""
-        rows = []
-        for pair in self.pairs:
-            drawn = hashlib.sha256(f"{self._seed} {rater} {pair.key}".encode()).digest()
-            rows.append((drawn[:12].hex(), pair, bool(drawn[-1] & 1)))
+        hashed = [(hashlib.sha256(f"{self._seed} {rater} {pair.key}".encode()).digest(), pair) for pair in self.pairs]
+        rows = [(drawn[:12].hex(), pair, bool(drawn[-1] & 1)) for drawn, pair in hashed]
         return sorted(rows, key=lambda row: row[0])
 
     @contextlib.contextmanager
     def serve(self, rater: str, port: int = judging.PORT) -> Iterable[tuple[Server, judging.Labels]]:
         """A running server for one person's page, and where the clicks go."""
-        rows = self.shown(rater)
+        rows = self.rows_for(rater)
         items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]
         paths = {
             f"{code}-{place}": pair.paths[int(place == LEFT) if swapped else int(place == RIGHT)]
@@ -176,12 +174,12 @@ class Comparison:
 
     def outcomes(self) -> dict[str, dict[str, int]]:
         """Person -> key of a pair -> `preference.FIRST`, `preference.SECOND` or `preference.EQUAL`."""
-        found: dict[str, dict[str, int]] = {}
-        for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items():
-            found[rater] = {
-                pair.key: _outcome(labels[code], swapped) for code, pair, swapped in self.shown(rater) if code in labels
+        return {
+            rater: {
+                pair.key: _outcome(labels[code], left) for code, pair, left in self.rows_for(rater) if code in labels
             }
-        return found
+            for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items()
+        }
 
     def finish(self) -> dict[str, Any]:
         """Sums up the labels, writes ``results.json``, and returns its content.
@@ -192,11 +190,8 @@ class Comparison:
         outcomes = {rater: found for rater, found in self.outcomes().items() if found}
         if not outcomes:
             raise InputError(f"nobody has judged a pair in {self.folder}: give --rater=NAME first")
-        voted = {
-            pair.key: preference.majority(found[pair.key] for found in outcomes.values() if pair.key in found)
-            for pair in self.pairs
-            if any(pair.key in found for found in outcomes.values())
-        }
+        votes = {pair.key: [found[pair.key] for found in outcomes.values() if pair.key in found] for pair in self.pairs}
+        voted = {key: preference.majority(some) for key, some in votes.items() if some}
         results = {
             "first": str(self.first),
             "second": str(self.second),

@@ -89,16 +89,16 @@ def drawn_text(text: str) -> str:
 
 
 def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:
-    wanted, files_of = set(texts), {}
+    found: dict[str, tuple[Picture, ...]] = dict.fromkeys(texts, ())
     for line, text, file in _rows(path):
-        if text in wanted and len(files_of.setdefault(text, [])) < most:
-            files_of[text].append(_picture(path, line, file))
+        if text in found and len(found[text]) < most:
+            found[text] += (_picture(path, line, file),)
     for text in texts:
-        if text not in files_of:
+        if not found[text]:
             raise InputError(
                 f"{path} has no image of the premise {text!r}: write a row with it and a file", code="no-picture"
             )
-    return {text: tuple(files_of[text]) for text in texts}
+    return found
 
 
 def _picture(path: pathlib.Path, line: int, file: str) -> Picture:

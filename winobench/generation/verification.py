@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import PIL.Image
@@ -41,7 +41,11 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
         listed = verifier.objects([_resized(run.image(record), side) for record in some])
         for record, objects in zip(some, listed, strict=True):
             correct = grammar.is_shown(record.prompt.content, [as_thing(one) for one in objects])
-            found = [_in_words(one) for one in objects]
+            found = [
+                {"color": one.color, "shape": one.shape, "size": one.size}
+                | {"right": round(one.right, 3), "down": round(one.down, 3)}
+                for one in objects
+            ]
             verdicts.append(Verdict(record.file, record.sha256, correct, found))
     write_verdicts(run.folder, verdicts)
     return {verdict.file: verdict for verdict in verdicts}
@@ -50,11 +54,6 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
 def as_thing(one: SceneObject) -> Thing:
     """A found object in words. Its side is the half of the image in which its centre is."""
     return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
-
-
-def _in_words(one: SceneObject) -> dict[str, Any]:
-    place = {"right": round(one.right, 3), "down": round(one.down, 3)}
-    return {"color": one.color, "shape": one.shape, "size": one.size, **place}
 
 
 def _resized(picture: np.ndarray, side: int) -> np.ndarray:
