@@ -15,7 +15,7 @@ from tests.expectations import names, raises
 from tests.report.conftest import NUM_SAMPLES, Skilled, make_run
 from winobench.base.errors import InputError
 from winobench.metrics import normalization
-from winobench.runs import error_store, reading, records, run_labels
+from winobench.runs import error_store, reading, records
 from winobench.runs.run import Run, TaskRun
 
 
@@ -259,7 +259,7 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
     task = TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
     run = Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
-    run.label = run_labels.short_label(run)
+    run.label = reading.short_label(run)
     return run
 
 
@@ -282,15 +282,15 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     ],
 )
 def test_equal_names_get_what_differs(some, labels):
-    run_labels.tell_apart(some)
+    reading.tell_apart(some)
     assert [run.label for run in some] == labels
     for run in some:
-        run.label = run_labels.short_label(run)
+        run.label = reading.short_label(run)
 
 
 def test_names_of_any_length_are_short_and_their_own():
     some = [named(f"/models/{'x' * 60}{number}{'y' * 60}", "z" * 200) for number in range(3)]
-    run_labels.tell_apart(some)
+    reading.tell_apart(some)
     assert len({run.label for run in some}) == 3
     assert max(len(run.label) for run in some) < 60
     assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"

@@ -13,19 +13,8 @@ import winobench
 from winobench.base import json_files, registry
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
-_LIBRARIES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "numpy",
-    "scipy",
-    "pillow",
-    "pyarrow",
-    "safetensors",
-    "tokenizers",
-    "transformers",
-)
-_GIT_SECONDS = 10
+_LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "scipy", "pillow")
+_LIBRARIES += ("pyarrow", "safetensors", "tokenizers", "transformers")
 
 
 def software() -> dict[str, Any]:
@@ -71,14 +60,8 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
     # A hook or another tool may have pointed git at its own repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-            env=environment,
-            check=False,
-        )
+        command = ["git", "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=environment, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout if done.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""What is asked of a language model, and what it answers: the types that models, tasks and the evaluation share."""
+"""Requests to language models and their answers: the types that models, tasks and the evaluation share."""
 
 from __future__ import annotations
 
@@ -12,29 +12,14 @@ from winobench.base.errors import InputError
 Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
-KINDS = (
-    "generation",
-    "options",
-    "entailment",
-    "similarity",
-    "picture_text",
-    "picture_options",
-    "picture_match",
-)
-"""What can be asked. A model states in ``kinds`` which of them it can do."""
+KINDS = ("generation", "options", "entailment", "similarity", "picture_text", "picture_options", "picture_match")
+"""Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
-FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
-    "finished",
-    "cut_off",
-    "empty",
-    "filtered",
-    "tool_call",
-    "interrupted",
-)
+ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
+FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS
 """How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens.
 Without text, or with thoughts alone. Held back by a filter. A tool call. Ended in another way. A model on this machine
 may write until the limit, as the published protocols do: its answers are finished."""
-
 
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
 """The status of a question: a choice was made. No choice can be read from the responses. Or a call failed for good, and

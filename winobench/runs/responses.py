@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -27,7 +26,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -72,8 +71,7 @@ class Stored:
     origin: str | None = None  # the run that had asked for it, where that was another one
 
 
-@dataclasses.dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     path: pathlib.Path
     offset: int
     length: int
@@ -193,9 +191,7 @@ class ResponseStore:
     def get(self, key: str) -> Stored | None:
         with self._lock:
             place = self._places.get(key)
-        if place is None:
-            return None
-        return _read(place)
+        return None if place is None else _read(place)
 
     def keys(self) -> Iterator[str]:
         return iter(list(self._places))
@@ -217,8 +213,8 @@ class ResponseStore:
             if not missing:
                 break
             try:
-                flat_indices, _ = _index(folder, only=missing)
-                found = {key: _read(place) for key, place in flat_indices.items()}
+                places, _ = _index(folder, only=missing)
+                found = {key: _read(place) for key, place in places.items()}
             except InputError as error:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue
@@ -258,6 +254,16 @@ class ResponseStore:
         return place
 
 
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+    """Turns an error of the system into one that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{path} cannot be read ({error.strerror or error}): see to its rights, or delete it."
+        raise InputError(reason, code="cannot-read") from error
+
+
 def _line(key: str, content: Mapping[str, Any]) -> bytes:
     text = json.dumps({"key": key, **content}, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii") + b"\n"
@@ -267,21 +273,19 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
     """The parts of a folder, those of a process in the order in which they were written."""
     found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
     for path in found:
-        try:
-            files.check_regular(path)
-        except FileNotFoundError:
-            if path.is_symlink():
-                raise InputError(f"{path} is a link to a file that is gone: delete it.", code="dangling-link") from None
-        except OSError as error:
-            raise InputError(
-                f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.", code="cannot-read"
-            ) from error
+        with _reading(path):
+            try:
+                files.check_regular(path)
+            except FileNotFoundError:
+                if path.is_symlink():
+                    reason = f"{path} is a link to a file that is gone: delete it."
+                    raise InputError(reason, code="dangling-link") from None
     return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
     """Where the responses of a folder lie, and the keys that were ever rejected. A key's last line counts."""
-    flat_indices: dict[str, _Place] = {}
+    places: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):
         for number, start, line in _lines(path):
@@ -293,33 +297,25 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
                 if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
                     logging.warning("%s, line %d is damaged: what it held is requested again", path, number)
             elif "rejected" in entry:
-                flat_indices.pop(entry["key"], None)
+                places.pop(entry["key"], None)
                 rejected.add(entry["key"])
             else:
-                flat_indices[entry["key"]] = _Place(path, start, len(line))
-    return flat_indices, rejected
+                places[entry["key"]] = _Place(path, start, len(line))
+    return places, rejected
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
     """The lines of a part: number from 1 on, offset in bytes, content. Of a line that is too long its beginning."""
     offset = 0
-    try:
-        with open(path, "rb") as file:
-            for number in itertools.count(1):
-                line = file.readline(_LARGEST_LINE)
-                if not line:
-                    return
-                length = len(line)
-                if length == _LARGEST_LINE:
-                    while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
-                        length += len(rest)
-                        line = line[:100] + rest[-1:]
-                yield number, offset, line
-                offset += length
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
-        ) from error
+    with _reading(path), open(path, "rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LARGEST_LINE), b""), 1):
+            length = len(line)
+            if length == _LARGEST_LINE:
+                while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
+                    length += len(rest)
+                    line = line[:100] + rest[-1:]
+            yield number, offset, line
+            offset += length
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -341,14 +337,9 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def _read(place: _Place) -> Stored:
-    try:
-        with open(place.path, "rb") as file:
-            file.seek(place.offset)
-            entry = _entry(file.read(place.length))
-    except OSError as error:
-        raise InputError(
-            f"{place.path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
-        ) from error
+    with _reading(place.path), open(place.path, "rb") as file:
+        file.seek(place.offset)
+        entry = _entry(file.read(place.length))
     if entry is None:
         raise InputError(
             f"{place.path} has changed while it was in use: give the same command again.", code="file-changed"
