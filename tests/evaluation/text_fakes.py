@@ -112,24 +112,19 @@ def text_task(name="colours", pairs=4, **changes):
 
 
 def generated():
-    return Protocol(
-        "generated",
-        "asks for the option's name",
-        "generation",
-        lambda question: [Generation(_turns(question))],
-        lambda question, responses: _parsed(responses),
-    )
+    def requests(question):
+        return [Generation(_turns(question))]
+
+    return Protocol("generated", "asks for the option's name", "generation", requests, lambda _, some: _parsed(some))
 
 
 def voted():
     """Three samples, and what most of them say."""
-    return Protocol(
-        "voted",
-        "asks three times",
-        "generation",
-        lambda question: [Generation(_turns(question), temperature=1.0, sample=number) for number in range(3)],
-        lambda question, responses: _parsed(responses),
-    )
+
+    def requests(question):
+        return [Generation(_turns(question), temperature=1.0, sample=number) for number in range(3)]
+
+    return Protocol("voted", "asks three times", "generation", requests, lambda _, some: _parsed(some))
 
 
 def scored():
