@@ -51,6 +51,7 @@ class WithRange(fakes.FakeScorer):
         ({"tasks": "nonsense"}, ("unknown-name", "nonsense")),
         ({"normalize": "gray"}, ("bad-value", "normalize")),
         ({"tasks": [fakes.text_task(ready=lambda data_dir: "on the shelf.")]}, ("data-not-ready", "'words'", "shelf")),
+        ({"timestep_weights": "cosmap"}, ("option-of-others", "cosmap", "uniform")),
         ({"timestep_weights": "cosmop"}, ("bad-timestep-weights", "'cosmop'", "cosmap")),
         ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("option-of-others", "race", "uniform")),
         ({"reduce_dtype": "float16", "mode": "race"}, ("option-of-others", "race", "reduce_dtype", "float32")),

@@ -17,11 +17,7 @@ class _Question:
     """A question whose scores are sums of errors: rows [..., terms] of them with signs [terms]."""
 
     def __init__(
-        self,
-        rows: np.ndarray,
-        signs: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: np.ndarray | None = None,
+        self, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None = None, order: np.ndarray | None = None
     ):
         self.terms = rows, signs
         self._weights, self._order = weights, order

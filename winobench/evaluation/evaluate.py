@@ -1,8 +1,6 @@
-"""One evaluation from beginning to end: plan, score what is not yet recorded, record, summarise.
+"""One evaluation from beginning to end: plan, score missing errors, record, summarise.
 
-In a program of several processes (`winobench.parallel.join_processes`) each scores its share of what is missing on its
-own devices, and records it. The first process reads what is there before, tells the others what is not, and summarises.
-They meet a few times, and never while they score.
+Each of several processes scores its share on its own devices. They meet a few times, and never while they score.
 """
 
 from __future__ import annotations

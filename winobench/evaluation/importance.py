@@ -1,11 +1,8 @@
 """Timesteps where candidates differ: importance sampling for a race.
 
-Differences of two candidates' errors vary with the timestep, by an order of magnitude for some models, so that a few
-samples decide a mean over uniform timesteps. Drawing timesteps with a density p and weighting each difference by 1 / p
-leaves the mean what it is. Its variance is least where p is proportional to the root of the mean squared difference at
-a timestep (Kahn and Marshall, "Methods of Reducing Sample Size in Monte Carlo Computations", 1953).
-
-That density is learned from a pilot: a few of the benchmark's own questions, without their answers, on a few samples.
+Timesteps are drawn with a density p, and each difference is weighted by 1 / p, which leaves its mean. The variance is
+least where p is proportional to the root mean squared difference (Kahn and Marshall, "Methods of Reducing Sample Size
+in Monte Carlo Computations", 1953). A pilot learns it from some of the benchmark's questions, without their answers.
 """
 
 from __future__ import annotations

@@ -71,9 +71,7 @@ def make_plan(
             continue
         # Bias compares differences between texts of one image, and these between images: what is subtracted cancels.
         terms[task.name] = normalization.terms_of(
-            normalize,
-            images_compete=task.images_compete and task.association is None,
-            texts_compete=task.texts_compete,
+            normalize, images_compete=task.images_compete and task.association is None, texts_compete=task.texts_compete
         )
         questions[task.name] = needs.add(examples, terms[task.name])
 

@@ -59,11 +59,7 @@ class Captions:
         return tuple(responses.key(self.fingerprint, request) for request in self.requests(question))
 
     def write(
-        self,
-        questions: Sequence[TextQuestion],
-        store: responses.ResponseStore,
-        answers: asking.Answers,
-        **how: Any,
+        self, questions: Sequence[TextQuestion], store: responses.ResponseStore, answers: asking.Answers, **how: Any
     ) -> None:
         """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail."""
         for question in questions:

@@ -393,40 +393,27 @@ def example_table(
 
     ``responses`` hold texts, incomplete ones too. ``correct`` is null where a call has failed.
     """
-    strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
-    shown = {}
+    string, number, strings = pa.string(), pa.int32(), pa.list_(pa.string())
+    of_question = {"id": string, "groups": strings, "pair": string}
+    of_question |= {"texts": pa.map_(string, string), "options": strings, "answer": number}
+    of_answer = {"status": string, "choice": number, "choices": pa.list_(number)}
+    of_answer |= {"scores": pa.list_(pa.float64()), "tie": pa.bool_()}
+    texts = [[one and (one.partial if one.text is None else one.text) for one in some] for some in received]
+    columns = {
+        **{name: _column(questions, name, kind) for name, kind in of_question.items()},
+        **{name: _column(answers, name, kind) for name, kind in of_answer.items()},
+        "responses": pa.array(texts, strings),
+        "correct": pa.array(map(is_correct, questions, answers), pa.bool_()),
+    }
     if any(question.pictures for question in questions):
-        shown = {
-            "pictures": pa.array([[one.sha256 for one in question.pictures] for question in questions], strings),
-            "captions": pa.array([list(question.captions) for question in questions], strings),
-        }
-    return pa.table(
-        {
-            "id": pa.array([question.id for question in questions], pa.string()),
-            "groups": pa.array([list(question.groups) for question in questions], strings),
-            "pair": pa.array([question.pair for question in questions], pa.string()),
-            "texts": pa.array([list(q.texts.items()) for q in questions], pa.map_(pa.string(), pa.string())),
-            "options": pa.array([list(question.options) for question in questions], strings),
-            "answer": pa.array([question.answer for question in questions], pa.int32()),
-            "status": pa.array([answer.status for answer in answers], pa.string()),
-            "choice": pa.array([answer.choice for answer in answers], pa.int32()),
-            "choices": pa.array([list(answer.choices) for answer in answers], numbers),
-            "scores": pa.array(
-                [None if answer.scores is None else list(answer.scores) for answer in answers],
-                pa.list_(pa.float64()),
-            ),
-            "tie": pa.array([answer.tie for answer in answers], pa.bool_()),
-            "responses": pa.array(
-                [[one and (one.partial if one.text is None else one.text) for one in some] for some in received],
-                strings,
-            ),
-            "correct": pa.array(
-                [is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)],
-                pa.bool_(),
-            ),
-            **shown,
-        }
-    )
+        images = [[one.sha256 for one in question.pictures] for question in questions]
+        columns |= {"pictures": pa.array(images, strings), "captions": _column(questions, "captions", strings)}
+    return pa.table(columns)
+
+
+def _column(records: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+    values = [getattr(one, name) for one in records]
+    return pa.array([list(value.items()) if isinstance(value, Mapping) else value for value in values], kind)
 
 
 def is_correct(question: TextQuestion, answer: Answer) -> bool | None:

@@ -1,9 +1,7 @@
-"""Sampling where it decides: a question's candidates leave the race once their fate is sure.
+"""Sampling where it decides: a question's candidates leave the race once their fate is sure (docs/race.md).
 
-Many questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
-samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
-the difference of two candidates much less noisy than either of them. Samples are met in random order, whatever rule
-has chosen their timesteps. Docs/race.md says what is sure then, and why.
+Many questions race at once, so that the devices have full batches. Pairs of one question share their samples, which
+makes the difference of two candidates much less noisy than either of them.
 """
 
 from __future__ import annotations

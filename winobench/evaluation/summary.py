@@ -51,12 +51,7 @@ def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
 
 
 def task_results(
-    task: Task,
-    questions: Sequence[Question],
-    scores: Sequence[np.ndarray],
-    *,
-    texts: Sequence[str] = (),
-    seed: int = 0,
+    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], *, texts: Sequence[str] = (), seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 

@@ -1,10 +1,8 @@
 """Captions of images, or answers to a question about them, written by a vision-language model.
 
-    captions.jsonl   a line per image: file, sha256, model, question, text, and the prompt of generated images
-    captions.csv     the same, once all are there
-    responses/       the answers (`winobench.runs.responses`), with which an interrupted call continues
-
-A line is there as soon as its text is. In the end the lines are in the images' order.
+captions.jsonl   a line per image as soon as its text is there; in the images' order in the end
+captions.csv     the same, once all are there
+responses/       the answers (`winobench.runs.responses`), with which an interrupted call resumes
 """
 
 from __future__ import annotations

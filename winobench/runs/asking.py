@@ -127,10 +127,7 @@ def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dic
 
 
 def _combine(
-    responder: Responder,
-    wanted: Mapping[str, Request],
-    parts: Mapping[str, Mapping[str, Request]],
-    answers: Answers,
+    responder: Responder, wanted: Mapping[str, Request], parts: Mapping[str, Mapping[str, Request]], answers: Answers
 ) -> None:
     failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
     for key, own in parts.items():

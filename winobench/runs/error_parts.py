@@ -56,11 +56,7 @@ class ScoreSet:
 
 
 def read_own_errors(
-    folder: RunFolder,
-    scores: ScoreSet,
-    image_hashes: Sequence[str],
-    text_hashes: Sequence[str],
-    pairs: np.ndarray,
+    folder: RunFolder, scores: ScoreSet, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """As `read_errors`, of a run's own parts. A damaged part is set aside with a warning and computed again."""
     return read_errors(folder.errors_path, scores, image_hashes, text_hashes, pairs, on_fault=_set_aside)
@@ -275,15 +271,13 @@ class ErrorWriter:
         starts = np.concatenate([[0], np.flatnonzero(~joined) + 1])
         offsets = np.concatenate([starts, [len(errors)]]).astype(np.int32)
         metadata = {**self._metadata, "winobench.seconds": f"{now - self._last:.6f}"}
-        table = pa.Table.from_arrays(
-            [
-                pa.array(self._image_hashes[images[starts]], pa.string()),
-                pa.array(self._text_hashes[texts[starts]], pa.string()),
-                pa.array(samples[starts].astype(np.int32)),
-                pa.ListArray.from_arrays(offsets, pa.array(errors), type=_ERRORS_SCHEMA.field("errors").type),
-            ],
-            schema=_ERRORS_SCHEMA.with_metadata(metadata),
-        )
+        columns = [
+            pa.array(self._image_hashes[images[starts]], pa.string()),
+            pa.array(self._text_hashes[texts[starts]], pa.string()),
+            pa.array(samples[starts].astype(np.int32)),
+            pa.ListArray.from_arrays(offsets, pa.array(errors), type=_ERRORS_SCHEMA.field("errors").type),
+        ]
+        table = pa.Table.from_arrays(columns, schema=_ERRORS_SCHEMA.with_metadata(metadata))
         name = f"part-{self._process}-{self._next:05d}.parquet"
         write_table(self._folder.errors_path / name, table)
         self._next += 1

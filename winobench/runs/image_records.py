@@ -1,14 +1,13 @@
 """The folder of a run that generates images.
 
-    config.json                                 what was asked: prompts, models, seeds, settings, and how far it got
+    config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
     drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
-Images are written whole or not at all, and their lines after them, in one piece and synced. Lines are only appended.
-A run that is killed loses the images that it was drawing. A line that was cut off is skipped, and what it was about
-is generated again. Each call writes its own part. Of two lines about an image the later one counts.
+Images are written whole or not at all, and their lines after them, synced. Each call appends to its own part. Of two
+lines about an image the later one counts; one that was cut off is skipped, and its image generated again.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ PROMPTS = "prompts.jsonl"
 """Name of the file of prompts, in the folder ``drawn``."""
 
 _PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Place = tuple[str, int, int]
 """Model's label, seed and number of an image: what tells it from the others of its run."""
@@ -67,18 +65,18 @@ class PictureRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The line of the record: the prompt's fields and the others next to each other."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "prompt"}
-        return {**self.prompt.to_json(), **values}
+        values = dict(vars(self))
+        return {**values.pop("prompt").to_json(), **values}
 
     @classmethod
     def from_json(cls, value: Any) -> PictureRecord:
         """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
-        values = {field.name: value.get(field.name) for field in dataclasses.fields(cls) if field.name != "prompt"}
         kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
         kinds |= {"sha256": str, "size": int, "lora": dict | None}
+        values = {name: value.get(name) for name in kinds}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
-        if wrong or not _SHA256.fullmatch(values["sha256"]):
+        if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
             raise InputError(f"{options.shown(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
         if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
             raise InputError(f"{options.shown(value)} is not a record of an image: its file has another place")
@@ -137,7 +135,9 @@ class PictureStore:
                 sha256 = hashlib.sha256(content).hexdigest()
                 written.append(PictureRecord(**fields, file=file, sha256=sha256, size=len(content)))
             lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in written)
-            _write_all(self._part, lines.encode("ascii"))
+            content = lines.encode("ascii")
+            while content:
+                content = content[os.write(self._part, content) :]
             os.fsync(self._part)
         return written
 
@@ -189,9 +189,3 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
             yield from enumerate(iter(lambda: file.readline(json_files.LARGEST), b""), 1)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    done = 0
-    while done < len(content):
-        done += os.write(descriptor, content[done:])

@@ -137,7 +137,11 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
         raise InputError(
             f"{folder / DRAWN / image_records.PROMPTS} has changed since the images were generated: {_ADVICE}"
         )
-    models = tuple(_model(label, entry, config) for label, entry in identity["models"].items())
+    drawn = {label: config["drawn"].get(label, {}) for label in identity["models"]}
+    models = tuple(
+        DrawnModel(label, entry["name"], of.get("fingerprint"), entry.get("lora"), of.get("settings", {}))
+        for (label, entry), of in zip(identity["models"].items(), drawn.values(), strict=True)
+    )
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
     found, lost = [], []
@@ -198,11 +202,6 @@ def _is_described(config: Mapping[str, Any]) -> bool:
         )
     except (KeyError, TypeError, AttributeError):
         return False
-
-
-def _model(label: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> DrawnModel:
-    drawn = config["drawn"].get(label, {})
-    return DrawnModel(label, entry["name"], drawn.get("fingerprint"), entry.get("lora"), drawn.get("settings", {}))
 
 
 def _has_size(folder: pathlib.Path, record: PictureRecord) -> bool:

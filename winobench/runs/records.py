@@ -1,22 +1,15 @@
 """A run's folder: its identity, the errors of every scored pair, the examples and the results.
 
-    config.json                              what was asked, what the scores depend on, and how far it got
+    config.json                              the command, what the scores depend on, and how far it got
     errors/part-<process>-<number>.parquet   per-sample errors, written while the run continues
     examples/<task>.parquet                  one row an example
     gallery/<task>.parquet                   small images of some examples
     results.json                             the numbers
 
-The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` instead of errors, and images only where
-it asked about some. See `winobench.runs.responses`. A run that draws images has none of all this but
-``config.json``. See `winobench.runs.image_records`.
-
-In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
-reader it is all one: the next call of the run, with more processes or fewer, continues from whatever is there.
-Everything else is written by the first process, which takes the folder for its program.
-
-Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
-synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else. A part
-that changed on disk is seen (`winobench.base.parquet_files`), named, kept as ``*.damaged`` and computed again.
+Runs of text benchmarks have ``responses`` (`winobench.runs.responses`), and runs that generate images have ``drawn``
+and ``pictures`` (`winobench.runs.image_records`) in place of errors. Each of several processes writes parts of its own
+number into the shared folder; the first process writes everything else. Files appear under their names only when they
+are whole. A part that changed on disk is named, kept as ``*.damaged`` and computed again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
-"""The raw responses of a run, on disk before anything looks into them.
+"""The raw responses of a run, on disk before anything reads them.
 
-    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds
+    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds; or a mark: key, rejected (why)
     failures-<process>.jsonl        a line a call that failed for good: key, request, error, seconds, time
 
-A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
-nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
-its process opens the folder again. Until then it is skipped. Each call of a run writes its own part, which it
-holds locked: a second process of the same number is refused. A part that a kill has left empty is taken by the next
-call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
-asked for again.
-
-Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
-malformed and counts as absent from there on, so that it is requested again. What came in stays where it is.
+Lines are only appended, each in one piece and synced before ``add`` returns. Each call writes its own part, which it
+holds locked. A line that a kill has cut off is taken away when its process opens the folder again. Other lines that
+cannot be read are left aside with a warning, and rejected responses count as absent: both are requested again.
 """
 
 from __future__ import annotations

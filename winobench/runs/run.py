@@ -1,8 +1,4 @@
-"""A finished run as arrays: what was asked, the answers, and the per-sample errors behind them.
-
-Runs of text benchmarks have responses instead of errors, and questions instead of images and candidates. Both kinds
-record in the same form who was right on which example.
-"""
+"""A finished run as arrays: examples or questions, answers, and the per-sample errors behind them."""
 
 from __future__ import annotations
 
