@@ -4,14 +4,10 @@ import dataclasses
 import json
 import os
 import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
-from tests.evaluation import killed_questions, text_fakes
+from tests.evaluation import text_fakes
 from tests.evaluation.fakes import config, examples
 from tests.evaluation.text_fakes import PaidResponder, ScriptedResponder
 from tests.expectations import names, raises
@@ -19,7 +15,6 @@ from winobench.base.errors import InputError
 from winobench.evaluation import questions
 from winobench.runs import responses
 
-ROOT = pathlib.Path(__file__).parents[2]
 TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))
 NUM_QUESTIONS = 8  # those of the second task are among those of the first
 
@@ -33,10 +28,9 @@ def numbers(results):
 
 
 def stored(workdir):
-    """Key of every whole line that holds a response."""
+    """Key of every line that holds a response."""
     lines = [line for path in sorted((workdir / "responses").glob("part-*.jsonl")) for line in path.open("rb")]
-    entries = [json.loads(line) for line in lines if line.endswith(b"\n")]  # others are cut off by the kill
-    return [entry["key"] for entry in entries if "raw" in entry]
+    return [entry["key"] for entry in map(json.loads, lines) if "raw" in entry]
 
 
 def test_every_request_is_made_once_and_summarised(tmp_path):
@@ -121,29 +115,6 @@ def test_a_run_that_ends_before_its_first_answer_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(ScriptedResponder(stop_after=0), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_killed_run_goes_on(tmp_path):
-    """kill -9 in the midst of asking: no stored answer is asked for again, and the numbers are a whole run's."""
-    workdir = tmp_path / "run"
-    process = subprocess.Popen([sys.executable, "-m", "tests.evaluation.killed_questions", str(workdir)], cwd=ROOT)
-    try:
-        deadline = time.monotonic() + 60
-        while (not workdir.exists() or len(stored(workdir)) < 5) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=10) == -signal.SIGKILL
-    finally:
-        process.kill()
-    before, total = stored(workdir), 2 * killed_questions.PAIRS
-    assert 5 <= len(before) < total
-    tasks = [text_fakes.text_task(pairs=killed_questions.PAIRS)]
-    rest = ScriptedResponder(seconds=0.0)
-    results = run(rest, workdir, tasks)
-    assert len(rest.asked) == total - len(before)
-    assert len(set(stored(workdir))) == len(stored(workdir)) == total
-    assert numbers(results) == numbers(run(ScriptedResponder(), tmp_path / "whole", tasks))
 
 
 def test_runs_beside_each_other_share(tmp_path):

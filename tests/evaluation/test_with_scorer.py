@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from tests.evaluation import fakes
-from tests.evaluation.fakes import Counting, Stopping, examples, recorded
+from tests.evaluation.fakes import Counting, examples, recorded
 from tests.expectations import raises
 from winobench import parallel
 from winobench.data import images
@@ -35,20 +35,6 @@ def tasks(monkeypatch):
 def scorer(tiny_pipeline):
     mesh = parallel.make_mesh(jax.devices("cpu")[:1])
     return DiffusionITM.from_pretrained(tiny_pipeline, batch_size=8, mesh=mesh)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_path):
-    """Bit-equal: what is left to do after a stop are whole batches, which are cut and padded as they were before."""
-    arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
-    whole = evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)
-    for batches in (1, 3):
-        with pytest.raises(KeyboardInterrupt):
-            evaluate.evaluate(Stopping(scorer, batches), tasks, tmp_path / "run", **arguments)
-    assert len(recorded(tmp_path / "run")) == 4 * 8
-    again = evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
-    assert recorded(tmp_path / "run") == recorded(tmp_path / "whole")
-    assert again["tasks"] == whole["tasks"]
 
 
 @pytest.mark.slow

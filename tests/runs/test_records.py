@@ -312,15 +312,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         _folder(tmp_path / "run")
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
-    path = tmp_path / "results.json"
-    write_json(path, {"a": 1})
-    with pytest.raises(ValueError, match=names("nan")):
-        write_json(path, {"a": float("nan")})
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert [entry.name for entry in tmp_path.iterdir()] == ["results.json"]
-
-
 def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
     def full(source, target):
         raise OSError(28, "No space left on device")
