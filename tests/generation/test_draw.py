@@ -185,7 +185,7 @@ def test_what_is_no_run_of_pictures_is_said_in_one_sentence(run, tmp_path):
         (tmp_path / "config.json").write_text(config)
         with pytest.raises(InputError, match=said):
             winobench.read_pictures(tmp_path)
-    with pytest.raises(InputError, match="has no images of a model 'absent': it has those of fake"):
+    with pytest.raises(InputError, match="has no images of the model 'absent': name one of fake"):
         run.model("absent")
     path = run.folder / "drawn" / "prompts.jsonl"
     path.write_text(path.read_text().replace("red", "tan"))

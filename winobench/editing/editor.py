@@ -154,8 +154,7 @@ class EditDistance(Holder):
         conditions = self.pipeline.encode_texts(texts, batch_size=self._batch_size)
         moved = self._optimized(latents, conditions) if self._method == "optimize" else self._denoised(latents, texts)
         distances = jnp.sqrt(jnp.sum(jnp.square(moved - latents), axis=(1, 2, 3)))
-        judged = self._judged_timesteps()
-        errors = [self._mean_errors(some, conditions, judged) for some in (latents, moved)]
+        errors = [self._mean_errors(some, conditions) for some in (latents, moved)]
         pictures = self.pipeline.decode_latents(moved[:count], batch_size=self._batch_size)
         return pictures, *(np.asarray(values)[:count] for values in (distances, *errors))
 
@@ -181,11 +180,8 @@ class EditDistance(Holder):
             return_latents=True,
         )
 
-    def _judged_timesteps(self) -> np.ndarray:
-        """The middle of the schedule, where `optimization.step_timesteps` has it."""
-        return optimization.step_timesteps(self._schedule, "fixed", _JUDGED_SAMPLES, 0)[:, 0]
-
-    def _mean_errors(self, latents: jax.Array, conditions: Any, timesteps: np.ndarray) -> jax.Array:
+    def _mean_errors(self, latents: jax.Array, conditions: Any) -> jax.Array:
+        timesteps = optimization.step_timesteps(self._schedule, "fixed", _JUDGED_SAMPLES, 0)[:, 0]
         key = jax.random.fold_in(samples.noise_key(self._seed), _JUDGED_STREAM)
         work = functools.partial(optimization.mean_errors, dtype=self._dtype)
         return self._on_devices("judge", work, latents, conditions, key, timesteps)

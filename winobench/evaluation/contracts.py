@@ -35,24 +35,20 @@ def check_name(name: Any) -> None:
 def check_task(task: Task) -> None:
     """Makes sure that a task about images declares what the evaluation needs."""
     check_name(task.name)
+
+    def refuse(what: str, code: str = "bad-chance-level") -> NoReturn:
+        raise InputError(f"task {task.name!r} has the {what}", code=code)
+
     known = (*metrics.METRICS, *metrics.RATING_METRICS)
     if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
-        raise InputError(
-            f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of {', '.join(known)}"
-            " (winobench.metrics.METRICS and RATING_METRICS)",
-            code="unknown-metric",
-        )
+        where = "winobench.metrics.METRICS and RATING_METRICS"
+        given = options.shown(task.metric)
+        refuse(f"metric {given}, which is not one of {', '.join(known)} ({where})", "unknown-metric")
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
-        raise InputError(
-            f"task {task.name!r} has the chance levels {options.shown(task.chance)}: give name -> number",
-            code="bad-chance-level",
-        )
+        refuse(f"chance levels {options.shown(task.chance)}: give name -> number")
     for name, value in task.chance.items():
         if value is not None and not (_is_number(value) and 0 <= value <= 1):
-            raise InputError(
-                f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]",
-                code="bad-chance-level",
-            )
+            refuse(f"chance level {options.shown(value)} of {name!r}: give a number in [0, 1]")
 
 
 def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
@@ -148,10 +144,8 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
     """What a scorer says it is, as JSON has it."""
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
-        raise InputError(
-            f"{_called(scorer)}.fingerprint() gave {options.shown(said)}: give a mapping of JSON values",
-            code="bad-fingerprint",
-        )
+        given = f"{_called(scorer)}.fingerprint() gave {options.shown(said)}"
+        raise InputError(f"{given}: give a mapping of JSON values", code="bad-fingerprint")
     return json_values(said, f"{_called(scorer)}.fingerprint()")
 
 
@@ -198,10 +192,8 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 def kind_of_error(scorer: Any) -> str:
     if not isinstance(scorer.error, str) or not scorer.error:
-        raise InputError(
-            f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error",
-            code="bad-kind-of-error",
-        )
+        given = f"{_called(scorer)}.error is {options.shown(scorer.error)}"
+        raise InputError(f"{given}: give the name of a kind of error", code="bad-kind-of-error")
     return scorer.error
 
 

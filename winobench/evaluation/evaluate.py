@@ -121,8 +121,8 @@ def evaluate(
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
         if hasattr(scorer, "keep_in"):
             scorer.keep_in(folder.path, reuse=recording.reuse)
-        shown = {"reuse": recording.reuse, "progress": recording.progress}
-        work = runner.Runner(scorer, groups, folder, description["versions"], own, **shown)
+        how = {"reuse": recording.reuse, "progress": recording.progress}
+        work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
 

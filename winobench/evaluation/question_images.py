@@ -24,16 +24,11 @@ def with_images(
     task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[Picture]]
 ) -> list[TextQuestion]:
     """The questions with the images of their texts. Raises InputError for a text without any."""
-    found = []
     for question in questions:
-        text = question.texts[task.pictured]
-        if not images.get(text):
-            raise InputError(
-                f"the {task.pictured} {text!r} of question {question.id!r} has no image: generate one",
-                code="no-picture",
-            )
-        found.append(dataclasses.replace(question, pictures=tuple(images[text])))
-    return found
+        if not images.get(text := question.texts[task.pictured]):
+            what = f"the {task.pictured} {text!r} of question {question.id!r}"
+            raise InputError(f"{what} has no image: generate one", code="no-picture")
+    return [dataclasses.replace(one, pictures=tuple(images[one.texts[task.pictured]])) for one in questions]
 
 
 class Captions:

@@ -78,8 +78,8 @@ def evaluate_questions(
 
     Args:
       responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
-        or None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
-        (id, requests) of all questions of the tasks.
+        or None, ``log_attempts(path)`` with the file for its attempts, and ``bind(questions)`` with (id, requests) of
+        all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.

@@ -145,7 +145,7 @@ class Race:
         """
         looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)
-        for still in self._heats():
+        for still in self._batches():
             for first, n in itertools.pairwise((0, *looks)):
                 pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
                 score(pairs, first, n)
@@ -174,26 +174,26 @@ class Race:
         terms = [self._entries[number].question.terms for number in chosen]
         return [(rows.reshape(-1, rows.shape[-1]), signs) for rows, signs in terms]
 
-    def _heats(self) -> Iterator[list[_Entry]]:
+    def _batches(self) -> Iterator[list[_Entry]]:
         """The questions in parts that need no more images and texts than may race at once."""
         if not self._entries:  # a share of fewer questions than there are processes
             return
         if self._rows is None:
             yield self._entries
             return
-        heat: list[_Entry] = []
+        batch: list[_Entry] = []
         images: set[int] = set()
         texts: set[int] = set()
         for entry in _by_image(self._entries):
             own_images, own_texts = (set(column.tolist()) for column in self._pairs[entry.rows].T)
             more = len(own_images - images), len(own_texts - texts)
-            if heat and (len(images) + more[0] > self._rows[0] or len(texts) + more[1] > self._rows[1]):
-                yield heat
-                heat, images, texts = [], set(), set()
-            heat.append(entry)
+            if batch and (len(images) + more[0] > self._rows[0] or len(texts) + more[1] > self._rows[1]):
+                yield batch
+                batch, images, texts = [], set(), set()
+            batch.append(entry)
             images |= own_images
             texts |= own_texts
-        yield heat
+        yield batch
 
 
 def _by_image(entries: Iterable[_Entry]) -> list[_Entry]:

@@ -116,10 +116,8 @@ def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
         raise InputError(f"{path} cannot be read ({error}): choose another --workdir", code="cannot-read") from error
     for name, wanted in about.items():
         if isinstance(first, dict) and first.get(name, wanted) != wanted:
-            raise InputError(
-                f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}: choose another --workdir",
-                code="another-run",
-            )
+            found = f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}"
+            raise InputError(f"{found}: choose another --workdir", code="another-run")
 
 
 class _Lines:

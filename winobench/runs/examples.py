@@ -137,7 +137,7 @@ def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
         unknown = [name for name in terms if name not in normalization.TERMS]
         if unknown or normalization.OWN.name not in terms:
             raise InputError(
-                f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.",
+                f"{path} has scores of the terms {terms!r:.80}, some of which are unknown: evaluate again.",
                 code="unknown-name",
             )
         return terms

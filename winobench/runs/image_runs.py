@@ -83,7 +83,7 @@ class Pictures:
             if model.label == label:
                 return model
         known = ", ".join(model.label for model in self.models)
-        raise InputError(f"{self.folder} has no images of a model {label!r}: it has those of {known}")
+        raise InputError(f"{self.folder} has no images of the model {label!r}: name one of {known}")
 
     def record(self, model: str, seed: int, number: int) -> PictureRecord:
         """The record of an image.

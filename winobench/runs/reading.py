@@ -43,10 +43,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
         are named: the others are read. None to refuse them all.
     """
     if not paths:
-        raise InputError(
-            "no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.",
-            code="nothing-named",
-        )
+        raise InputError("no run is named: name the folders of finished runs of launch.eval.", code="nothing-named")
     runs: list[Run] = []
     seen: set[str] = set()
     for folder in (pathlib.Path(user_path(path)) for path in paths):
@@ -61,15 +58,11 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
                 raise
             skip(error)
     if not runs:
-        raise InputError(
-            f"none of the {len(paths):,} folders is a finished run: name folders that launch.eval made.",
-            code="not-a-run",
-        )
+        raise InputError(f"the {len(paths):,} folders hold no finished run: name one of launch.eval.", code="not-a-run")
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
-            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images, which have nothing in"
-            " common: make a report on each kind.",
+            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images: report each kind alone.",
             code="runs-of-two-kinds",
         )
     tell_apart(runs)
@@ -99,10 +92,8 @@ def read_run(path: str | os.PathLike) -> Run:
     for name in results["tasks"]:
         # It is a part of files' names.
         if not name or len(name) > 200 or not name.isprintable() or "/" in name:
-            raise InputError(
-                f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
-                code="damaged-file",
-            )
+            odd = shortened(name, 32)
+            raise InputError(f"{results_path} has a task of the odd name {odd!r}: restore it.", code="damaged-file")
     consistency.check_config(config, results, config_path)
     notes = []
     if config.get("status") != "finished":
