@@ -43,7 +43,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
         are named: the others are read. None to refuse them all.
     """
     if not paths:
-        raise InputError("no run is named: name the folders of finished runs of launch.eval.", code="nothing-named")
+        raise InputError("no run is named: python -m launch.report RUN [RUN ...].", code="nothing-named")
     runs: list[Run] = []
     seen: set[str] = set()
     for folder in (pathlib.Path(user_path(path)) for path in paths):
@@ -58,7 +58,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
                 raise
             skip(error)
     if not runs:
-        raise InputError(f"the {len(paths):,} folders hold no finished run: name one of launch.eval.", code="not-a-run")
+        raise InputError(f"none of the {len(paths):,} folders is a finished run: name others.", code="not-a-run")
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
