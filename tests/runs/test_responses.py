@@ -34,6 +34,11 @@ def add(store, text, raw=None):
     store.add(key(MODEL, request(text)), request(text), {} if raw is None else raw, 0.0)
 
 
+def num_stored(folder):
+    with ResponseStore(folder) as store:
+        return len(store)
+
+
 def parts(folder):
     return sorted(path.name for path in folder.glob("*.jsonl"))
 
@@ -94,8 +99,7 @@ def test_each_call_writes_a_part_and_leaves_none_empty(tmp_path):
     fill(tmp_path, "b")
     fill(tmp_path, "c", process=1)
     assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00001.jsonl", "part-1-00000.jsonl"]
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 3
+    assert num_stored(tmp_path) == 3
 
 
 @pytest.mark.parametrize("tail", [b'{"key":"', b"\x00" * 50, b'{"key":"%s","request":{}}\n' % (b"0" * 64), b"junk\n"])
@@ -109,8 +113,7 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
     assert path.read_bytes() == whole + tail  # another process's part is left alone
     fill(tmp_path, "c")
     assert path.read_bytes() == whole
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 3
+    assert num_stored(tmp_path) == 3
 
 
 def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
@@ -172,8 +175,7 @@ def test_parts_that_kills_have_left_empty_are_used_or_taken_away(tmp_path):
         with raises("in-use"):
             ResponseStore(tmp_path).open()
         add(store, "b", {"body": "b"})
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 2
+    assert num_stored(tmp_path) == 2
     assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
 
 
@@ -242,8 +244,7 @@ def test_one_process_of_a_number_at_a_time(tmp_path):
         with ResponseStore(tmp_path, process=1) as other:
             assert len(other) == 1
         add(store, "b")
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 2
+    assert num_stored(tmp_path) == 2
 
 
 def test_threads_may_share_a_store(tmp_path):
