@@ -180,7 +180,7 @@ def generate_odd_answers(folder, api, seed, requests):
 
 
 def test_odd_answers_to_questions(api, tmp_path):
-    requests, failed = evaluate_odd_answers(tmp_path / "run", api, 0, with_report=api == "openai", limit=40)
+    requests, failed = evaluate_odd_answers(tmp_path / "run", api, 0, with_report=api == "openai", limit=24)
     assert 0.02 * requests < failed < 0.8 * requests  # both kinds are there
 
 

@@ -196,7 +196,7 @@ def choose_tasks(
 ) -> list[Task] | list[TextTask]:
     """The tasks that are meant: names, task objects, groups such as ``@spatial``, or ``"ready"``.
 
-    ``"ready"`` stands for every known task whose data are there, but for those that are asked only when they are named.
+    ``"ready"`` means every known task whose data are there, but for tasks that must be named.
     """
     known = TASKS if known is None else known
     kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__

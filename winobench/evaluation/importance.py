@@ -52,7 +52,7 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 
 
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timesteps of a density, and their weights, [num_samples] float64: uniform probability over that of the density.
+    """Timesteps of a density, and their weights, [num_samples] float64: uniform probability / density.
 
     The first n of them are spread evenly over the density, whatever n: they are its quantiles at the points of the rule
     ``low_discrepancy``.

@@ -119,7 +119,7 @@ class Runner:
         group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
 
     def find_missing(self) -> float:
-        """The first process reads what is recorded, and tells all what is not.
+        """The first process reads recorded errors, and reports missing ones to all.
 
         Returns the seconds that earlier calls of this run have spent on what is recorded.
         """

@@ -23,7 +23,7 @@ from winobench.runs.examples import read_examples, read_questions
 from winobench.runs.labels import model_label, shortened
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
 
-# Of a model's name and of each thing that tells runs of one model apart: what tables and legends have room for.
+# Lengths of a model's name and of a difference between runs of one model that fit tables and legends.
 _MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
 
 # By which runs are known that do not name their metrics.
@@ -224,7 +224,7 @@ def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> N
 
 
 def short_label(run: Run) -> str:
-    """What a run is called where its model is no other run's."""
+    """A run's label where no other run has its model."""
     return shortened(model_label(str(run.config.get("model") or run.model)), _MOST_LETTERS)
 
 
