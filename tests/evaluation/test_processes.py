@@ -99,14 +99,6 @@ def check_against(alone, printed, workdir):
     np.testing.assert_allclose([errors[key] for key in keys], [alone[1][key] for key in keys], rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_eight_devices_give_the_same(alone, tmp_path):
-    (printed,) = finish(start(tmp_path / "run", devices=8))
-    assert printed["devices"] == 8
-    assert printed["results"]["computed_passes"] == NUM_TRIPLES
-    check_against(alone, printed, tmp_path / "run")
-
-
 @pytest.mark.slow  # starts two processes
 def test_two_processes_share_the_work(alone, tmp_path):
     workdir = tmp_path / "run"
