@@ -180,7 +180,7 @@ def test_a_damaged_part_is_named_and_set_aside(folder, tmp_path, caplog):
 
 
 def test_no_flipped_bit_changes_an_error(folder, tmp_path):
-    """In the run's own folder and from beside it; RELIABILITY's attack, which changed 43% of the errors."""
+    """In the run's own folder and from the next one."""
     writer, rng = _writer(folder, num=8), np.random.default_rng(0)
     triples = np.array([(*pair, sample) for pair in PAIRS for sample in range(8)], np.int32)
     values = rng.random(len(triples), np.float32)
