@@ -35,17 +35,17 @@ _TWO = _question(0, images=(1, 0), texts=(0,), target=0)
 
 
 @pytest.mark.parametrize(
-    ("normalize", "question", "pairs", "errors", "scores"),
+    ("terms", "question", "pairs", "errors", "scores"),
     [
-        ("none", _question(0), [[0, 0], [0, 1]], [[1, 3], [4, 8]], [[-2.0, -6.0]]),
+        ((), _question(0), [[0, 0], [0, 1]], [[1, 3], [4, 8]], [[-2.0, -6.0]]),
         # Image 1: 16 - 15; image 0: 5 - 2.
-        ("unconditional", _TWO, [[0, 0], [0, 2], [1, 0], [1, 2]], [[1, 3], [5, 5], [10, 20], [16, 16]], [[1], [3]]),
+        ((normalization.UNCONDITIONAL,), _TWO, [[0, 0], [0, 2], [1, 0], [1, 2]], [[1, 3], [5, 5], [10, 20], [16, 16]], [[1], [3]]),
         # Text by text, minus (2 - 1) and minus (6 - 4).
-        ("gray_image", _question(0), [[0, 0], [0, 1], [2, 0], [2, 1]], [[1, 3], [4, 8], [1, 1], [5, 3]], [[-1, -2]]),
+        ((normalization.GRAY_IMAGE,), _question(0), [[0, 0], [0, 1], [2, 0], [2, 1]], [[1, 3], [4, 8], [1, 1], [5, 3]], [[-1, -2]]),
     ],
 )  # fmt: skip
-def test_scores_by_hand(normalize, question, pairs, errors, scores):
-    plan = _plan([question], pairs, terms=normalization.NORMALIZATIONS[normalize])
+def test_scores_by_hand(terms, question, pairs, errors, scores):
+    plan = _plan([question], pairs, terms=(normalization.OWN, *terms))
     (found,) = summary.question_scores(plan, "task", np.float32(errors))
     assert found.tolist() == scores
     assert found.dtype == np.float64

@@ -349,7 +349,7 @@ def twice(table):
         (entry("accuracy", value=0.75, low=0, high=1), ("damaged-results", "tasks.clevr.accuracy", "0.75")),
         (entry("spatial/accuracy", n=7), ("damaged-results", "tasks.clevr.spatial/accuracy", "7", "8")),
         *(
-            (entry("accuracy", **change), ("wrong-value", f"{next(iter(change))} of tasks.clevr.accuracy"))
+            (entry("accuracy", **change), ("wrong-value", "tasks.clevr.accuracy", *change))
             for change in ({"value": 2}, {"low": -1}, {"n": -5}, {"n": 10**30}, {"chance": 1.5}, {"value": math.nan})
         ),
         (

@@ -300,12 +300,11 @@ def test_what_json_cannot_hold_is_refused(tmp_path):
 
 _ENDLESS = """
 import sys
-from tests.runs.test_responses import MODEL, key, request
+from tests.runs.test_responses import add
 from winobench.runs.responses import ResponseStore
 with ResponseStore(sys.argv[1]) as store:
     for index in range(10**6):
-        text = str(index)
-        add(store, text, {"body": text * 500})
+        add(store, str(index), {"body": str(index) * 500})
         print(index, flush=True)
 """
 
