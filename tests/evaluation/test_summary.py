@@ -32,6 +32,7 @@ def _plan(questions, pairs, texts=("a", "b", ""), terms=(normalization.OWN,)):
 
 
 _TWO = _question(0, images=(1, 0), texts=(0,), target=0)
+_EMPTY, _GRAY = (normalization.UNCONDITIONAL,), (normalization.GRAY_IMAGE,)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +40,9 @@ _TWO = _question(0, images=(1, 0), texts=(0,), target=0)
     [
         ((), _question(0), [[0, 0], [0, 1]], [[1, 3], [4, 8]], [[-2.0, -6.0]]),
         # Image 1: 16 - 15; image 0: 5 - 2.
-        ((normalization.UNCONDITIONAL,), _TWO, [[0, 0], [0, 2], [1, 0], [1, 2]], [[1, 3], [5, 5], [10, 20], [16, 16]], [[1], [3]]),
+        (_EMPTY, _TWO, [[0, 0], [0, 2], [1, 0], [1, 2]], [[1, 3], [5, 5], [10, 20], [16, 16]], [[1], [3]]),
         # Text by text, minus (2 - 1) and minus (6 - 4).
-        ((normalization.GRAY_IMAGE,), _question(0), [[0, 0], [0, 1], [2, 0], [2, 1]], [[1, 3], [4, 8], [1, 1], [5, 3]], [[-1, -2]]),
+        (_GRAY, _question(0), [[0, 0], [0, 1], [2, 0], [2, 1]], [[1, 3], [4, 8], [1, 1], [5, 3]], [[-1, -2]]),
     ],
 )  # fmt: skip
 def test_scores_by_hand(terms, question, pairs, errors, scores):
