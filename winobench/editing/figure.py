@@ -25,10 +25,7 @@ _RIGHT = "#0072b2"
 
 
 def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
-    """Draws a row for each of some edited examples: candidates before and after, the right one first.
-
-    Returns the figure's path; None where nothing can be shown.
-    """
+    """Draws some edited examples, a row each, the right candidate first. Returns the path; None without any."""
     folder, rows = pathlib.Path(folder), []
     edits = read_edits(folder)
     for task in read_run(folder).tasks.values():

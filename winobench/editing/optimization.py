@@ -49,12 +49,10 @@ def optimize_latents(
     *,
     dtype: str = "float32",
 ) -> jax.Array:
-    """Moves latents so that a text predicts the noise in them better: Adam on the denoising error alone. Pure.
+    """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
-    Every row is optimised by itself. Noise is drawn again for each step and timestep, the same for all rows. Latents
-    are float32 ``[n, h, w, c]``, scaled as in training; conditions a tree of arrays ``[n, ...]``; timesteps
-    ``[num_steps, k]``, over whose k a step's loss is the mean. ``dtype`` is that of the noisy latents. Returns float32
-    ``[n, h, w, c]``.
+    Noise is drawn again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
+    training; conditions a tree of ``[n, ...]``; timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape

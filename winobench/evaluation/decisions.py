@@ -71,10 +71,9 @@ class Ranking(_Question):
                 top.interim_look(scores, budget, level / len(self._tops), share)
 
     def scores(self, errors: np.ndarray) -> np.ndarray:
-        """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
+        """[candidates] float64, higher = better: the winner's, and how far the others are behind on common samples.
 
-        Differences are means over the samples that both have. Where those of a few samples would order two candidates
-        in another way than was decided, the decision stands.
+        Where few samples would order two candidates otherwise than was decided, the decision stands.
         """
         most = int(self.num_samples.max())
         samples = self._scores(errors, most)
@@ -94,10 +93,9 @@ class _TopK:
     """Which of some candidates are the k best?
 
     A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
-    but k - 1 others. Which others that shall be is chosen after a few samples, and only later ones are evidence: a
-    choice by the same samples would need a share of the level for each that might have been chosen. One that belongs to
-    the k best leaves only if one of its rivals that does not is held to be better: of the two kinds of mistakes there
-    are k, and as many as there are other candidates.
+    but k - 1 others. Rivals are chosen after a few samples, and only later ones are evidence: a choice by the same
+    samples would need a share of the level for each possible rival. There are k mistakes of one kind, and as many of
+    the other as there are other candidates.
     """
 
     def __init__(self, num_candidates: int, k: int):

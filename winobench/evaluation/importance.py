@@ -33,8 +33,8 @@ _QUANTILES = 1000
 def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
     """The density of timesteps that a pilot suggests, from scores [candidates, n] of its questions on n samples.
 
-    ``positions`` [n] in [0, 1) are the samples' places in the range of timesteps, some in every tenth of it. Returns
-    [10] float64, constant in each tenth, with the mean 1, rounded so that machines agree.
+    ``positions`` [n] in [0, 1) are the samples' places in the range. Returns [10] float64 with the mean 1, of each
+    tenth of the range, rounded so that machines agree.
     """
     relative = []
     for matrix in scores:
@@ -54,8 +54,7 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Timesteps of a density, and their weights, [num_samples] float64: uniform probability / density.
 
-    The first n of them are spread evenly over the density, whatever n: they are its quantiles at the points of the rule
-    ``low_discrepancy``.
+    They are its quantiles at the points of the rule ``low_discrepancy``: the first n are spread evenly, whatever n.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])

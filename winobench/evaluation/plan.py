@@ -46,10 +46,9 @@ def make_plan(
     normalize: str,
     failed: dict[str, InputError] | None = None,
 ) -> Plan:
-    """Loads the tasks' examples and collects what they need.
+    """Loads the tasks' examples and collects what they need. Images are one when their content is.
 
-    Two images are one when their content is. Pairs are ordered by image and, within an image, as the tasks name them,
-    so that work on an image can be shared.
+    Pairs are ordered by image and, within an image, as the tasks name them, so that work on an image can be shared.
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")

@@ -27,10 +27,7 @@ NOTHING = Available()
 def names(
     text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Available = NOTHING
 ) -> list[str | None]:
-    """The protocols that a config means.
-
-    Returns their names; None means each task's first one that the model can answer.
-    """
+    """The protocols that a config means; None means each task's first one that the model can answer."""
     if text is None:
         return [None]
     if text != ALL:

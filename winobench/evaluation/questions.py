@@ -197,10 +197,7 @@ def _ask(
     answers: asking.Answers,
     **how: Any,
 ) -> tuple[list[_Workload], list[tuple[Responder, Mapping[str, Request]]]]:
-    """Writes captions where they are needed, and then asks.
-
-    Returns the tasks, with their captions, and each responder with key -> request of all that it was to answer.
-    """
+    """Writes captions where needed, and asks. Returns the tasks with captions, and what each responder answers."""
     asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
     if captions is not None:
         captions.write([question for one in workloads for question in one.questions], store, answers, **how)

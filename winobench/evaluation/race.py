@@ -138,10 +138,10 @@ class Race:
         self.num_questions = self.undecided = len(entries)
 
     def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
-        """Races all questions to their decisions.
+        """Races all questions to their decisions on ``errors`` [num_pairs, budget] float32.
 
-        ``score(pairs, first, end)`` fills ``errors`` [num_pairs, budget] float32 of these pairs, int [n] in increasing
-        order, for the samples ``order[first:end]``.
+        ``score(pairs, first, end)`` fills in these pairs, int [n] in increasing order, for the samples
+        ``order[first:end]``.
         """
         looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)

@@ -119,10 +119,7 @@ class Runner:
         group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
 
     def find_missing(self) -> float:
-        """The first process reads recorded errors, and reports missing ones to all.
-
-        Returns the seconds that earlier calls of this run have spent on what is recorded.
-        """
+        """The first process reads recorded errors, and reports missing ones to all. Returns the former's seconds."""
 
         def look() -> dict[str, Any]:
             seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)

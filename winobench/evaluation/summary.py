@@ -67,10 +67,9 @@ def task_results(
 
 
 def constant_over(scores: Sequence[np.ndarray]) -> str | None:
-    """``images``, ``texts`` or ``candidates`` (both) where scores do not depend on them, else None.
+    """``images``, ``texts`` or ``candidates`` (both) where over 99% of the scores do not depend on them, else None.
 
-    Over 99% of the examples with several images or texts must have equal scores over them. Where no example has several
-    images, all examples must have the same scores.
+    Where no example has several images, all examples must have the same scores.
     """
     found = []
     for axis, name in enumerate(("images", "texts")):
@@ -152,20 +151,15 @@ def _association_results(
 
 
 def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
-    """Which questions depend on each other: those that have an image in common, whether it is the right one or not.
-
-    Each is tied to those with which it shares an image, and not to those with which these do.
-    """
+    """Which questions depend on each other: those that have an image in common, whether it is right or not."""
     return metrics.Dependence.of_sets([question.images for question in questions])
 
 
 def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
-    """One row an example, with the columns that `winobench.runs.examples.read_examples` reads, and these:
+    """One row an example, with the columns that `winobench.runs.examples.read_examples` reads, and more:
 
-    ``prediction`` (index of the best candidate, null where the best score occurs twice, and for the diagonal); ``tie``;
-    ``correct_<outcome>`` and ``tie_<outcome>`` of metrics with several outcomes; ``terms``; ``ratings`` of rated
-    images. ``correct`` is about the metric's headline. It, ``target``, ``prediction`` and ``tie`` are null for bias and
-    ratings.
+    ``prediction``, index of the best candidate, null for ties and the diagonal; ``tie``; ``correct_<outcome>`` and
+    ``tie_<outcome>`` of metrics with several outcomes; ``ratings``. Bias and ratings have no right answers: null.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None

@@ -40,11 +40,7 @@ class ImageFile:
 
 
 def find(places: Sequence[str]) -> list[ImageFile]:
-    """The images at some places, each once, in the order of the places and, within one, of the names.
-
-    Places are folders (the images right in them), runs of ``launch.draw``, patterns such as ``photos/**/*.jpg``, and
-    files.
-    """
+    """The images of folders (right in them), runs of ``launch.draw``, patterns and files, each once, in their order."""
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
     found = {one.image.path: one for place in places for one in _at(place)}

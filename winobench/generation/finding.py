@@ -22,10 +22,9 @@ _TEXT, _FILE = "premise", "file"
 def find_pictures(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
 ) -> dict[str, tuple[Picture, ...]]:
-    """Text -> its images, of a run of images in the order of the seeds, or of a table of files.
+    """Text -> its images, of a run of images in the order of the seeds, or of a ``.csv`` or ``.jsonl`` table.
 
-    A table is a ``.csv`` or ``.jsonl`` file with the columns or keys ``premise`` and ``file``, relative to its folder.
-    Each file is read once, so that it is known to be the generated one.
+    Each file is read once, so that it is known to be the generated one. Tables name them relative to their folder.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:

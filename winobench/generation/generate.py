@@ -38,17 +38,10 @@ _MOST_LABELS = 3  # of a default folder's name
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How images are generated. Arguments as in `Pipeline.generate`.
-
-    Attributes:
-      num_steps: number of steps.
-      guidance_scale: 1 or less for none.
-      sampler: a sampler's name; None follows each model's folder.
-      image_size: height and width in pixels; None for each model's own.
-    """
+    """How images are generated: arguments of `Pipeline.generate`, each model's own where None."""
 
     num_steps: int = 50
-    guidance_scale: float = 7.5
+    guidance_scale: float = 7.5  # 1 or less for none
     sampler: str | None = None
     image_size: int | None = None
 
@@ -257,10 +250,7 @@ class _Run:
 
 
 def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
-    """The entries of the folder's config about models with images here.
-
-    Whose config it is, `RunFolder.open` decides.
-    """
+    """Entries of the folder's config about models with images here. `RunFolder.open` checks whose config it is."""
     try:
         return dict(json_files.load(folder.config_path)["drawn"])
     except (OSError, InputError, KeyError, TypeError, ValueError):

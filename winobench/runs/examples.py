@@ -73,11 +73,7 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Questions(Examples):
-    """A text task's questions as one run has answered them, without those whose calls failed.
-
-    ``images`` are empty, ``texts`` what the prompts were made of and the options, ``targets`` the right options, and
-    ``scores`` those of the options, or empty where the protocol has none.
-    """
+    """A text task's questions, without those whose calls failed. Scores are the options', if there are any."""
 
     named: list[dict[str, str]]  # what the prompts were made of, by name
     options: list[tuple[str, ...]]

@@ -150,10 +150,7 @@ def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
 
 
 def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
-    """The last record of each image of a run, whether or not the image is there.
-
-    Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
-    """
+    """The last record of each image, whether or not the image is there. Unreadable ones give a warning."""
     found: dict[Place, PictureRecord] = {}
     for _, _, path in _parts(pathlib.Path(folder) / DRAWN):
         for number, line in _lines(path):

@@ -36,11 +36,10 @@ _ROWS_OF_OLD_RUNS = {
 
 
 def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
-    """Reads runs and gives each its own name.
+    """Reads runs and gives each its own label.
 
-    Args:
-      skip: called with the error of each folder that `read_run` refuses, and of each that is named twice, where several
-        are named: the others are read. None to refuse them all.
+    Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
+    all.
     """
     if not paths:
         raise InputError("no run is named: python -m launch.report RUN [RUN ...].", code="nothing-named")

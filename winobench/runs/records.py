@@ -161,10 +161,7 @@ class RunFolder:
             self._lock = None
 
     def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
-        """The folder's ``config.json``; None for a folder without files, or with a report alone.
-
-        With ``remains``, also for what is left of a run without its config.
-        """
+        """The folder's config; None for one without files but a report, or, with ``remains``, a run's other files."""
         try:
             found = json_files.load(self.config_path)
         except FileNotFoundError:

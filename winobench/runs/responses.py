@@ -41,10 +41,7 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
-    """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
-
-    Neither the order of the fingerprint's keys matters, nor ``prefix_turns``, nor where an image lies.
-    """
+    """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the place of an image."""
     asked = request_json(request)
     asked.pop("prefix_turns", None)
     if "picture" in asked:
@@ -72,17 +69,13 @@ class _Place(NamedTuple):
 
 
 class ResponseStore:
-    """The responses of one run. Of a run with several processes, those that all of them have stored when it is opened.
+    """The responses of one run, of all its processes when it is opened. Threads may share it.
 
-    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself. Its methods
-    may be called by several threads.
+    Nothing is written before ``open`` is called, which the store as a context manager does.
     """
 
     def __init__(self, folder: str | os.PathLike, process: int = 0, *, seconds_between_syncs: float = 0.0):
-        """0 seconds between syncs puts every response on disk before ``add`` returns, for responses that cost money.
-
-        Otherwise a response survives a kill at once, and a crash of the machine after the next sync.
-        """
+        """0 seconds between syncs keeps every response in a crash of the machine, for responses that cost money."""
         self.folder = pathlib.Path(folder)
         self._process = process
         self._seconds_between_syncs = seconds_between_syncs
@@ -196,10 +189,7 @@ class ResponseStore:
         return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
 
     def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
-        """Copies responses of other runs that are missing here, with the run they are from. Returns how many.
-
-        A damaged part of another run is left aside with a warning.
-        """
+        """Copies missing responses of other runs, and returns how many. Damaged parts are left aside with a warning."""
         # What was malformed here is so elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}
         copied = 0

@@ -66,11 +66,7 @@ def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | No
 
 
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
-    """How often each model generated what it should, by skill.
-
-    Returns label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
-    clustered by prompt text) and "n".
-    """
+    """Label -> category, or ``all`` for their mean -> "value", "low", "high" (95%, clustered by prompt text), "n"."""
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for model in run.models:
         rows = [
