@@ -209,7 +209,7 @@ def choose_tasks(
         usual = {name: task for name, task in known.items() if not getattr(task, "when_named", False)}
         tasks = [name for name, task in usual.items() if task.ready(data_dir) is None]
     elif isinstance(tasks, str):
-        tasks = [name.strip() for name in tasks.split(",") if name.strip()]
+        tasks = options.comma_separated(tasks)
     if known is not TEXT_TASKS:
         tasks = tasks_from(tasks, data_dir)
     get = get_text_task if known is TEXT_TASKS else get_task
