@@ -46,7 +46,7 @@ def main(
         for name in split(config.model) or [config.model]
     ]
     tasks = choose_tasks(config.tasks, config.data_dir)
-    has = protocols.Has(about_pictures, bool(config.get("captioner")))
+    has = protocols.Available(about_pictures, bool(config.get("captioner")))
     checked = [_check_model(config, model, tasks, has) for model in models]
     api = _api_options(config)
     pictures = captioner = None

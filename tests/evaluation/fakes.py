@@ -1,9 +1,11 @@
 """A scorer and tasks that need no model: errors are a function of what should decide them, and calls are counted."""
 
 import hashlib
+import json
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from winobench.scorers import samples
 from winobench.tasks.base import Association, Example, TargetPair, Task
@@ -52,6 +54,52 @@ class FakeScorer:
                     errors[-1] = np.float32("nan")
             self.batches += 1
             yield start + np.arange(len(errors)), np.array(errors, np.float32)
+
+
+class Counting:
+    """A scorer's identity without its work."""
+
+    def __init__(self, scorer):
+        self.fingerprint, self.error, self.choose_timesteps = scorer.fingerprint, scorer.error, scorer.choose_timesteps
+        self.scored = 0
+
+    def iter_errors(self, images, texts, triples, **named):
+        self.scored += len(triples)
+        yield np.arange(len(triples)), np.arange(len(triples), dtype=np.float32)
+
+
+class Stopping(Counting):
+    """A scorer that is interrupted after some batches."""
+
+    def __init__(self, scorer, batches):
+        super().__init__(scorer)
+        self._scorer, self._batches = scorer, batches
+
+    def iter_errors(self, *arguments, **named):
+        for number, batch in enumerate(self._scorer.iter_errors(*arguments, **named)):
+            if number == self._batches:
+                raise KeyboardInterrupt
+            yield batch
+
+
+def recorded(workdir):
+    """(image hash, text hash, sample) -> error of all parts. Each is recorded once."""
+    found = {}
+    for path in sorted((workdir / "errors").glob("*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            for number, error in enumerate(row["errors"]):
+                key = row["image"], row["text"], row["first_sample"] + number
+                assert key not in found
+                found[key] = error
+    return found
+
+
+def examples(workdir, task):
+    return pq.read_table(workdir / "examples" / f"{task}.parquet").to_pylist()
+
+
+def config(workdir):
+    return json.loads((workdir / "config.json").read_text())
 
 
 def image(number, size=4):

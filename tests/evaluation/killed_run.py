@@ -1,9 +1,5 @@
-"""A slow evaluation to be killed: python -m tests.evaluation.killed_run WORKDIR [PORT RANK]
+"""A slow evaluation to be killed: python -m tests.evaluation.killed_run WORKDIR"""
 
-With a port and a rank it is one of two processes of one program.
-"""
-
-import json
 import sys
 
 from tests.evaluation import fakes
@@ -14,15 +10,10 @@ TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
 ARGUMENTS = {"num_samples": 5, "limit": 5, "seed": 3}
 
 
-def main(workdir, port=None, rank=None):
-    if port is not None:
-        import jax
-
-        jax.distributed.initialize(f"localhost:{port}", 2, int(rank))
+def main(workdir):
     error_parts._SECONDS_BETWEEN_PARTS = 0.1
     scorer = fakes.FakeScorer(seconds_a_batch=0.03)
-    results = evaluate.evaluate(scorer, TASKS, workdir, progress=False, **ARGUMENTS)
-    print(json.dumps(results["tasks"]))
+    evaluate.evaluate(scorer, TASKS, workdir, progress=False, **ARGUMENTS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What `evaluate` is called with: refused in one sentence before anything is planned, and recorded as it is used."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -49,6 +47,15 @@ class WithRange(fakes.FakeScorer):
         ({"timesteps": 5}, ("bad-value", "timesteps", "5")),
         ({"timesteps": [1, 2], "num_samples": 3}, ("two-numbers-of-samples", "num_samples", "3")),
         ({"workdir": 5}, ("wrong-type", "path", "5")),
+        ({"tasks": []}, ("nothing-named",)),
+        ({"tasks": "nonsense"}, ("unknown-name", "nonsense")),
+        ({"normalize": "gray"}, ("bad-value", "normalize")),
+        ({"tasks": [fakes.text_task(ready=lambda data_dir: "on the shelf.")]}, ("data-not-ready", "'words'", "shelf")),
+        ({"timestep_weights": "cosmap"}, ("option-of-others", "cosmap", "uniform")),
+        ({"timestep_weights": "cosmop"}, ("bad-timestep-weights", "'cosmop'", "cosmap")),
+        ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("option-of-others", "race", "uniform")),
+        ({"reduce_dtype": "float16", "mode": "race"}, ("option-of-others", "race", "reduce_dtype", "float32")),
+        ({"reduce_dtype": "float8"}, ("bad-value", "float8", "reduce_dtype", "bfloat16")),
     ],
 )
 def test_what_is_refused(tmp_path, arguments, message):
@@ -58,7 +65,7 @@ def test_what_is_refused(tmp_path, arguments, message):
     with raises(*message) as caught:
         evaluate(scorer, **chosen)
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -68,8 +75,7 @@ def test_what_is_refused(tmp_path, arguments, message):
 def test_a_range_that_has_no_part_in_the_timesteps_is_not_recorded(tmp_path, timesteps, recorded):
     scorer = WithRange()
     evaluate(scorer, TASKS, tmp_path / "run", timesteps=timesteps, limit=2, progress=False)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["identity"]["scorer"]["timestep_range"] == recorded
+    assert fakes.config(tmp_path / "run")["identity"]["scorer"]["timestep_range"] == recorded
 
 
 def test_a_table_of_errors_that_cannot_fit_is_told_before_it_is_made(tmp_path, monkeypatch):

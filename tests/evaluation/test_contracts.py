@@ -38,12 +38,23 @@ def _evaluate(tmp_path, task=None, scorer=None, **arguments):
         ({"target": "0"}, ("bad-example", "target", "'0'")),
         ({"target": -1}, ("target-not-among-candidates",)),
         ({"texts": ("a",)}, ("nothing-to-choose",)),
+        ({"target": 2}, ("target-not-among-candidates",)),
+        ({"images": ()}, ("bad-example", "'0'", "'words'")),
+        ({"texts": ()}, ("bad-example", "texts")),
+        ({"texts": ("a", None)}, ("not-a-text", "text", "None")),
+        ({"images": ("/no/such.png",)}, ("no-such-file", "/no/such.png")),
     ],
 )
 def test_an_example_is_checked_when_it_is_loaded(tmp_path, changes, message):
     example = dataclasses.replace(_GOOD, **changes)
     with raises(*message):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([example])))
+
+
+@pytest.mark.parametrize(("count", "message"), [(0, ("no-examples", "'words'")), (2, ("repeated-id", "'0'"))])
+def test_examples_are_some_and_of_different_ids(tmp_path, count, message):
+    with raises(*message):
+        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([_GOOD] * count)))
 
 
 @pytest.mark.parametrize("given", [None, 5, ("0", (), ())])

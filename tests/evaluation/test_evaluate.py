@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,9 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests import launching
 from tests.evaluation import fakes, killed_run
-from tests.evaluation.fakes import FakeScorer
+from tests.evaluation.fakes import FakeScorer, config, examples, recorded
 from tests.expectations import names, raises
 from winobench import metrics
 from winobench.base.errors import InputError
@@ -37,40 +35,37 @@ def run(scorer, workdir, tasks=TASKS, **changes):
     )
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run, which tests must not change: its scorer, folder and results."""
+    scorer, folder = FakeScorer(), tmp_path_factory.mktemp("finished") / "run"
+    return scorer, folder, run(scorer, folder)
+
+
 def numbers(results):
     return {key: value for key, value in results.items() if key not in ("seconds", "computed_passes", "workdir")}
 
 
-def recorded(workdir):
-    """(image hash, text hash, sample) of all that is in the parts."""
-    found = []
-    for path in sorted((workdir / "errors").glob("*.parquet")):
-        for row in pq.read_table(path).to_pylist():
-            found += [(row["image"], row["text"], row["first_sample"] + k) for k in range(len(row["errors"]))]
-    return found
-
-
-def test_every_triple_is_scored_once(tmp_path):
-    scorer = FakeScorer()
-    run(scorer, tmp_path / "run")
+def test_every_triple_is_scored_once(finished):
+    scorer, folder, _ = finished
     assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES
     unconditional = [triple for triple in scorer.scored if triple[1] == ""]
     assert len(unconditional) == 10 * NUM_SAMPLES
-    assert len(recorded(tmp_path / "run")) == NUM_PAIRS * NUM_SAMPLES
+    assert len(recorded(folder)) == NUM_PAIRS * NUM_SAMPLES
 
 
-def test_large_plans_are_handed_over_in_stretches(tmp_path, monkeypatch):
-    whole = run(FakeScorer(), tmp_path / "whole")
+def test_large_plans_are_handed_over_in_stretches(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 32)
     scorer = FakeScorer()
-    assert numbers(run(scorer, tmp_path / "run")) == numbers(whole)
+    assert numbers(run(scorer, tmp_path / "run")) == numbers(finished[2])
     assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES
 
 
-def test_results_are_as_documented(tmp_path):
-    results = run(FakeScorer(), tmp_path / "run")
-    assert results.pop("workdir") == str(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "results.json").read_text()) == results
+def test_results_are_as_documented(finished):
+    _, folder, results = finished
+    results = dict(results)
+    assert results.pop("workdir") == str(folder)
+    assert json.loads((folder / "results.json").read_text()) == results
     assert list(results) == ["tasks", "failed", "config", "versions", "passes", "computed_passes", "seconds"]
     assert results["failed"] == {}
     assert results["passes"] == results["computed_passes"] == NUM_PAIRS * NUM_SAMPLES
@@ -99,20 +94,19 @@ def test_results_are_as_documented(tmp_path):
     assert versions["data"]["words"] == "words 5"
     assert versions["device"]["platform"] == "cpu"
     assert results["seconds"] > 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["status"] == "finished"
-    assert config["config"] == results["config"]
-    assert config["identity"]["scorer"]["model"] == "0"
-    (one,) = config["rounds"]
+    described = config(folder)
+    assert described["status"] == "finished"
+    assert described["config"] == results["config"]
+    assert described["identity"]["scorer"]["model"] == "0"
+    (one,) = described["rounds"]
     assert one["tasks"] == ["words", "pictures", "square"]
     assert one["num_samples"] == NUM_SAMPLES
     assert one["timesteps"] == samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
 
-def test_values_are_those_of_the_errors(tmp_path):
+def test_values_are_those_of_the_errors(finished):
     """Scores and decisions recomputed from the fake's formula, without plan, records or summary."""
-    scorer = FakeScorer()
-    results = run(scorer, tmp_path / "run")
+    scorer, folder, results = finished
     timesteps = samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
     def mean(image, text):
@@ -136,24 +130,21 @@ def test_values_are_those_of_the_errors(tmp_path):
         right.append(int(np.argmax(gains)) == number % 2)
     assert results["tasks"]["pictures"]["accuracy"]["value"] == pytest.approx(np.mean(right))
 
-    table = pq.read_table(tmp_path / "run" / "examples" / "pictures.parquet").to_pylist()
+    table = examples(folder, "pictures")
     assert [row["correct"] for row in table] == right
     assert np.ravel(table[0]["scores"]) == pytest.approx(
         [gain(fakes.image(0), "colour 0"), gain(fakes.image(100), "colour 0")]
     )
 
 
-def test_normalisation_changes_image_retrieval_and_no_text_retrieval(tmp_path):
-    with_it = run(FakeScorer(), tmp_path / "auto")
+def test_normalisation_changes_image_retrieval_and_no_text_retrieval(finished, tmp_path):
+    _, folder, with_it = finished
     plain = FakeScorer()
     without = run(plain, tmp_path / "none", normalize="none")
     assert not [triple for triple in plain.scored if triple[1] == ""]
     assert with_it["tasks"]["words"] == without["tasks"]["words"]
     assert with_it["tasks"]["square"]["text"] == without["tasks"]["square"]["text"]
-    one, other = (
-        pq.read_table(tmp_path / name / "examples" / "pictures.parquet")["scores"].to_pylist()
-        for name in ("auto", "none")
-    )
+    one, other = ([row["scores"] for row in examples(path, "pictures")] for path in (folder, tmp_path / "none"))
     assert one != other
 
 
@@ -164,11 +155,11 @@ def test_a_finished_run_scores_nothing_again(tmp_path):
     assert again.scored == []
 
 
-def test_an_interrupted_run_goes_on(tmp_path):
-    whole = run(FakeScorer(), tmp_path / "whole")
+def test_an_interrupted_run_goes_on(finished, tmp_path):
+    _, _, whole = finished
     with pytest.raises(KeyboardInterrupt):
         run(FakeScorer(stop_after=4), tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
+    assert config(tmp_path / "run")["status"] == "interrupted"
     assert not (tmp_path / "run" / "results.json").exists()
     before = recorded(tmp_path / "run")
     assert len(before) == 4 * 7
@@ -198,7 +189,7 @@ def test_a_killed_run_goes_on(tmp_path):
     total = NUM_PAIRS * killed_run.ARGUMENTS["num_samples"]
     assert 0 < len(before) < total
     assert len(before) % 7 == 0  # whole batches
-    assert json.loads((workdir / "config.json").read_text())["status"] == "running"
+    assert config(workdir)["status"] == "running"
 
     rest = FakeScorer()
     results = evaluate.evaluate(rest, killed_run.TASKS, workdir, progress=False, **killed_run.ARGUMENTS)
@@ -301,7 +292,7 @@ def test_ties_are_wrong_and_counted(tmp_path):
         for entry in task.values():
             assert entry["value"] == 0
             assert entry["ties"] == entry["n"]
-    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    rows = examples(tmp_path / "run", "words")
     assert all(row["prediction"] is None and row["tie"] and not row["correct"] for row in rows)
 
 
@@ -310,12 +301,7 @@ def test_errors_that_are_no_numbers_stop_the_run(tmp_path):
     with raises("not-finite", "'no shape'", "float32"):
         run(scorer, tmp_path / "run")
     assert not (tmp_path / "run" / "results.json").exists()
-    errors = [
-        value
-        for path in (tmp_path / "run" / "errors").glob("*.parquet")
-        for row in pq.read_table(path)["errors"].to_pylist()
-        for value in row
-    ]
+    errors = list(recorded(tmp_path / "run").values())
     assert np.isfinite(errors).all()
     assert len(errors) == 7 * (scorer.batches - 1)
 
@@ -331,40 +317,16 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"tasks": []}, ("nothing-named",)),
-        ({"tasks": "nonsense"}, ("unknown-name", "nonsense")),
-        ({"limit": 0}, ("bad-value", "limit")),
-        ({"num_samples": 0}, ("bad-value", "num_samples")),
-        ({"timesteps": "sometimes"}, ("bad-value", "timesteps")),
-        ({"timesteps": [1, 2]}, ("two-numbers-of-samples", "timesteps", "2")),
-        ({"timesteps": [1.5] * 5}, ("bad-value", "timesteps", "1.5")),
-        ({"seed": -1}, ("bad-value", "seed")),
-        ({"normalize": "gray"}, ("bad-value", "normalize")),
-        (
-            {"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]},
-            ("data-not-ready", "'words'", "shelf"),
-        ),
-    ],
-)
-def test_bad_input_writes_nothing(tmp_path, arguments, message):
-    with raises(*message):
-        run(FakeScorer(), tmp_path / "run", **arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
-    run(FakeScorer(), tmp_path / "run")
-    schema = pq.read_schema(next((tmp_path / "run" / "errors").iterdir()))
+def test_parts_hold_what_pandas_and_duckdb_read(finished):
+    _, folder, _ = finished
+    schema = pq.read_schema(next((folder / "errors").iterdir()))
     assert [(field.name, str(field.type)) for field in schema] == [
         ("image", "string"),
         ("text", "string"),
         ("first_sample", "int32"),
         ("errors", "list<element: float not null>"),
     ]
-    table = pq.read_table(tmp_path / "run" / "examples" / "square.parquet")
+    table = pq.read_table(folder / "examples" / "square.parquet")
     assert table.column_names == [
         *("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie"),
         "terms",
@@ -398,43 +360,6 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert "36 passes" in printed.err
     assert str(tmp_path / "run") in printed.err.replace("\n", "")
     assert printed.out == ""
-
-
-@pytest.mark.slow  # 15 seconds, most of them for starting two processes
-def test_two_processes_of_one_program_keep_one_set_of_records(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = str(probe.getsockname()[1])
-    environment = launching.environment()
-    workdir = tmp_path / "run"
-
-    def both():
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.evaluation.killed_run", str(workdir), port, rank],
-                cwd=pathlib.Path(__file__).parents[2],
-                env=environment,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for rank in "01"
-        ]
-        try:
-            printed = [process.communicate(timeout=120)[0].splitlines()[-1] for process in processes]
-            assert [process.returncode for process in processes] == [0, 0]
-        finally:
-            for process in processes:
-                process.kill()
-        return printed
-
-    first = both()
-    assert first[0] == first[1]
-    found = recorded(workdir)
-    assert len(found) == len(set(found)) == NUM_PAIRS * killed_run.ARGUMENTS["num_samples"]
-    # Take a part away: both processes learn from the first what is missing.
-    sorted((workdir / "errors").iterdir())[1].unlink()
-    assert both() == first
-    assert set(recorded(workdir)) == set(found)
 
 
 def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
@@ -474,20 +399,17 @@ def test_weights_of_timesteps_need_no_pass(tmp_path):
     scorer = FakeScorer()
     results = run(scorer, tmp_path / "weighted", reuse=True, timestep_weights=str(path))
     assert scorer.scored == []
-    config = json.loads((tmp_path / "weighted" / "config.json").read_text())
-    assert config["identity"]["sampling"]["timestep_weights"] == weights
-    (described,) = config["rounds"]
+    described = config(tmp_path / "weighted")
+    assert described["identity"]["sampling"]["timestep_weights"] == weights
+    (described,) = described["rounds"]
     late = np.array(described["timesteps"]) >= 500
     assert 0 < late.sum() < NUM_SAMPLES
     np.testing.assert_allclose(described["weights"], late / late.mean())
-    table = pq.read_table(tmp_path / "weighted" / "examples" / "words.parquet").to_pylist()
-    errors = {}
-    for part in (tmp_path / "plain" / "errors").glob("*.parquet"):
-        for row in pq.read_table(part).to_pylist():
-            kept = errors.setdefault((row["image"], row["text"]), np.zeros(NUM_SAMPLES))
-            kept[row["first_sample"] : row["first_sample"] + len(row["errors"])] = row["errors"]
+    table = examples(tmp_path / "weighted", "words")
+    errors = recorded(tmp_path / "plain")
     for row in table:
-        mine = [-errors[row["images"][0], text_hash(text)][late].mean() for text in row["texts"]]
+        pairs = [(row["images"][0], text_hash(text)) for text in row["texts"]]
+        mine = [-np.mean([errors[(*pair, sample)] for sample in np.flatnonzero(late)]) for pair in pairs]
         np.testing.assert_allclose(row["scores"][0], mine, rtol=1e-12)
     assert results["tasks"] != plain["tasks"]
     # The same weights under another file's name are the same run; without them it is another one.
@@ -504,8 +426,8 @@ def test_rounding_needs_no_pass_and_makes_ties(tmp_path):
         scorer = FakeScorer()
         results = run(scorer, tmp_path / dtype, num_samples=1, limit=None, reuse=True, reduce_dtype=dtype)
         assert scorer.scored == []
-        config = json.loads((tmp_path / dtype / "config.json").read_text())
-        assert config["identity"]["sampling"]["reduce_dtype"] == config["rounds"][0]["reduce_dtype"] == dtype
+        described = config(tmp_path / dtype)
+        assert described["identity"]["sampling"]["reduce_dtype"] == described["rounds"][0]["reduce_dtype"] == dtype
         ours, exact = (
             pq.read_table(tmp_path / folder / "examples" / "words.parquet")["scores"].to_pylist()
             for folder in (dtype, "plain")
@@ -523,22 +445,6 @@ def test_rounding_that_overflows_is_refused(tmp_path):
 
     with pytest.raises(InputError, match=names("float16", "100,001", "error=l2")):
         run(Large(), tmp_path / "run", tasks=TASKS[:1], reduce_dtype="float16")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"timestep_weights": "cosmap"}, ("cosmap", "uniform")),
-        ({"timestep_weights": "cosmop"}, ("'cosmop'", "cosmap")),
-        ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("race", "uniform")),
-        ({"reduce_dtype": "float16", "mode": "race"}, ("race", "reduce_dtype", "float32")),
-        ({"reduce_dtype": "float8"}, ("float8", "reduce_dtype", "bfloat16")),
-    ],
-)
-def test_means_that_cannot_be(tmp_path, changes, words):
-    with pytest.raises(InputError, match=names(*words)):
-        run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1], **changes)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_metric_that_cannot_judge_is_told_before_anything_is_scored(tmp_path, monkeypatch):
@@ -567,9 +473,9 @@ def test_gray_image_normalisation_scores_one_more_image(tmp_path):
     gray = [text for content, text, sample in scorer.scored if content == GRAY_IMAGE.tobytes() and sample == 0]
     words = {f"{group} {number}" for number in range(5) for group in ("colour", "shape")} | {"no colour", "no shape"}
     assert sorted(gray) == sorted(words)  # each once; where images compete, the gray one is not needed
-    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    rows = examples(tmp_path / "run", "words")
     assert all(row["terms"] == ["own", "gray_image"] for row in rows)
-    rows = pq.read_table(tmp_path / "run" / "examples" / "pictures.parquet").to_pylist()
+    rows = examples(tmp_path / "run", "pictures")
     assert all(row["terms"] == ["own", "unconditional"] for row in rows)
 
 
@@ -606,11 +512,11 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert results["passes"] == NUM_PAIRS - 10  # one sample, and no unconditional pass
     assert sum(len(texts) for _, texts in scorer.calls) == results["passes"]
     assert len(scorer.calls) == 10  # an image at a time
-    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    rows = examples(tmp_path / "run", "words")
     for example, row in zip(TASKS[0].load(None, 5), rows, strict=True):
         np.testing.assert_allclose(row["scores"], scorer.score(example.images, example.texts), rtol=1e-6)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
+    described = config(tmp_path / "run")
+    assert described["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match=names("'unconditional'")):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
     with raises("wrong-type", "score"):
@@ -646,8 +552,8 @@ def test_bias_tasks_have_samples_of_their_own(tmp_path):
     results = run(scorer, tmp_path / "run", tasks=(TASKS[0], fakes.bias_task()), num_bias_samples=3)
     assert results["passes"] == 5 * 4 * NUM_SAMPLES + 8 * 4 * 3
     assert not any(text == "" for _, text, _ in scorer.scored)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert [(one["tasks"], one["num_samples"]) for one in config["rounds"]] == [(["words"], 5), (["bias"], 3)]
+    described = config(tmp_path / "run")
+    assert [(one["tasks"], one["num_samples"]) for one in described["rounds"]] == [(["words"], 5), (["bias"], 3)]
     timesteps = samples.choose_timesteps("uniform", 3, seed=0).tolist()
 
     def score(image, text):
@@ -660,19 +566,15 @@ def test_bias_tasks_have_samples_of_their_own(tmp_path):
     ]
     expected = (np.mean(psi[:4]) - np.mean(psi[4:])) / np.std(psi)
     assert results["tasks"]["bias"]["left-right"]["value"] == pytest.approx(expected, rel=1e-6)
-    rows = pq.read_table(tmp_path / "run" / "examples" / "bias.parquet").to_pylist()
+    rows = examples(tmp_path / "run", "bias")
     assert all(row["correct"] is None and row["prediction"] is None for row in rows)
 
 
-def test_pictures_of_telling_examples_are_kept(tmp_path):
-    run(FakeScorer(), tmp_path / "run")
+def test_pictures_of_telling_examples_are_kept(finished):
+    _, folder, _ = finished
     for task in TASKS:
-        shown = pq.read_table(tmp_path / "run" / "gallery" / f"{task.name}.parquet").to_pylist()
-        asked = {
-            image
-            for row in pq.read_table(tmp_path / "run" / "examples" / f"{task.name}.parquet").to_pylist()
-            for image in row["images"]
-        }
+        shown = pq.read_table(folder / "gallery" / f"{task.name}.parquet").to_pylist()
+        asked = {image for row in examples(folder, task.name) for image in row["images"]}
         assert {row["image"] for row in shown} <= asked
         assert len(shown) == len({row["image"] for row in shown}) > 0
         assert all(row["jpeg"][:2] == b"\xff\xd8" for row in shown)

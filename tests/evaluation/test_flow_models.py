@@ -1,14 +1,13 @@
 """The flow with a model whose timesteps are noise levels: recorded, resumed, on any number of devices, in a race."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 from tests import tiny_sd3
 from tests.evaluation import fakes
-from tests.evaluation.test_with_scorer import Counting, Stopping, _errors, _images
+from tests.evaluation.fakes import Counting, Stopping, config, recorded
+from tests.evaluation.test_with_scorer import _images
 from winobench import parallel
 from winobench.evaluation import evaluate
 from winobench.runs import reading
@@ -37,7 +36,7 @@ def scorer(folder):
 
 
 def timesteps_of(workdir):
-    (samples,) = json.loads((workdir / "config.json").read_text())["rounds"]
+    (samples,) = config(workdir)["rounds"]
     return samples["timesteps"]
 
 
@@ -50,21 +49,20 @@ def test_levels_are_recorded_and_a_stopped_run_goes_on(scorer, tasks, tmp_path):
     assert all(0 < level <= 1 for level in levels)
     with pytest.raises(KeyboardInterrupt):
         evaluate.evaluate(Stopping(scorer, 2), tasks, tmp_path / "stopped", **arguments)
-    before = len(_errors(tmp_path / "stopped"))
-    assert 0 < before < len(_errors(tmp_path / "whole"))
+    before = len(recorded(tmp_path / "stopped"))
+    assert 0 < before < len(recorded(tmp_path / "whole"))
     again = evaluate.evaluate(scorer, tasks, tmp_path / "stopped", **arguments)
-    assert _errors(tmp_path / "stopped") == _errors(tmp_path / "whole")
+    assert recorded(tmp_path / "stopped") == recorded(tmp_path / "whole")
     assert again["tasks"] == whole["tasks"]
     counting = Counting(scorer)
     evaluate.evaluate(counting, tasks, tmp_path / "whole", **arguments)
     assert counting.scored == 0
 
 
-def test_listed_levels_are_what_is_scored(scorer, tasks, tmp_path):
+def test_listed_levels_are_recorded_and_read(scorer, tasks, tmp_path):
     listed = [0.07, 0.5, 0.993]
-    evaluate.evaluate(scorer, tasks, tmp_path, timesteps=listed, progress=False)
+    evaluate.evaluate(Counting(scorer), tasks, tmp_path, timesteps=listed, progress=False)
     np.testing.assert_array_equal(timesteps_of(tmp_path), np.float32(listed).tolist())
-    # The report reads them as they are.
     (run,) = reading.read_runs([tmp_path])
     record = next(iter(run.tasks.values()))
     np.testing.assert_array_equal(record.timesteps, np.float32(listed))
@@ -75,7 +73,7 @@ def test_eight_devices_find_the_same(folder, scorer, tasks, tmp_path):
     arguments = {"num_samples": 4, "progress": False, "reuse": False}
     evaluate.evaluate(scorer, tasks, tmp_path / "one", **arguments)
     evaluate.evaluate(scorer_on(folder, 8), tasks, tmp_path / "eight", **arguments)
-    one, eight = _errors(tmp_path / "one"), _errors(tmp_path / "eight")
+    one, eight = recorded(tmp_path / "one"), recorded(tmp_path / "eight")
     assert one.keys() == eight.keys()
     np.testing.assert_allclose([eight[key] for key in one], list(one.values()), rtol=1e-5)
 
@@ -83,6 +81,6 @@ def test_eight_devices_find_the_same(folder, scorer, tasks, tmp_path):
 @pytest.mark.slow
 def test_a_race_learns_levels(scorer, tasks, tmp_path):
     evaluate.evaluate(scorer, tasks, tmp_path, mode="race", num_samples=64, progress=False)
-    for samples in json.loads((tmp_path / "config.json").read_text())["rounds"]:
+    for samples in config(tmp_path)["rounds"]:
         assert all(0 < level <= 1 for level in samples["timesteps"])
         assert len(set(samples["timesteps"])) > 16

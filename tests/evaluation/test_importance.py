@@ -1,7 +1,5 @@
 """Learned timesteps: by hand, unbiased, and less noisy where differences depend on the timestep."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -81,7 +79,7 @@ def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
     fixed = evaluate.evaluate(Uneven(), tasks, tmp_path / "fixed", num_samples=512, reuse=False, progress=False)
     for task, entries in fixed["tasks"].items():
         assert learned["tasks"][task]["accuracy"]["value"] == pytest.approx(entries["accuracy"]["value"], abs=0.05)
-    described = json.loads((tmp_path / "learned" / "config.json").read_text())["rounds"][0]
+    described = fakes.config(tmp_path / "learned")["rounds"][0]
     assert len(described["timesteps"]) == 200
     assert np.mean(np.array(described["timesteps"]) >= 800) > 0.45
 

@@ -1,14 +1,13 @@
 """A run that ends at any moment leaves a folder that the same command, or --overwrite, can use."""
 
 import contextlib
-import json
 import shutil
 import sys
 
 import pytest
 
 from tests.evaluation import fakes
-from tests.evaluation.fakes import FakeScorer
+from tests.evaluation.fakes import FakeScorer, config
 from tests.expectations import raises
 from winobench.base import files
 from winobench.base.errors import InputError
@@ -51,10 +50,9 @@ def ends_at(number, folder, error, function):
     return ended
 
 
-def run(workdir, **changes):
-    return evaluate.evaluate(
-        FakeScorer(), TASKS, workdir, progress=False, **{"num_samples": 2, "reuse": False, **changes}
-    )
+def run(workdir, scorer=None, **changes):
+    given = {"num_samples": 2, "reuse": False, "progress": False, **changes}
+    return evaluate.evaluate(scorer or FakeScorer(), TASKS, workdir, **given)
 
 
 def with_report(workdir):
@@ -81,9 +79,8 @@ def each_end(tmp_path, prepare, interrupted, error=KeyboardInterrupt):
 def test_overwriting_may_end_anywhere(tmp_path, error):
     expected = run(tmp_path / "expected", num_samples=3)["tasks"]
     for folder in each_end(tmp_path, with_report, lambda folder: run(folder, num_samples=3, overwrite=True), error):
-        assert json.loads((folder / "config.json").read_text())["identity"]
         assert (folder / "report" / "report.html").exists()
-        is_new = json.loads((folder / "config.json").read_text())["identity"]["sampling"]["num_samples"] == 3
+        is_new = config(folder)["identity"]["sampling"]["num_samples"] == 3
         copy = shutil.copytree(folder, tmp_path / "copy")
         # With the new settings the folder is taken where it is the new run's already, and with --overwrite always.
         if is_new:
@@ -112,10 +109,8 @@ def test_a_finished_run_may_end_anywhere_when_it_is_given_again(tmp_path):
 def test_before_the_first_error_an_overwritten_run_stays_one(tmp_path):
     with_report(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
-        evaluate.evaluate(
-            FakeScorer(stop_after=0), TASKS, tmp_path / "run", num_samples=3, overwrite=True, progress=False
-        )
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
+        run(tmp_path / "run", FakeScorer(stop_after=0), num_samples=3, overwrite=True)
+    assert config(tmp_path / "run")["status"] == "interrupted"
     run(tmp_path / "run", num_samples=3)
     with raises("another-run"):
         run(tmp_path / "run", num_samples=4)
@@ -129,9 +124,8 @@ def test_what_earlier_versions_left_behind_is_taken(tmp_path):
     with raises("not-a-run"):
         run(tmp_path / "run")
     run(shutil.copytree(tmp_path / "run", tmp_path / "overwritten"), overwrite=True)
-    shutil.rmtree(tmp_path / "run" / "errors")
-    shutil.rmtree(tmp_path / "run" / "examples")
-    shutil.rmtree(tmp_path / "run" / "gallery")
+    for name in ("errors", "examples", "gallery"):
+        shutil.rmtree(tmp_path / "run" / name)
     (tmp_path / "run" / "results.json").unlink()
     run(tmp_path / "run")
 

@@ -1,6 +1,7 @@
 """Races by hand, and against the decisions of the whole budget."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -20,8 +21,9 @@ LEVEL, SHARE, BUDGET = 0.01, 0.3, 64
 LOOKS = sequential.looks(BUDGET, LEVEL, SHARE)
 
 
-def _ranking(candidates, tops=(1,)):
-    return decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+def _ranking(candidates, *tops):
+    """With the default of the best one, where no tops are given."""
+    return decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), *tops)
 
 
 def _errors(means, samples=BUDGET, spread=1.0, seed=0):
@@ -153,22 +155,25 @@ def test_the_diagonals_scores_are_decided_together(means, needs_all):
 
 def test_a_verdict_that_the_means_have_left_does_not_end_the_race():
     """What is reported are means: where they no longer say what was sure, the race goes on."""
-    errors = np.float32(np.repeat([[0.25], [0.0], [0.5], [0.25]], BUDGET, axis=1))
-    matching = _matching()
-    matching._won = np.array([True, True])
-    matching.interim_look(errors, 8, BUDGET, LEVEL, SHARE)
-    assert not matching.decided
-    matching = _matching()
-    matching._lost = np.array([True, True])
-    matching.interim_look(
-        np.float32(np.repeat([[0.0], [0.25], [0.25], [0.0]], BUDGET, axis=1)), 8, BUDGET, LEVEL, SHARE
-    )
-    assert not matching.decided
+    for verdict, means in (("_won", [0.25, 0.0, 0.5, 0.25]), ("_lost", [0.0, 0.25, 0.25, 0.0])):
+        matching, errors = _matching(), np.repeat(np.float32(means)[:, None], BUDGET, axis=1)
+        setattr(matching, verdict, np.array([True, True]))
+        matching.interim_look(errors, 8, BUDGET, LEVEL, SHARE)
+        assert not matching.decided
 
 
-def _plan_and_tasks():
+@pytest.fixture(scope="module")
+def planned():
+    """A plan and its tasks, which tests must not change."""
     tasks = [fakes.text_task(count=40), fakes.image_task(count=40)]
     return make_plan(tasks, data_dir=None, limit=None, normalize="auto"), tasks
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory):
+    """The folder of a finished race, which tests must not change, its scorer and results."""
+    folder, scorer = tmp_path_factory.mktemp("raced") / "race", Decided()
+    return folder, scorer, _evaluate(scorer, folder)
 
 
 def _known(plan, budget, effect):
@@ -179,8 +184,8 @@ def _known(plan, budget, effect):
     return np.float32(100 + difficulty + common + random.standard_normal((len(plan.pairs), budget)))
 
 
-def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs():
-    plan, tasks = _plan_and_tasks()
+def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(planned):
+    plan, tasks = planned
     budget = 128
     known = _known(plan, budget, effect=1.5)
     errors = np.full_like(known, np.nan)
@@ -199,7 +204,6 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs():
         assert of.questions == len(plan.questions[task.name])
         assert 0 < of.undecided < of.questions / 3
         assert 16 <= of.samples <= 64
-    for task in tasks:
         targets = [question.target for question in plan.questions[task.name]]
         fixed = metrics.METRICS[task.metric](question_scores(plan, task.name, known), targets)["accuracy"]
         raced = metrics.METRICS[task.metric](outcome.scores[task.name], targets)["accuracy"]
@@ -209,8 +213,8 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs():
         assert (fixed.correct == raced.correct).mean() >= 0.98
 
 
-def test_a_replay_of_recorded_errors_decides_the_same():
-    plan, tasks = _plan_and_tasks()
+def test_a_replay_of_recorded_errors_decides_the_same(planned):
+    plan, tasks = planned
     known = _known(plan, 64, effect=1.0)
     errors = np.full_like(known, np.nan)
 
@@ -225,9 +229,9 @@ def test_a_replay_of_recorded_errors_decides_the_same():
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_race_in_heats_decides_the_same():
+def test_a_race_in_heats_decides_the_same(planned):
     """Three images and eight texts at once: no heat needs more, unless a single question does."""
-    plan, tasks = _plan_and_tasks()
+    plan, tasks = planned
     known = _known(plan, 64, effect=1.0)
     whole = race.Race(plan, tasks, 64, share=0.3).run(known, lambda *_: None)
     batches = []
@@ -244,8 +248,8 @@ def test_a_race_in_heats_decides_the_same():
         np.testing.assert_array_equal(outcome.scores[task.name], whole.scores[task.name])
 
 
-def test_shares_have_equally_many_pairs_and_every_question_once():
-    plan, tasks = _plan_and_tasks()
+def test_shares_have_equally_many_pairs_and_every_question_once(planned):
+    plan, tasks = planned
     shares = [race.Race(plan, tasks, 64, process=process, num_processes=3)._entries for process in range(3)]
     assert sum(map(len, shares)) == sum(map(len, plan.questions.values()))
     pairs = [sum(len(entry.rows) for entry in share) for share in shares]
@@ -263,8 +267,8 @@ def test_some_of_many_processes_have_nothing_to_race():
         one.run(np.zeros((len(plan.pairs), 8), np.float32), lambda *_: None)
 
 
-def test_without_differences_a_race_takes_the_whole_budget():
-    plan, tasks = _plan_and_tasks()
+def test_without_differences_a_race_takes_the_whole_budget(planned):
+    plan, tasks = planned
     errors = _known(plan, 64, effect=0.0)
     outcome = race.Race(plan, tasks, 64, alpha=0.01).run(errors, lambda *_: None)
     assert all(of.undecided > 0.9 * of.questions for of in outcome.tasks.values())
@@ -287,26 +291,22 @@ def _evaluate(scorer, workdir, **changes):
     return evaluate.evaluate(scorer, tasks, workdir, **arguments)
 
 
-def test_an_evaluation_by_race(tmp_path):
-    scorer, fixed = Decided(), Decided()
-    raced = _evaluate(scorer, tmp_path / "race")
-    whole = _evaluate(fixed, tmp_path / "fixed", mode="fixed")
+def test_an_evaluation_by_race(raced, tmp_path):
+    _, scorer, raced = raced
+    whole = _evaluate(Decided(), tmp_path / "fixed", mode="fixed")
     assert len(scorer.scored) == len(set(scorer.scored)) == raced["passes"] == raced["computed_passes"]
     assert raced["race"]["passes"] == raced["passes"] < whole["passes"] / 2
     assert raced["race"]["fixed_passes"] == whole["passes"]
     assert "race" not in whole
-    assert {name: of["questions"] for name, of in raced["race"]["tasks"].items()} == {
-        "words": 12,
-        "pictures": 6,
-        "square": 6,
-    }
+    counts = {name: of["questions"] for name, of in raced["race"]["tasks"].items()}
+    assert counts == {"words": 12, "pictures": 6, "square": 6}
     for task, entries in whole["tasks"].items():
         for metric, entry in entries.items():
             assert raced["tasks"][task][metric]["value"] == entry["value"], (task, metric)
 
 
-def test_a_race_that_was_stopped_goes_on(tmp_path):
-    whole = _evaluate(Decided(), tmp_path / "whole")
+def test_a_race_that_was_stopped_goes_on(raced, tmp_path):
+    _, _, whole = raced
     stopped = Decided(stop_after=30)
     with pytest.raises(KeyboardInterrupt):
         _evaluate(stopped, tmp_path / "run")
@@ -322,8 +322,9 @@ def test_a_race_that_was_stopped_goes_on(tmp_path):
     assert not again.scored
 
 
-def test_races_and_fixed_budgets_share_their_errors(tmp_path):
-    raced = _evaluate(Decided(), tmp_path / "race")
+def test_races_and_fixed_budgets_share_their_errors(raced, tmp_path):
+    folder, _, raced = raced
+    shutil.copytree(folder, tmp_path / "race")
     fixed = Decided()
     whole = _evaluate(fixed, tmp_path / "fixed", mode="fixed", reuse=True)
     assert len(fixed.scored) == whole["passes"] - raced["passes"]
@@ -334,15 +335,8 @@ def test_races_and_fixed_budgets_share_their_errors(tmp_path):
 
 
 def test_bias_takes_all_of_its_samples(tmp_path):
-    results = evaluate.evaluate(
-        Decided(),
-        [fakes.text_task(), fakes.bias_task()],
-        tmp_path / "run",
-        num_samples=64,
-        num_bias_samples=6,
-        mode="race",
-        progress=False,
-    )
+    tasks, more = [fakes.text_task(), fakes.bias_task()], {"num_samples": 64, "num_bias_samples": 6}
+    results = evaluate.evaluate(Decided(), tasks, tmp_path / "run", mode="race", progress=False, **more)
     assert list(results["race"]["tasks"]) == ["words"]
     assert results["passes"] == results["race"]["passes"] + 8 * 4 * 6
     assert set(results["tasks"]) == {"words", "bias"}
@@ -381,10 +375,9 @@ def test_any_rule_for_timesteps_can_race(tmp_path, rule):
     assert results["race"]["rare_share"] == 0.3
 
 
-def test_a_folder_of_another_race_is_refused(tmp_path):
-    _evaluate(Decided(), tmp_path / "run")
+def test_a_folder_of_another_race_is_refused(raced):
     with raises("another-run", "sampling"):
-        _evaluate(Decided(), tmp_path / "run", rare_share=0.2)
+        _evaluate(Decided(), raced[0], rare_share=0.2)
 
 
 def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -495,46 +488,30 @@ def end(one, errors, step=1):
 
 
 @pytest.mark.parametrize(
-    ("candidates", "tops", "num_samples", "ranking"),
-    [
-        (2, (1,), [38, 38], [1, 0]),
-        (3, (1,), [64, 64, 47], [1, 0, 2]),
-        (3, (2,), [51, 47, 51], [1, 0, 2]),
-        (4, (1, 3), [57, 55, 57, 55], [2, 0, 1, 3]),
-        (5, (2,), [55, 56, 58, 65, 65], [2, 4, 3, 1, 0]),
-        (6, (1, 5), [53, 50, 50, 54, 54, 53], [3, 4, 2, 1, 0, 5]),
-        (7, (2, 3), [62, 62, 76, 62, 76, 64, 66], [5, 6, 2, 4, 3, 1, 0]),
-        (8, (6,), [57, 55, 55, 57, 55, 55, 55, 57], [6, 1, 2, 4, 5, 0, 3, 7]),
-    ],
-)
-def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
-    """How a level is shared between comparisons decides when a race stops: recorded runs rest on it."""
-    random = np.random.default_rng(candidates)
-    errors = random.exponential(size=(candidates, 200))
-    errors += random.permutation(candidates)[:, None]
-    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
-    end(one, errors)
-    assert one.num_samples.tolist() == num_samples
-    assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
-    assert np.argsort(-one.scores(errors)).tolist() == ranking
-
-
-@pytest.mark.parametrize(
     ("candidates", "tops", "gap", "num_samples", "ranking"),
     [
+        (2, (1,), 1, [38, 38], [1, 0]),
+        (3, (1,), 1, [64, 64, 47], [1, 0, 2]),
+        (3, (2,), 1, [51, 47, 51], [1, 0, 2]),
+        (4, (1, 3), 1, [57, 55, 57, 55], [2, 0, 1, 3]),
+        (5, (2,), 1, [55, 56, 58, 65, 65], [2, 4, 3, 1, 0]),
+        (6, (1, 5), 1, [53, 50, 50, 54, 54, 53], [3, 4, 2, 1, 0, 5]),
+        (7, (2, 3), 1, [62, 62, 76, 62, 76, 64, 66], [5, 6, 2, 4, 3, 1, 0]),
+        (8, (6,), 1, [57, 55, 55, 57, 55, 55, 55, 57], [6, 1, 2, 4, 5, 0, 3, 7]),
+        # Close races make later choices of whom to compare, each with its own share of the level.
         (3, (1,), 0.35, [137, 270, 270], [1, 2, 0]),
         (4, (2,), 0.35, [263, 116, 144, 263], [1, 3, 0, 2]),
         (5, (1, 4), 0.35, [417, 417, 368, 228, 368], [0, 1, 3, 2, 4]),
         (3, (1, 2), 0.25, [445, 501, 501], [1, 2, 0]),
     ],
 )
-def test_close_races_stop_where_they_did(candidates, tops, gap, num_samples, ranking):
-    """After later choices of whom to compare, each with its own share of the level."""
+def test_races_stop_where_they_did(candidates, tops, gap, num_samples, ranking):
+    """How a level is shared between comparisons decides when a race stops: recorded runs rest on it."""
     random = np.random.default_rng(candidates)
-    errors = random.exponential(size=(candidates, 700))
+    errors = random.exponential(size=(candidates, 200 if gap == 1 else 700))
     errors += gap * random.permutation(candidates)[:, None]
-    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
-    end(one, errors, step=7)
+    one = _ranking(candidates, tops)
+    end(one, errors, step=1 if gap == 1 else 7)
     assert one.num_samples.tolist() == num_samples
     assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
     assert np.argsort(-one.scores(errors)).tolist() == ranking
@@ -548,7 +525,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
     errors = np.random.default_rng(size).exponential(size=(size * size, 200))
     errors[np.arange(size) * (size + 1)] -= effect
     errors[1] -= 2 * effect * one_is_wrong
-    one = decisions.PairwiseQuestion(np.arange(size * size).reshape(size, size, 1), np.array([-1]))
+    one = _matching(size)
     end(one, errors)
     assert one.num_samples.tolist() == [[num_samples] * size] * size
 
@@ -556,7 +533,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
 def test_scores_are_told_from_the_winner():
     """Three candidates judged on 8, 4 and 2 samples, by hand."""
     errors = -np.array([[1, 1, 1, 1, 9, 9, 9, 9], [2, 4, 2, 4, 0, 0, 0, 0], [0, 2, 0, 0, 0, 0, 0, 0]], np.float64)
-    one = decisions.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
+    one = _ranking(3, (1, 2))
     one.num_samples[:] = [8, 4, 2]
     one._tops[0].is_in[:] = [False, True, False]
     one._tops[1].is_in[:] = [True, True, False]
@@ -566,7 +543,3 @@ def test_scores_are_told_from_the_winner():
     for top in one._tops:
         top.is_in[:] = False
     np.testing.assert_allclose(one.scores(errors), [5, 5 + 2, 5 + 0], rtol=1e-12)
-
-
-def test_the_best_one_is_asked_for_by_default():
-    assert [top._k for top in decisions.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]

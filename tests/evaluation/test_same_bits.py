@@ -4,10 +4,10 @@ import dataclasses
 
 import jax
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation import fakes
+from tests.evaluation.fakes import recorded
 from winobench import parallel
 from winobench.engine import sharing
 from winobench.evaluation import evaluate
@@ -35,16 +35,6 @@ def tasks(monkeypatch):
         lambda number, size=64: np.random.default_rng(number).integers(0, 256, (64, 64, 3), dtype=np.uint8),
     )
     return [fakes.text_task(), dataclasses.replace(fakes.image_task(), load=fakes.image_task(count=3).load)]
-
-
-def recorded(workdir):
-    """(image, text, sample) -> error."""
-    return {
-        (row["image"], row["text"], row["first_sample"] + number): error
-        for path in sorted((workdir / "errors").glob("part-*.parquet"))
-        for row in pq.read_table(path).to_pylist()
-        for number, error in enumerate(row["errors"])
-    }
 
 
 @pytest.mark.slow  # compiles four programs of the embedded model
@@ -103,7 +93,7 @@ def test_batches_fit_their_programs(seed):
         flags = shared.of(some[filled])
         assert flags.all() or not flags.any()
         if flags.any():
-            flat_indices = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
-            _, groups = sharing.group(some[batch[flat_indices]].T[[0, 2]], parts, texts)
+            filled_in = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
+            _, groups = sharing.group(some[batch[filled_in]].T[[0, 2]], parts, texts)
             assert groups is not None
     assert seen == list(range(len(some)))

@@ -31,25 +31,25 @@ def _plan(questions, pairs, texts=("a", "b", ""), terms=(normalization.OWN,)):
     )
 
 
-def test_scores_are_minus_mean_errors():
-    plan = _plan([_question(0)], [[0, 0], [0, 1]])
-    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [4, 8]]))
-    assert scores.tolist() == [[-2, -6]]
-    assert scores.dtype == np.float64
+_TWO = _question(0, images=(1, 0), texts=(0,), target=0)
+_EMPTY, _GRAY = (normalization.UNCONDITIONAL,), (normalization.GRAY_IMAGE,)
 
 
-def test_normalised_scores_subtract_the_error_under_the_empty_text():
-    question, pairs = _question(0, images=(1, 0), texts=(0,), target=0), [[0, 0], [0, 2], [1, 0], [1, 2]]
-    plan = _plan([question], pairs, terms=normalization.NORMALIZATIONS["unconditional"])
-    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [5, 5], [10, 20], [16, 16]]))
-    assert scores.tolist() == [[1.0], [3.0]]  # image 1: 16 - 15; image 0: 5 - 2
-
-
-def test_the_gray_image_is_subtracted_text_by_text():
-    pairs = [[0, 0], [0, 1], [2, 0], [2, 1]]
-    plan = _plan([_question(0)], pairs, terms=(normalization.OWN, normalization.GRAY_IMAGE))
-    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [4, 8], [1, 1], [5, 3]]))
-    assert scores.tolist() == [[-1.0, -2.0]]  # minus (2 - 1) and minus (6 - 4)
+@pytest.mark.parametrize(
+    ("terms", "question", "pairs", "errors", "scores"),
+    [
+        ((), _question(0), [[0, 0], [0, 1]], [[1, 3], [4, 8]], [[-2.0, -6.0]]),
+        # Image 1: 16 - 15; image 0: 5 - 2.
+        (_EMPTY, _TWO, [[0, 0], [0, 2], [1, 0], [1, 2]], [[1, 3], [5, 5], [10, 20], [16, 16]], [[1], [3]]),
+        # Text by text, minus (2 - 1) and minus (6 - 4).
+        (_GRAY, _question(0), [[0, 0], [0, 1], [2, 0], [2, 1]], [[1, 3], [4, 8], [1, 1], [5, 3]], [[-1, -2]]),
+    ],
+)  # fmt: skip
+def test_scores_by_hand(terms, question, pairs, errors, scores):
+    plan = _plan([question], pairs, terms=(normalization.OWN, *terms))
+    (found,) = summary.question_scores(plan, "task", np.float32(errors))
+    assert found.tolist() == scores
+    assert found.dtype == np.float64
 
 
 def test_means_are_taken_finer_than_the_errors():
@@ -132,14 +132,10 @@ def test_macro_mean_weighs_groups_alike():
     assert found["small/accuracy"]["chance"] == 0.4
 
 
-def test_a_chance_level_may_be_unknown():
-    found = summary.task_results(fakes.text_task(chance={"accuracy": None}), [_question(0)], _matrices(1))
-    assert found["accuracy"]["chance"] is None
-
-
-def test_a_task_without_chance_levels_has_those_of_guessing():
-    found = summary.task_results(fakes.text_task(chance={}), [_question(0)], _matrices(1))
-    assert found["accuracy"]["chance"] == 0.5
+@pytest.mark.parametrize(("given", "chance"), [({"accuracy": None}, None), ({}, 0.5)])
+def test_a_chance_level_may_be_unknown_or_that_of_guessing(given, chance):
+    found = summary.task_results(fakes.text_task(chance=given), [_question(0)], _matrices(1))
+    assert found["accuracy"]["chance"] == chance
 
 
 def _tied(questions):
@@ -189,24 +185,12 @@ def test_example_rows():
     plan = _plan(questions, [[0, 0], [0, 1]])
     task = dataclasses.replace(fakes.text_task(), name="task")
     rows = summary.example_table(task, plan, [np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]), np.ones((1, 2))])
-    assert rows.to_pylist() == [
-        {
-            "id": name,
-            "groups": groups,
-            "images": ["x"],
-            "texts": ["a", "b"],
-            "target": target,
-            "scores": scores,
-            "prediction": prediction,
-            "correct": correct,
-            "tie": tie,
-            "terms": ["own"],
-        }
-        for name, groups, target, scores, prediction, correct, tie in [
-            ("e1", ["g"], 0, [[2.0, 1.0]], 0, True, False),
-            ("e2", [], 1, [[2.0, 1.0]], 0, False, False),
-            ("e3", [], 0, [[1.0, 1.0]], None, False, True),
-        ]
+    names = ("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie", "terms")
+    assert rows.column_names == list(names)
+    assert [tuple(row.values()) for row in rows.to_pylist()] == [
+        ("e1", ["g"], ["x"], ["a", "b"], 0, [[2.0, 1.0]], 0, True, False, ["own"]),
+        ("e2", [], ["x"], ["a", "b"], 1, [[2.0, 1.0]], 0, False, False, ["own"]),
+        ("e3", [], ["x"], ["a", "b"], 0, [[1.0, 1.0]], None, False, True, ["own"]),
     ]
 
 

@@ -5,11 +5,11 @@ import shutil
 
 import jax
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
 from tests.evaluation import fakes
+from tests.evaluation.fakes import Counting, examples, recorded
 from tests.expectations import raises
 from winobench import parallel
 from winobench.data import images
@@ -37,55 +37,6 @@ def scorer(tiny_pipeline):
     return DiffusionITM.from_pretrained(tiny_pipeline, batch_size=8, mesh=mesh)
 
 
-class Stopping:
-    """A scorer that is interrupted after some batches."""
-
-    def __init__(self, scorer, batches):
-        self.fingerprint, self.error, self.choose_timesteps = scorer.fingerprint, scorer.error, scorer.choose_timesteps
-        self._scorer, self._batches = scorer, batches
-
-    def iter_errors(self, *arguments, **named):
-        for number, batch in enumerate(self._scorer.iter_errors(*arguments, **named)):
-            if number == self._batches:
-                raise KeyboardInterrupt
-            yield batch
-
-
-class Counting:
-    """A scorer's identity without its work."""
-
-    def __init__(self, scorer):
-        self.fingerprint, self.error, self.choose_timesteps = scorer.fingerprint, scorer.error, scorer.choose_timesteps
-        self.scored = 0
-
-    def iter_errors(self, images, texts, triples, **named):
-        self.scored += len(triples)
-        yield np.arange(len(triples)), np.arange(len(triples), dtype=np.float32)
-
-
-def _errors(workdir):
-    rows = [row for path in sorted((workdir / "errors").iterdir()) for row in pq.read_table(path).to_pylist()]
-    return {
-        (row["image"], row["text"], row["first_sample"] + number): error
-        for row in rows
-        for number, error in enumerate(row["errors"])
-    }
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_path):
-    """Bit-equal: what is left to do after a stop are whole batches, which are cut and padded as they were before."""
-    arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
-    whole = evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)
-    for batches in (1, 3):
-        with pytest.raises(KeyboardInterrupt):
-            evaluate.evaluate(Stopping(scorer, batches), tasks, tmp_path / "run", **arguments)
-    assert len(_errors(tmp_path / "run")) == 4 * 8
-    again = evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
-    assert _errors(tmp_path / "run") == _errors(tmp_path / "whole")
-    assert again["tasks"] == whole["tasks"]
-
-
 @pytest.mark.slow
 def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, monkeypatch):
     """Tolerance: 1e-6 of an error, as other parts make other batches."""
@@ -96,14 +47,14 @@ def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, mon
     monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 7)
     evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
     assert len(loaded) == len(set(loaded)) > 3
-    assert _errors(tmp_path / "run") == pytest.approx(_errors(tmp_path / "whole"), rel=1e-6)
+    assert recorded(tmp_path / "run") == pytest.approx(recorded(tmp_path / "whole"), rel=1e-6)
 
 
 def test_the_numbers_are_those_of_score(scorer, tasks, tmp_path):
     """Scores of an evaluation against `DiffusionITM.score`, one example at a time. Tolerance: 1e-5 of an error."""
     evaluate.evaluate(scorer, tasks, tmp_path / "run", num_samples=4, limit=2, seed=5, progress=False)
     for task in tasks:
-        rows = pq.read_table(tmp_path / "run" / "examples" / f"{task.name}.parquet").to_pylist()
+        rows = examples(tmp_path / "run", task.name)
         for example, row in zip(task.load(None, 2), rows, strict=True):
             normalize = "unconditional" if task.images_compete else "none"
             expected = scorer.score(
@@ -147,12 +98,7 @@ _CHANGES = {
 }
 
 
-_COMPILED_ANEW = {
-    "dtype",
-    "image size",
-    "target",
-    "error",
-}  # for which a quick test compares fingerprints
+_COMPILED_ANEW = {"dtype", "image size", "target", "error"}  # for which a quick test compares fingerprints
 
 
 @pytest.mark.quick(1)

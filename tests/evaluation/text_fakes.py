@@ -1,7 +1,6 @@
 """A responder and a text task that need no model: answers follow a script, and calls are counted."""
 
 import hashlib
-import time
 
 from winobench.metrics import wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response, Turn
@@ -25,12 +24,10 @@ class ScriptedResponder:
         silent=(),
         malformed=(),
         stop_after=None,
-        seconds=0.0,
     ):
         self.skill, self.seed, self.kinds = skill, seed, frozenset(kinds)
         self.failing, self.silent, self.malformed = failing, silent, malformed
-        self.stop_after, self.seconds = stop_after, seconds
-        self.asked = []
+        self.stop_after, self.asked = stop_after, []
 
     def fingerprint(self):
         return {"scorer": "scripted", "model": str(self.seed), "skill": self.skill}
@@ -39,7 +36,6 @@ class ScriptedResponder:
         for index in reversed(range(len(requests))):  # any order will do
             if self.stop_after is not None and len(self.asked) >= self.stop_after:
                 raise KeyboardInterrupt
-            time.sleep(self.seconds)
             request = requests[index]
             self.asked.append(request)
             prompt = request.turns[-1].text
@@ -112,24 +108,19 @@ def text_task(name="colours", pairs=4, **changes):
 
 
 def generated():
-    return Protocol(
-        "generated",
-        "asks for the option's name",
-        "generation",
-        lambda question: [Generation(_turns(question))],
-        lambda question, responses: _parsed(responses),
-    )
+    def requests(question):
+        return [Generation(_turns(question))]
+
+    return Protocol("generated", "asks for the option's name", "generation", requests, lambda _, some: _parsed(some))
 
 
 def voted():
     """Three samples, and what most of them say."""
-    return Protocol(
-        "voted",
-        "asks three times",
-        "generation",
-        lambda question: [Generation(_turns(question), temperature=1.0, sample=number) for number in range(3)],
-        lambda question, responses: _parsed(responses),
-    )
+
+    def requests(question):
+        return [Generation(_turns(question), temperature=1.0, sample=number) for number in range(3)]
+
+    return Protocol("voted", "asks three times", "generation", requests, lambda _, some: _parsed(some))
 
 
 def scored():

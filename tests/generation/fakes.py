@@ -6,7 +6,7 @@ import types
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.generation.generate import Drawer
+from winobench.generation.generate import Generator, draw_pictures
 from winobench.prompts.prompt_files import Prompt
 
 PROMPTS = [
@@ -46,4 +46,10 @@ class FakePipeline:
 
 
 def drawer(pipeline, label=None, **fields):
-    return Drawer(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)
+    return Generator(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)
+
+
+def draw(folder, *names, prompts=PROMPTS, **keywords):
+    """A run of fake pipelines of these names, or pipelines."""
+    pipelines = [FakePipeline(name) if isinstance(name, str) else name for name in names or ("fake",)]
+    return draw_pictures([drawer(pipeline) for pipeline in pipelines], prompts, folder, progress=False, **keywords)

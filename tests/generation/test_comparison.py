@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import PIL.Image
@@ -14,7 +15,6 @@ from tests.judging.asking import ask, ask_for_all, click
 from winobench.base.errors import InputError
 from winobench.generation import comparison
 from winobench.generation.comparison import EQUAL, LEFT, RIGHT, Comparison, Side, make_pairs, sides
-from winobench.generation.generate import draw_pictures
 from winobench.metrics import preference
 
 SEEDS = (3, 1)
@@ -23,9 +23,13 @@ SEEDS = (3, 1)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures") / "clevr-run"
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("plainmodel", "tunedmodel")]
-    draw_pictures(drawers, fakes.PROMPTS, folder, seeds=SEEDS, batch_size=3, progress=False)
-    return folder
+    return fakes.draw(folder, "plainmodel", "tunedmodel", seeds=SEEDS, batch_size=3).folder
+
+
+@pytest.fixture(scope="module")
+def third(tmp_path_factory):
+    """A run of one model, with the seed of one and another one."""
+    return fakes.draw(tmp_path_factory.mktemp("third") / "run", "third", seeds=(1, 7)).folder
 
 
 @pytest.fixture
@@ -33,57 +37,46 @@ def compared(run, tmp_path):
     return Comparison(tmp_path / "blind", *sides([str(run)]))
 
 
-def second_is_left(found, rater, code):
-    return next(swapped for other, _, swapped in found.shown(rater) if other == code)
-
-
 def judge(found, rater, wanted):
     """Has a person prefer what ``wanted(pair)`` says: -1 the first side, 1 the second, 0 neither; None leaves it."""
     with found.serve(rater, 0) as (server, _):
-        for code, pair, swapped in found.shown(rater):
+        for code, pair, swapped in found.rows_for(rater):
             outcome = wanted(pair)
             if outcome is not None:
                 label = EQUAL if outcome == 0 else LEFT if (outcome == 1) == swapped else RIGHT
                 assert click(server, code, label)[0] == 200
 
 
-def test_sides_are_named_by_run_and_model(run, tmp_path):
+def test_sides_are_named_by_run_and_model(run, third):
     one, other = sides([str(run)])
     assert (one.model, other.model) == ("plainmodel", "tunedmodel")
     assert sides([f"{run}:tunedmodel", f"{run}:plainmodel"]) == (other, one)
-    alone = tmp_path / "alone"
-    draw_pictures([fakes.drawer(fakes.FakePipeline("third"))], fakes.PROMPTS, alone, seeds=(1,), progress=False)
-    assert sides([str(alone), f"{run}:tunedmodel"])[0] == Side(alone.resolve(), "third")
-    for words in ([], [str(alone)], [str(run), str(alone)], [f"{run}:tunedmodel"] * 2):
+    assert sides([str(third), f"{run}:tunedmodel"])[0] == Side(third.resolve(), "third")
+    for words in ([], [str(third)], [str(run), str(third)], [f"{run}:tunedmodel"] * 2):
         with pytest.raises(InputError, match=names("RUN:MODEL")):
             sides(words)
     with pytest.raises(InputError, match=names("'nobody'", "plainmodel", "tunedmodel")):
-        sides([f"{run}:nobody", str(alone)])
+        sides([f"{run}:nobody", str(third)])
     # Only the seed that both have.
-    assert len(make_pairs(*sides([str(alone), f"{run}:tunedmodel"]))) == len(fakes.PROMPTS)
+    assert len(make_pairs(*sides([str(third), f"{run}:tunedmodel"]))) == len(fakes.PROMPTS)
 
 
 def test_prompts_in_common_are_needed(run, tmp_path):
-    draw_pictures(
-        [fakes.drawer(fakes.FakePipeline("third"))], fakes.PROMPTS, tmp_path / "a", seeds=(7,), progress=False
-    )
+    other = fakes.draw(tmp_path / "other", "third", seeds=(7,), prompts=fakes.PROMPTS[:1]).folder
     with pytest.raises(InputError, match=names("third", "tunedmodel")):
-        make_pairs(*sides([str(tmp_path / "a"), f"{run}:tunedmodel"]))
+        make_pairs(*sides([str(other), f"{run}:tunedmodel"]))
 
 
-def test_a_lost_picture_is_named(tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
-    draw_pictures(drawers, fakes.PROMPTS, tmp_path / "run", seeds=(1,), progress=False)
-    found = sides([str(tmp_path / "run")])
-    path = tmp_path / "run" / "pictures" / "b" / "1" / "00001.png"
+def test_a_lost_picture_is_named(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    found, path = sides([str(folder)]), folder / "pictures" / "tunedmodel" / "1" / "00001.png"
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match=names("pictures/b/1/00001.png")):
-        make_pairs(*found)
-    path.unlink()
-    with pytest.raises(InputError, match=names("pictures/b/1/00001.png")):
-        make_pairs(*found)
+    for _ in range(2):
+        with pytest.raises(InputError, match=names("pictures/tunedmodel/1/00001.png")):
+            make_pairs(*found)
+        path.unlink(missing_ok=True)
 
 
 def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
@@ -106,28 +99,28 @@ def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
             assert secret not in text
     # Nor do codes, sides and order follow from what a rater can know: another comparison of the same has others.
     other = Comparison(compared.folder.with_name("again"), compared.first, compared.second)
-    assert {code for code, _, _ in compared.shown("anna")}.isdisjoint({code for code, _, _ in other.shown("anna")})
+    codes = [{code for code, _, _ in one.rows_for("anna")} for one in (compared, other)]
+    assert codes[0].isdisjoint(codes[1])
 
 
 def test_sides_and_order_are_drawn_for_each_rater(tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
     prompts = [fakes.Prompt(f"p{number}", f"prompt {number}") for number in range(60)]
-    draw_pictures(drawers, prompts, tmp_path / "run", seeds=(1,), progress=False)
+    fakes.draw(tmp_path / "run", "a", "b", prompts=prompts, batch_size=60)
     found = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
     for rater in ("anna", "ben"):
-        left = sum(swapped for _, _, swapped in found.shown(rater))
+        left = sum(swapped for _, _, swapped in found.rows_for(rater))
         assert 15 < left < 45  # 60 fair coins are outside of this in 1 of 10,000 cases
-    orders = [[pair.key for _, pair, _ in found.shown(rater)] for rater in ("anna", "ben")]
+    orders = [[pair.key for _, pair, _ in found.rows_for(rater)] for rater in ("anna", "ben")]
     assert orders[0] != orders[1] != [pair.key for pair in found.pairs]
     assert sorted(orders[0]) == sorted(orders[1])
     # The same at every start.
     again = Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
-    assert [row[0] for row in again.shown("anna")] == [row[0] for row in found.shown("anna")]
+    assert [row[0] for row in again.rows_for("anna")] == [row[0] for row in found.rows_for("anna")]
 
 
 def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
     with compared.serve("anna", 0) as (server, labels):
-        for code, pair, swapped in compared.shown("anna"):
+        for code, pair, swapped in compared.rows_for("anna"):
             for place in (LEFT, RIGHT):
                 _, content, _ = ask_for_all(server, "GET", f"/pictures/{code}-{place}")
                 record = pair.records[int((place == LEFT) == swapped)]
@@ -137,7 +130,7 @@ def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
             click(server, code, LEFT)
         assert len(labels.labels) == 6
     outcomes = compared.outcomes()["anna"]
-    for _, pair, swapped in compared.shown("anna"):
+    for _, pair, swapped in compared.rows_for("anna"):
         assert outcomes[pair.key] == (preference.SECOND if swapped else preference.FIRST)
 
 
@@ -164,12 +157,9 @@ def test_the_summary_by_hand(compared):
     assert results["paper"] == {"first": 33, "second": 60, "equal": 115}
 
 
-def test_nobody_has_judged(compared):
-    with pytest.raises(InputError, match=names("--rater=NAME")):
-        compared.finish()
-
-
 def test_a_folder_is_of_one_comparison(run, compared):
+    with pytest.raises(InputError, match=names("--rater=NAME")):  # nobody has judged
+        compared.finish()
     judge(compared, "anna", lambda pair: 1)
     again = Comparison(compared.folder, compared.first, compared.second)
     assert again.finish()["all"]["second"] == 6

@@ -2,24 +2,28 @@
 
 import hashlib
 import json
+import shutil
 
 import pytest
 
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.generation.finding import find_pictures
-from winobench.generation.generate import draw_pictures
 from winobench.prompts.prompt_files import Prompt
 
 TEXTS = ["A tomato  burst.", 'A "green" tomato, hard\nas wood.']
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    # Blanks inside stay as they are.
+    prompts = [Prompt("0", TEXTS[0]), Prompt("1", " ".join(TEXTS[1].split()))]
+    return fakes.draw(tmp_path_factory.mktemp("drawn") / "run", "one", "two", prompts=prompts, seeds=(4, 2, 9)).folder
+
+
 @pytest.fixture
-def run(tmp_path):
-    prompts = [Prompt(str(number), " ".join(text.split())) for number, text in enumerate(TEXTS)]
-    prompts[0] = Prompt("0", TEXTS[0])  # blanks inside stay as they are
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
-    return draw_pictures(drawers, prompts, tmp_path / "run", seeds=(4, 2, 9), progress=False).folder
+def run(drawn, tmp_path):
+    return shutil.copytree(drawn, tmp_path / "run")
 
 
 def test_pictures_of_a_run_are_found_by_text_and_seed(run):
@@ -71,10 +75,7 @@ def test_pictures_of_ones_own(run, tmp_path, suffix):
     with raises("cannot-read", str(table), str(tmp_path / files[1])):
         find_pictures(table, TEXTS[:1], most=2)
     assert find_pictures(table, TEXTS[:1], most=1)
-
-
-def test_bad_tables(tmp_path):
-    table = tmp_path / "mine.jsonl"
-    table.write_text('{"premise": "A pear."}\n')
-    with raises("wrong-type", str(table), "1"):
-        find_pictures(table, ["A pear."], most=1)
+    if suffix == ".jsonl":
+        table.write_text('{"premise": "A pear."}\n')
+        with raises("wrong-type", str(table), "1"):
+            find_pictures(table, ["A pear."], most=1)

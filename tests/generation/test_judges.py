@@ -8,7 +8,6 @@ import pytest
 from tests.generation import fakes
 from winobench.generation import judges
 from winobench.generation.comparison import Comparison, sides
-from winobench.generation.generate import draw_pictures
 
 
 class RedScorer:
@@ -25,11 +24,14 @@ class RedScorer:
         return np.array([[np.asarray(image)[0, 0, 0] for _ in texts] for image in images], np.float32)
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    return fakes.draw(tmp_path_factory.mktemp("drawn") / "run", "a", "b", seeds=(3, 1)).folder
+
+
 @pytest.fixture
-def compared(tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
-    draw_pictures(drawers, fakes.PROMPTS, tmp_path / "run", seeds=(3, 1), progress=False)
-    return Comparison(tmp_path / "blind", *sides([str(tmp_path / "run")]))
+def compared(drawn, tmp_path):
+    return Comparison(tmp_path / "blind", *sides([str(drawn)]))
 
 
 def test_a_judge_prefers_what_it_scores_higher(compared):
@@ -61,7 +63,7 @@ def test_judges_are_no_people(compared):
     judges.judge(compared, RedScorer(), "red", progress=False)
     assert compared.outcomes() == {}
     with compared.serve("anna", 0) as (_, labels):
-        labels.add(compared.shown("anna")[0][0], "equal")
+        labels.add(compared.rows_for("anna")[0][0], "equal")
     results = compared.finish()
     assert list(results["raters"]) == ["anna"]
     assert results["all"]["equal"] == 1

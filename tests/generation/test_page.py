@@ -6,6 +6,7 @@ import PIL.Image
 import pytest
 
 import winobench
+from tests.expectations import raises
 from tests.generation import fakes
 from winobench import report
 from winobench.base.errors import InputError
@@ -30,16 +31,16 @@ class Elements(html.parser.HTMLParser):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def draw(folder, *sizes, **keywords):
-    drawers = [fakes.drawer(fakes.FakePipeline(f"size{size}", size=size)) for size in sizes]
-    return draw_pictures(drawers, fakes.PROMPTS, folder, seeds=(4, 2), progress=False, **keywords)
+def draw(folder, *sizes):
+    return fakes.draw(folder, *(fakes.FakePipeline(f"size{size}", size=size) for size in sizes), seeds=(4, 2))
 
 
 def test_every_picture_is_there_models_side_by_side(tmp_path):
     run = draw(tmp_path, 8, 16)
     path = page.write_page(run)
     assert path == tmp_path / "pictures.html"
-    elements = Elements(path.read_text())
+    text = path.read_text()
+    elements = Elements(text)
     files = [attributes["src"] for attributes in elements.all("img")]
     # A row is a seed, and its pictures are the models'.
     assert files == [
@@ -53,14 +54,10 @@ def test_every_picture_is_there_models_side_by_side(tmp_path):
     assert not (tmp_path / "thumbnails").exists()
     assert len(elements.all("option")) == 4  # all, and three categories, of which one is none
     assert [article["data-category"] for article in elements.all("article")] == ["1", "2", "3"]
-
-
-def test_prompts_are_texts_and_nothing_else(tmp_path):
-    text = page.write_page(draw(tmp_path, 8)).read_text()
-    elements = Elements(text)
+    # Prompts are texts and nothing else.
     assert elements.headings == [prompt.text for prompt in fakes.PROMPTS]
     assert not elements.all("b")
-    assert elements.all("img")[2]["alt"] == f"{fakes.PROMPTS[1].text}, by the size8, seed 4"
+    assert elements.all("img")[4]["alt"] == f"{fakes.PROMPTS[1].text}, by the size8, seed 4"
     # One script and one style, both its own; nothing is loaded from elsewhere.
     assert (len(elements.all("script")), len(elements.all("style")), len(elements.all("link"))) == (1, 1, 0)
     assert "http://" not in text
@@ -97,9 +94,5 @@ def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
     text = page.page_text(winobench.read_pictures(tmp_path, complete=False))
     assert "5 pictures: 3 prompts, 2 seeds. Missing: 1" in text
     assert text.count('<span class="lost">missing</span>') == 1
-
-
-def test_a_report_says_that_pictures_have_their_own_page(tmp_path):
-    draw(tmp_path, 8)
-    with pytest.raises(InputError, match=r"holds images, which have a page of their own: open .*pictures\.html"):
+    with raises("not-a-run", "pictures.html"):
         report.write_report([tmp_path])

@@ -7,7 +7,6 @@ from tests.expectations import raises
 from tests.generation import fakes
 from winobench.clevr.objects import SceneObject
 from winobench.generation import verification
-from winobench.generation.generate import draw_pictures
 from winobench.metrics import intervals
 from winobench.prompts import grammar
 from winobench.runs import verdicts as verdict_files
@@ -37,10 +36,10 @@ class Verifier:
 PROMPTS = grammar.make_prompts(14)
 
 
-@pytest.fixture
-def run(tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
-    return draw_pictures(drawers, PROMPTS, tmp_path / "run", seeds=(1,), progress=False)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose verdicts each test writes."""
+    return fakes.draw(tmp_path_factory.mktemp("drawn") / "run", "a", "b", prompts=PROMPTS, seeds=(1,))
 
 
 def test_what_is_shown_by_hand():
@@ -72,21 +71,11 @@ def test_verdicts_are_written_and_summed_up(run):
     rows = [verdicts[record.file].correct for record in run.records if record.model == "a"]
     # Two prompts of each of seven categories: the mean over categories is that over pictures.
     assert accuracy["a"]["all"]["value"] == pytest.approx(np.mean(rows))
-    shapes = [
-        verdicts[one.file].correct
-        for one in run.records
-        if one.model == "a" and one.prompt.category == "recognition_shape"
-    ]
+    some = [one for one in run.records if one.model == "a" and one.prompt.category == "recognition_shape"]
+    shapes = [verdicts[one.file].correct for one in some]
     expected = intervals.wilson(sum(shapes), len(shapes))
     entry = accuracy["a"]["recognition_shape"]
     assert (entry["value"], entry["low"], entry["high"], entry["n"]) == pytest.approx((*expected, 2))
-
-
-def test_prompts_must_say_what_they_want(tmp_path):
-    run = draw_pictures([fakes.drawer(fakes.FakePipeline())], fakes.PROMPTS, tmp_path / "run", progress=False)
-    assert not verification.can_verify(run)
-    with raises("no-content", "--config.prompts=clevr"):
-        verification.verify(run, Verifier([]))
 
 
 def test_candidates_of_each_category():
@@ -106,7 +95,7 @@ def test_candidates_of_each_category():
         assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[many.category][0], many
 
 
-def test_a_run_is_a_set_of_tasks(run, tmp_path):
+def test_a_run_is_a_set_of_tasks(run):
     verification.verify(run, Verifier([thing("red", "cube"), thing("red", "cube")]))
     tasks = {task.name: task for task in tasks_from([f"clevr_selfbench:{run.folder}"])}
     assert len(tasks) == 7
@@ -118,6 +107,12 @@ def test_a_run_is_a_set_of_tasks(run, tmp_path):
         assert example.groups == ((drawer, f"{drawer}, correct") if red else (drawer,))
     with raises("named-twice", "'a'"):
         tasks_from([f"clevr_selfbench:{run.folder}"] * 2)
-    other = draw_pictures([fakes.drawer(fakes.FakePipeline())], fakes.PROMPTS, tmp_path / "other", progress=False)
+
+
+def test_prompts_must_say_what_they_want(tmp_path):
+    run = fakes.draw(tmp_path / "run")
+    assert not verification.can_verify(run)
     with raises("no-content", "--config.prompts=clevr"):
-        tasks_from([f"clevr_selfbench:{other.folder}"])
+        verification.verify(run, Verifier([]))
+    with raises("no-content", "--config.prompts=clevr"):
+        tasks_from([f"clevr_selfbench:{run.folder}"])

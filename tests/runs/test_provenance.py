@@ -40,30 +40,23 @@ def test_the_commit_is_that_of_the_packages_repository(repository, tmp_path, mon
     _git(other, "init", "-q")
     monkeypatch.chdir(other)
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    commit = _git(repository, "rev-parse", "HEAD")
-    assert provenance.package_commit(repository / "winobench") == {"commit": commit, "dirty": False}
-
-
-@pytest.mark.parametrize("change", ["winobench/__init__.py", "winobench/new.py"])
-def test_changed_and_new_files_of_the_package_make_it_dirty(repository, change):
-    (repository / change).write_text("x = 1")
-    assert provenance.package_commit(repository / "winobench")["dirty"] is True
-
-
-def test_other_files_do_not_make_it_dirty(repository):
+    found = {"commit": _git(repository, "rev-parse", "HEAD"), "dirty": False}
+    assert provenance.package_commit(repository / "winobench") == found
+    # Other files do not make it dirty, and changed and new ones of the package do.
     (repository / "notes.txt").write_text("x")
     (repository / "runs").mkdir()
     (repository / "runs" / "results.json").write_text("{}")
-    assert provenance.package_commit(repository / "winobench")["dirty"] is False
-
-
-def test_an_installation_inside_anothers_repository_is_not_its_commit(repository):
-    assert provenance.package_commit(repository / ".venv" / "lib" / "winobench") == {"commit": None, "dirty": None}
-
-
-def test_no_git_is_no_error(repository, monkeypatch):
+    assert provenance.package_commit(repository / "winobench") == found
+    for change in ("winobench/__init__.py", "winobench/new.py"):
+        (repository / change).write_text("x = 1")
+        assert provenance.package_commit(repository / "winobench")["dirty"] is True
+        _git(repository, "add", change)
+        _git(repository, "commit", "-q", "-m", "change")
+    # Neither an installation inside another project's repository nor a machine without git has one.
+    none = {"commit": None, "dirty": None}
+    assert provenance.package_commit(repository / ".venv" / "lib" / "winobench") == none
     monkeypatch.setenv("PATH", "/nowhere")
-    assert provenance.package_commit(repository / "winobench") == {"commit": None, "dirty": None}
+    assert provenance.package_commit(repository / "winobench") == none
 
 
 def test_an_installation_from_a_repositorys_address_knows_its_commit(tmp_path, monkeypatch):
@@ -84,15 +77,12 @@ def test_an_installation_from_a_repositorys_address_knows_its_commit(tmp_path, m
     assert provenance.package_commit(tmp_path / "elsewhere" / "winobench")["commit"] is None
 
 
-def test_software_names_what_runs():
+def test_software_and_devices_are_named():
     found = provenance.software()
     assert found["winobench"]["version"] == winobench.__version__
     assert set(found["winobench"]) == {"version", "commit", "dirty"}
     assert {"jax", "numpy", "pillow"} <= set(found["libraries"])
     json.dumps(found)
-
-
-def test_devices_are_named():
-    found = provenance.devices()
-    assert set(found) == {"platform", "kind", "count", "processes"}
-    assert found["processes"] == 1
+    devices = provenance.devices()
+    assert set(devices) == {"platform", "kind", "count", "processes"}
+    assert devices["processes"] == 1

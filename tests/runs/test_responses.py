@@ -30,6 +30,15 @@ def fill(folder, *texts, process=0, **options):
             store.add(key(MODEL, request(text)), request(text), {"body": f"to {text} — ü"}, 0.25)
 
 
+def add(store, text, raw=None):
+    store.add(key(MODEL, request(text)), request(text), {} if raw is None else raw, 0.0)
+
+
+def num_stored(folder):
+    with ResponseStore(folder) as store:
+        return len(store)
+
+
 def parts(folder):
     return sorted(path.name for path in folder.glob("*.jsonl"))
 
@@ -40,14 +49,8 @@ def test_responses_come_back_as_written(tmp_path):
         assert len(store) == 2
         assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("b"))}
         stored = store.get(key(MODEL, request("b")))
-        assert stored.request == {
-            "kind": "generation",
-            "turns": [{"role": "user", "text": "b"}],
-            "max_tokens": 512,
-            "temperature": 0.0,
-            "sample": 0,
-            "prefix_turns": 0,
-        }
+        options = {"max_tokens": 512, "temperature": 0.0, "sample": 0, "prefix_turns": 0}
+        assert stored.request == {"kind": "generation", "turns": [{"role": "user", "text": "b"}], **options}
         assert (stored.raw, stored.seconds, stored.origin) == ({"body": "to b — ü"}, 0.25, None)
         assert key(MODEL, request("c")) not in store
         assert store.get(key(MODEL, request("c"))) is None
@@ -77,13 +80,13 @@ def test_a_line_is_synced_before_it_is_handed_on(tmp_path, monkeypatch):
     with ResponseStore(tmp_path) as store:
         before = len(synced)
         for text in "ab":
-            store.add(key(MODEL, request(text)), request(text), {}, 0.0)
+            add(store, text)
             assert synced[-1] == (tmp_path / "part-0-00000.jsonl").stat().st_size
         assert len(synced) == before + 2
     with ResponseStore(tmp_path, seconds_between_syncs=60.0) as store:
         before = len(synced)
         for text in "cd":
-            store.add(key(MODEL, request(text)), request(text), {}, 0.0)
+            add(store, text)
         assert len(synced) == before
         # Not synced, but a kill does not take what the operating system has.
         assert (tmp_path / "part-0-00001.jsonl").read_bytes().count(b"\n") == 2
@@ -96,8 +99,7 @@ def test_each_call_writes_a_part_and_leaves_none_empty(tmp_path):
     fill(tmp_path, "b")
     fill(tmp_path, "c", process=1)
     assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00001.jsonl", "part-1-00000.jsonl"]
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 3
+    assert num_stored(tmp_path) == 3
 
 
 @pytest.mark.parametrize("tail", [b'{"key":"', b"\x00" * 50, b'{"key":"%s","request":{}}\n' % (b"0" * 64), b"junk\n"])
@@ -111,8 +113,7 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
     assert path.read_bytes() == whole + tail  # another process's part is left alone
     fill(tmp_path, "c")
     assert path.read_bytes() == whole
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 3
+    assert num_stored(tmp_path) == 3
 
 
 def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
@@ -173,9 +174,8 @@ def test_parts_that_kills_have_left_empty_are_used_or_taken_away(tmp_path):
         assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
         with raises("in-use"):
             ResponseStore(tmp_path).open()
-        store.add(key(MODEL, request("b")), request("b"), {"body": "b"}, 0.0)
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 2
+        add(store, "b", {"body": "b"})
+    assert num_stored(tmp_path) == 2
     assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
 
 
@@ -238,21 +238,20 @@ def test_a_damaged_line_of_a_neighbour_is_left_aside(tmp_path, caplog):
 
 def test_one_process_of_a_number_at_a_time(tmp_path):
     with ResponseStore(tmp_path) as store:
-        store.add(key(MODEL, request("a")), request("a"), {}, 0.0)
+        add(store, "a")
         with raises("in-use"):
             ResponseStore(tmp_path).open()
         with ResponseStore(tmp_path, process=1) as other:
             assert len(other) == 1
-        store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
-    with ResponseStore(tmp_path) as store:
-        assert len(store) == 2
+        add(store, "b")
+    assert num_stored(tmp_path) == 2
 
 
 def test_threads_may_share_a_store(tmp_path):
     def work(number):
         for index in range(20):
             text = f"{number} {index}"
-            store.add(key(MODEL, request(text)), request(text), {"body": text * 50}, 0.0)
+            add(store, text, {"body": text * 50})
 
     with ResponseStore(tmp_path, seconds_between_syncs=60.0) as store:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -267,22 +266,21 @@ def test_threads_may_share_a_store(tmp_path):
 
 def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
     with ResponseStore(tmp_path) as store:
-        store.add(key(MODEL, request("a")), request("a"), {}, 0.0)
-        real = os.write
-        steps = iter([lambda descriptor, data: real(descriptor, data[:10]), None])
+        add(store, "a")
+        real, written = os.write, []
 
         def write(descriptor, data):
-            step = next(steps)
-            if step is None:
+            if written:
                 raise OSError(28, "No space left on device")
-            return step(descriptor, data)
+            written.append(real(descriptor, data[:10]))
+            return written[0]
 
         with monkeypatch.context() as patch:
             patch.setattr(responses.os, "write", write)
             with raises("cannot-write", "No space left on device"):
-                store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
+                add(store, "b")
         assert key(MODEL, request("b")) not in store
-        store.add(key(MODEL, request("c")), request("c"), {}, 0.0)
+        add(store, "c")
     with ResponseStore(tmp_path) as store:
         assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("c"))}
 
@@ -296,18 +294,17 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_what_json_cannot_hold_is_refused(tmp_path):
     with ResponseStore(tmp_path) as store:
         with pytest.raises(ValueError, match="JSON"):
-            store.add(key(MODEL, request("a")), request("a"), {"score": float("nan")}, 0.0)
+            add(store, "a", {"score": float("nan")})
         assert len(store) == 0
 
 
 _ENDLESS = """
 import sys
-from tests.runs.test_responses import MODEL, key, request
+from tests.runs.test_responses import add
 from winobench.runs.responses import ResponseStore
 with ResponseStore(sys.argv[1]) as store:
     for index in range(10**6):
-        text = str(index)
-        store.add(key(MODEL, request(text)), request(text), {"body": text * 500}, 0.0)
+        add(store, str(index), {"body": str(index) * 500})
         print(index, flush=True)
 """
 

@@ -3,9 +3,8 @@
 import copy
 import json
 import pathlib
+import runpy
 import shutil
-import subprocess
-import sys
 import typing
 
 import jsonschema
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import winobench
-from tests import launching
 from tests.evaluation import fakes, text_fakes
 from tests.expectations import raises
 from winobench.base.errors import InputError
@@ -32,35 +30,25 @@ class WithoutSamples:
         return np.random.default_rng(0).normal(size=(len(images), len(texts))).astype(np.float32)
 
 
-def _images(folder):
-    tasks = [fakes.text_task(), fakes.square_task(), fakes.bias_task()]
-    evaluate.evaluate(fakes.FakeScorer(), tasks, folder, num_samples=4, num_bias_samples=3, progress=False)
+_KINDS = (fakes.text_task(), fakes.square_task(), fakes.bias_task())
 
 
-def _race(folder):
-    scorer = fakes.FakeScorer()
-    evaluate.evaluate(scorer, [fakes.text_task()], folder, num_samples=16, mode="race", progress=False)
+def _scored(scorer=fakes.FakeScorer, tasks=_KINDS[:1], **options):
+    return lambda folder: evaluate.evaluate(scorer(), tasks, folder, progress=False, **options)
 
 
-def _timesteps(folder):
-    tasks = [fakes.text_task()]
-    evaluate.evaluate(fakes.FakeScorer(), tasks, folder, timesteps=[1, 5, 9], num_bias_samples=3, progress=False)
+def _asked(responder):
+    return lambda folder: questions.evaluate_questions(responder, [text_fakes.text_task()], folder, progress=False)
 
 
-def _without_samples(folder):
-    evaluate.evaluate(WithoutSamples(), [fakes.text_task()], folder, progress=False)
-
-
-def _texts(folder):
-    questions.evaluate_questions(text_fakes.ScriptedResponder(), [text_fakes.text_task()], folder, progress=False)
-
-
-def _failing_calls(folder):
-    responder = text_fakes.PaidResponder(failing=("The fruit 1",))
-    questions.evaluate_questions(responder, [text_fakes.text_task()], folder, progress=False)
-
-
-RUNS = {one.__name__: one for one in (_images, _race, _timesteps, _without_samples, _texts, _failing_calls)}
+RUNS = {
+    "_images": _scored(tasks=_KINDS, num_samples=4, num_bias_samples=3),
+    "_race": _scored(num_samples=16, mode="race"),
+    "_timesteps": _scored(timesteps=[1, 5, 9], num_bias_samples=3),
+    "_without_samples": _scored(WithoutSamples),
+    "_texts": _asked(text_fakes.ScriptedResponder()),
+    "_failing_calls": _asked(text_fakes.PaidResponder(failing=("The fruit 1",))),
+}
 
 
 @pytest.fixture(scope="module")
@@ -106,18 +94,13 @@ def test_the_json_schemas_say_the_same(run_folder, name):
         faults = {"tasks": 5, "schema": "two", "versions": [], "status": 1, "passes": 1.5, "metrics": {"a": {}}}
         for change in ({key: fault} for key, fault in faults.items()):
             changed = {**content, **change}
-            fits = True
-            try:
-                schema.check(changed, expected, "it")
-            except InputError:
-                fits = False
+            fits = schema._problem(changed, expected, "", False) is None
             assert validator.is_valid(changed) == fits, change
 
 
 def test_the_files_of_the_json_schemas_are_up_to_date():
     script = pathlib.Path(__file__).parents[2] / "docs" / "write_schemas.py"
-    said = subprocess.run([sys.executable, script, "--check"], env=launching.environment(), check=False)
-    assert said.returncode == 0, "run python docs/write_schemas.py"
+    assert runpy.run_path(str(script))["main"](["--check"]) == 0, "run python docs/write_schemas.py"
 
 
 def test_a_run_is_read_by_its_public_name(run_folder):
@@ -149,25 +132,8 @@ def _with(value, path, new):
     return changed
 
 
-ODD = [
-    None,
-    True,
-    5,
-    -1,
-    1.5,
-    float("nan"),
-    1e400,
-    "x",
-    "",
-    [],
-    [1],
-    ["x"],
-    [None],
-    {},
-    {"x": 1},
-    {"x": None},
-    {"x": {}},
-]
+ODD = [None, True, 5, -1, 1.5, float("nan"), 1e400, "x", "", [], [1], ["x"], [None]]
+ODD += [{}, {"x": 1}, {"x": None}, {"x": {}}]
 
 
 @pytest.mark.parametrize("name", ["_images", "_race", "_failing_calls"])

@@ -42,15 +42,12 @@ _JUDGED_STREAM = 1
 class EditDistance(Holder):
     """Scores images against texts by how little an image must be edited towards a text: minus the distance.
 
-    Each call uses the weights that the model has when the call begins.
+    A `winobench.scorers.base.Scorer`, which each call holds with its weights. Each edit's images are in ``edits`` of
+    the run's ``folder`` before its score is handed out (`winobench.runs.edits`).
 
-    A `winobench.scorers.base.Scorer`: `winobench.evaluate` asks it any task, records distances and resumes. Each edit's
-    images are written into a folder before its score is handed out (`winobench.runs.edits`).
-
-    Attributes:
-      pipeline: the model.
-      mesh: the devices.
-      image_size: height and width, in pixels, that images are resized to.
+    ``num_steps`` are those of the optimisation (the paper: 200), or of a whole denoising, of which ``strength``, above
+    0 and up to 1, is done. ``learning_rate`` (of Adam) and ``timesteps`` are for ``optimize``; ``strength`` and
+    ``guidance_scale`` (1 or less for none) for ``denoise``. Each device edits ``batch_size`` images at once.
     """
 
     MODEL = "pipeline"
@@ -71,24 +68,6 @@ class EditDistance(Holder):
         image_size: int | None = None,
         mesh: Mesh | None = None,
     ):
-        """
-        Args:
-          pipeline: the model, of any family.
-          folder: of the run. Images go into its folder ``edits``.
-          method: ``optimize`` (Figure 6) or ``denoise`` (Figure 7).
-          num_steps: of the optimisation (the paper: 200), or of a whole denoising, of which ``strength`` is done.
-          learning_rate: of Adam; ``optimize`` alone.
-          timesteps: one of `winobench.editing.optimization.TIMESTEPS`; ``optimize`` alone.
-          strength: above 0 and up to 1, how much noise is added; ``denoise`` alone.
-          guidance_scale: 1 or less for none; ``denoise`` alone.
-          seed: of the noise.
-          batch_size: edits that each device works on at once.
-          image_size: the model's own when None.
-          mesh: the devices. All of this process when None.
-
-        Raises:
-          InputError: an option is not one of its choices.
-        """
         self.pipeline = pipeline
         self._method = common.choice("method", method, METHODS)
         self._num_steps = options.whole(1, 100_000).check("num_steps", num_steps)
@@ -144,13 +123,9 @@ class EditDistance(Holder):
     def iter_scores(
         self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Edits the pairs batch by batch. Of each batch, the images are on disk before its scores are yielded.
+        """Edits pairs, int ``[n, 2]`` (image, text), batch by batch, with the images on disk before a batch is yielded.
 
-        Args:
-          pairs: int ``[n, 2]``, (number of the image, number of the text).
-
-        Yields:
-          (int ``[b]``, which of the pairs, float32 ``[b]``, minus the distances).
+        Yields (int ``[b]``, which of the pairs, float32 ``[b]``, minus the distances).
         """
         return self.held()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
@@ -179,8 +154,7 @@ class EditDistance(Holder):
         conditions = self.pipeline.encode_texts(texts, batch_size=self._batch_size)
         moved = self._optimized(latents, conditions) if self._method == "optimize" else self._denoised(latents, texts)
         distances = jnp.sqrt(jnp.sum(jnp.square(moved - latents), axis=(1, 2, 3)))
-        judged = self._judged_timesteps()
-        errors = [self._mean_errors(some, conditions, judged) for some in (latents, moved)]
+        errors = [self._mean_errors(some, conditions) for some in (latents, moved)]
         pictures = self.pipeline.decode_latents(moved[:count], batch_size=self._batch_size)
         return pictures, *(np.asarray(values)[:count] for values in (distances, *errors))
 
@@ -206,11 +180,8 @@ class EditDistance(Holder):
             return_latents=True,
         )
 
-    def _judged_timesteps(self) -> np.ndarray:
-        """The middle of the schedule, where `optimization.step_timesteps` has it."""
-        return optimization.step_timesteps(self._schedule, "fixed", _JUDGED_SAMPLES, 0)[:, 0]
-
-    def _mean_errors(self, latents: jax.Array, conditions: Any, timesteps: np.ndarray) -> jax.Array:
+    def _mean_errors(self, latents: jax.Array, conditions: Any) -> jax.Array:
+        timesteps = optimization.step_timesteps(self._schedule, "fixed", _JUDGED_SAMPLES, 0)[:, 0]
         key = jax.random.fold_in(samples.noise_key(self._seed), _JUDGED_STREAM)
         work = functools.partial(optimization.mean_errors, dtype=self._dtype)
         return self._on_devices("judge", work, latents, conditions, key, timesteps)

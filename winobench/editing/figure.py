@@ -25,11 +25,7 @@ _RIGHT = "#0072b2"
 
 
 def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
-    """Draws some examples of a run of edits: per example a row, per candidate the image before and after.
-
-    The right candidate stands first. What is shown are the first examples whose edits are there. Returns the figure's
-    path; None where nothing can be shown.
-    """
+    """Draws some edited examples, a row each, the right candidate first. Returns the path; None without any."""
     folder, rows = pathlib.Path(folder), []
     edits = read_edits(folder)
     for task in read_run(folder).tasks.values():

@@ -49,26 +49,17 @@ def optimize_latents(
     *,
     dtype: str = "float32",
 ) -> jax.Array:
-    """Moves latents so that a text predicts the noise in them better: Adam on the denoising error alone. Pure.
+    """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
-    Every row is optimised by itself. Noise is drawn again for each step and timestep, the same for all rows, so that
-    images of one question differ in nothing but themselves.
-
-    Args:
-      latents: float32 ``[n, h, w, c]``, scaled as in training.
-      conditions: of the n texts, a tree of arrays ``[n, ...]``.
-      timesteps: ``[num_steps, k]`` of `step_timesteps`. A step's loss is the mean over its k.
-      dtype: of the noisy latents that the denoiser is given. The optimisation is float32.
-
-    Returns:
-      The latents after the last step, float32 ``[n, h, w, c]``.
+    Noise is drawn again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
+    training; conditions a tree of ``[n, ...]``; timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape
 
     def loss(moved: jax.Array, number: jax.Array, times: jax.Array) -> jax.Array:
-        samples = number * per_step + jnp.arange(per_step)
-        return jnp.sum(_errors(denoiser, params, schedule, moved, conditions, key, samples, times, dtype))
+        about = {"dtype": dtype, "first": number * per_step}
+        return jnp.sum(mean_errors(denoiser, schedule, params, moved, conditions, key, times, **about))
 
     def step(carry: tuple[jax.Array, Any], inputs: tuple[jax.Array, jax.Array]) -> tuple[tuple[jax.Array, Any], None]:
         moved, state = carry
@@ -91,42 +82,16 @@ def mean_errors(
     timesteps: jax.Array,
     *,
     dtype: str = "float32",
+    first: jax.Array | int = 0,
 ) -> jax.Array:
-    """Mean denoising errors of rows of latents and conditions over some timesteps ``[k]``, each with its noise. Pure.
-
-    Arguments as in `optimize_latents`. Returns float32 ``[n]``, squared L2.
-    """
-    with functional.precision(dtype):
-        numbers = jnp.arange(len(timesteps))
-        return _errors(denoiser, params, schedule, latents, conditions, key, numbers, timesteps, dtype)
-
-
-def _errors(
-    denoiser: denoising.Denoiser,
-    params: Any,
-    schedule: Schedule,
-    latents: jax.Array,
-    conditions: Any,
-    key: jax.Array,
-    samples: jax.Array,
-    timesteps: jax.Array,
-    dtype: str,
-) -> jax.Array:
-    """Mean over samples ``[k]`` with their timesteps of the errors of n rows."""
-    rows, (count, per_row) = jnp.arange(len(latents)), (len(latents), len(samples))
-    errors = denoising.denoising_errors(
-        denoiser,
-        params,
-        schedule,
-        latents,
-        conditions,
-        denoising.Triples(
-            image=jnp.repeat(rows, per_row),
-            text=jnp.repeat(rows, per_row),
-            sample=jnp.tile(samples, count),
-            timestep=jnp.tile(timesteps, count),
-        ),
-        key,
-        dtype=dtype,
+    """Mean errors of rows over timesteps ``[k]``, each with its noise from sample ``first`` on: ``[n]``, squared L2."""
+    rows, (count, per_row) = jnp.arange(len(latents)), (len(latents), len(timesteps))
+    triples = denoising.Triples(
+        image=jnp.repeat(rows, per_row),
+        text=jnp.repeat(rows, per_row),
+        sample=jnp.tile(first + jnp.arange(per_row), count),
+        timestep=jnp.tile(timesteps, count),
     )
-    return errors.reshape(count, per_row).mean(axis=1)
+    with functional.precision(dtype):
+        errors = denoising.denoising_errors(denoiser, params, schedule, latents, conditions, triples, key, dtype=dtype)
+        return errors.reshape(count, per_row).mean(axis=1)

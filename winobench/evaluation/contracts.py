@@ -1,8 +1,4 @@
-"""What tasks and scorers promise, checked where their work enters the evaluation.
-
-Tasks and scorers may be anybody's (plug-ins, objects handed to `winobench.evaluate`). A mistake in one of them is told
-in one sentence that names it, before it becomes a wrong number or a traceback somewhere else.
-"""
+"""Checks of tasks and scorers, where their work enters the evaluation: they may be plug-ins or a caller's objects."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +15,7 @@ from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
-from winobench.tasks.questions import TextTask
+from winobench.tasks.questions import TextQuestion, TextTask
 
 # A name is part of the names of files.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -27,7 +23,7 @@ _LONGEST_ID = 10_000
 
 
 def check_name(name: Any) -> None:
-    """Raises InputError for a task's name that cannot be part of a file's name."""
+    """Refuses a task's name that cannot be part of a file's name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
             f"a task has the name {options.shown(name)}, but a name is made of letters, digits, _, -, + and ., begins"
@@ -39,28 +35,24 @@ def check_name(name: Any) -> None:
 def check_task(task: Task) -> None:
     """Makes sure that a task about images declares what the evaluation needs."""
     check_name(task.name)
+
+    def refuse(what: str, code: str = "bad-chance-level") -> NoReturn:
+        raise InputError(f"task {task.name!r} has the {what}", code=code)
+
     known = (*metrics.METRICS, *metrics.RATING_METRICS)
     if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
-        raise InputError(
-            f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of {', '.join(known)}"
-            " (winobench.metrics.METRICS and RATING_METRICS)",
-            code="unknown-metric",
-        )
+        where = "winobench.metrics.METRICS and RATING_METRICS"
+        given = options.shown(task.metric)
+        refuse(f"metric {given}, which is not one of {', '.join(known)} ({where})", "unknown-metric")
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
-        raise InputError(
-            f"task {task.name!r} has the chance levels {options.shown(task.chance)}: give name -> number",
-            code="bad-chance-level",
-        )
+        refuse(f"chance levels {options.shown(task.chance)}: give name -> number")
     for name, value in task.chance.items():
         if value is not None and not (_is_number(value) and 0 <= value <= 1):
-            raise InputError(
-                f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]",
-                code="bad-chance-level",
-            )
+            refuse(f"chance level {options.shown(value)} of {name!r}: give a number in [0, 1]")
 
 
 def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
-    """Raises InputError for a task in question form and a scorer that does not answer questions."""
+    """Refuses a task in question form and a scorer that does not answer questions."""
     asking = next((task.name for task in tasks if task.asks_questions), None)
     if asking is not None and not getattr(scorer, "answers_questions", False):
         raise InputError(
@@ -79,74 +71,53 @@ def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iter
                 f"task {task.name!r} loads {options.shown(found)}: yield its examples, or return a list of them",
                 code="bad-example",
             )
-        yield from found
+        kind = TextQuestion if isinstance(task, TextTask) else Example
+        for one in found:
+            if not isinstance(one, kind):
+                raise InputError(
+                    f"task {task.name!r} gave {options.shown(one)} for an example: give winobench.{kind.__name__}",
+                    code="bad-example",
+                )
+            yield one
 
 
-def check_example(task: Task, example: Any) -> None:
+def check_example(task: Task, example: Example) -> None:
     """Makes sure that an example is a question that can be asked, recorded and answered."""
-    if not isinstance(example, Example):
-        raise InputError(
-            f"task {task.name!r} gave {options.shown(example)} for an example: give winobench.Example",
-            code="bad-example",
-        )
-    if not isinstance(example.id, str) or not example.id or len(example.id) > _LONGEST_ID:
-        raise InputError(
-            f"task {task.name!r} has an example with the id {options.shown(example.id)}: give a text of 1 to"
-            f" {_LONGEST_ID:,} characters",
-            code="bad-example",
-        )
     where = f"example {options.shown(example.id)} of task {task.name!r}"
+
+    def refuse(what: str, code: str = "bad-example") -> NoReturn:
+        raise InputError(f"{where} {what}", code=code)
+
+    if not isinstance(example.id, str) or not 0 < len(example.id) <= _LONGEST_ID:
+        refuse(f"has an id that is not a text of 1 to {_LONGEST_ID:,} characters")
     for name in ("images", "texts", "groups"):
-        values = getattr(example, name)
-        if isinstance(values, str | bytes) or not isinstance(values, tuple | list):
-            raise InputError(
-                f"{where} has the {name} {options.shown(values)}: give a tuple of them", code="bad-example"
-            )
+        if not isinstance(values := getattr(example, name), tuple | list):
+            refuse(f"has the {name} {options.shown(values)}: give a tuple of them")
     if not example.images or not example.texts:
-        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.", code="bad-example")
+        refuse(f"lacks {'images' if not example.images else 'texts'}.")
     for name, texts in (("id", [example.id]), ("text", example.texts), ("group", example.groups)):
         for text in texts:
             if not isinstance(text, str):
-                raise InputError(
-                    f"{where} has the {name} {options.shown(text)}, which is not a string.", code="not-a-text"
-                )
+                refuse(f"has the {name} {options.shown(text)}, which is not a string.", "not-a-text")
             if json_files.well_formed(text) != text:
-                raise InputError(
-                    f"{where} has the {name} {options.shown(text)}, which holds half a character (a lone surrogate).",
-                    code="lone-surrogate",
-                )
-    _check_ratings(task, example, where)
-    num_candidates = max(len(example.images), len(example.texts))
-    if example.target is None:
+                half = "which holds half a character (a lone surrogate)."
+                refuse(f"has the {name} {options.shown(text)}, {half}", "lone-surrogate")
+    if task.is_rated:
+        if len(example.texts) != 1 or len(example.ratings) != len(example.images):
+            counts = f"{len(example.images)} images, {len(example.texts)} texts and {len(example.ratings)} ratings"
+            refuse(f"has {counts}: give one text, and a rating for each image")
+        for rating in example.ratings:
+            if not _is_number(rating):
+                refuse(f"has the rating {options.shown(rating)}: give a number")
+    target, num_candidates = example.target, max(len(example.images), len(example.texts))
+    if target is None:
         return
-    if not isinstance(example.target, int | np.integer) or isinstance(example.target, bool):
-        raise InputError(
-            f"{where} has the target {options.shown(example.target)}: give the right candidate's index",
-            code="bad-example",
-        )
-    if not 0 <= example.target < num_candidates:
-        raise InputError(
-            f"{where} has the target {example.target}, which is not one of its candidates.",
-            code="target-not-among-candidates",
-        )
+    if not isinstance(target, int | np.integer) or isinstance(target, bool):
+        refuse(f"has the target {options.shown(target)}: give the right candidate's index")
+    if not 0 <= target < num_candidates:
+        refuse(f"has the target {target}, which is not one of its candidates.", "target-not-among-candidates")
     if num_candidates < 2:
-        raise InputError(
-            f"{where} has one image and one text: there is nothing to choose from", code="nothing-to-choose"
-        )
-
-
-def _check_ratings(task: Task, example: Example, where: str) -> None:
-    if not task.is_rated:
-        return
-    if len(example.texts) != 1 or len(example.ratings) != len(example.images):
-        raise InputError(
-            f"{where} has {len(example.images)} images, {len(example.texts)} texts and {len(example.ratings)} ratings:"
-            " give one text, and a rating for each image",
-            code="bad-example",
-        )
-    for rating in example.ratings:
-        if not _is_number(rating):
-            raise InputError(f"{where} has the rating {options.shown(rating)}: give a number", code="bad-example")
+        refuse("has one image and one text: there is nothing to choose from", "nothing-to-choose")
 
 
 def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
@@ -173,10 +144,8 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
     """What a scorer says it is, as JSON has it."""
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
-        raise InputError(
-            f"{_called(scorer)}.fingerprint() gave {options.shown(said)}: give a mapping of JSON values",
-            code="bad-fingerprint",
-        )
+        given = f"{_called(scorer)}.fingerprint() gave {options.shown(said)}"
+        raise InputError(f"{given}: give a mapping of JSON values", code="bad-fingerprint")
     return json_values(said, f"{_called(scorer)}.fingerprint()")
 
 
@@ -222,56 +191,40 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 
 def kind_of_error(scorer: Any) -> str:
-    """What a scorer calls its errors."""
     if not isinstance(scorer.error, str) or not scorer.error:
-        raise InputError(
-            f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error",
-            code="bad-kind-of-error",
-        )
+        given = f"{_called(scorer)}.error is {options.shown(scorer.error)}"
+        raise InputError(f"{given}: give the name of a kind of error", code="bad-kind-of-error")
     return scorer.error
 
 
 def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The batches of a scorer's ``iter_errors``, checked.
+    """The batches of a scorer's ``iter_errors``, checked: (int64 [b] triples, float32 [b] errors)."""
 
-    Yields (int64 [b], which of the triples, float32 [b], their errors).
-    """
+    def refuse(what: str, code: str = "bad-scores") -> NoReturn:
+        raise InputError(f"{who} {what}", code=code)
+
     if not isinstance(given, Iterable):
-        raise InputError(
-            f"{who} gave {options.shown(given)} for errors: yield (numbers of triples, their errors)", code="bad-scores"
-        )
+        refuse(f"gave {options.shown(given)} for errors: yield (numbers of triples, their errors)")
     done = np.zeros(count, bool)
     for batch in given:
         try:
-            part, values = batch
-            part, values = np.asarray(part), np.asarray(values)
+            part, values = map(np.asarray, batch)
         except (TypeError, ValueError):
-            raise InputError(
-                f"{who} yielded {options.shown(batch)}: yield (numbers of triples, errors)", code="bad-scores"
-            ) from None
+            refuse(f"yielded {options.shown(batch)}: yield (numbers of triples, errors)")
         if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
-            raise InputError(
-                f"{who} yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]", code="bad-scores"
-            )
+            refuse(f"yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]")
         if values.shape != part.shape or not base.is_real(values):
-            raise InputError(
-                f"{who} yielded errors as {values.dtype} {list(values.shape)} for {len(part)} triples: give floats"
-                f" [{len(part)}]",
-                code="bad-scores",
-            )
+            found = f"{values.dtype} {list(values.shape)} for {len(part)} triples"
+            refuse(f"yielded errors as {found}: give floats [{len(part)}]")
         if len(part) and not (part.min() >= 0 and part.max() < count):
-            raise InputError(
-                f"{who} yielded the error of a triple that is not one of the {count:,} it was given",
-                code="score-of-another-triple",
-            )
+            given_count = f"one of the {count:,} it was given"
+            refuse(f"yielded the error of a triple that is not {given_count}", "score-of-another-triple")
         if done[part].any() or len(np.unique(part)) != len(part):
-            raise InputError(f"{who} yielded the error of a triple twice", code="repeated-score")
+            refuse("yielded the error of a triple twice", "repeated-score")
         done[part] = True
         yield part, values.astype(np.float32, copy=False)
     if not done.all():
-        raise InputError(
-            f"{who} left out {count - int(done.sum()):,} of the {count:,} triples it was given", code="missing-scores"
-        )
+        refuse(f"left out {count - int(done.sum()):,} of the {count:,} triples it was given", "missing-scores")
 
 
 def _is_number(value: Any) -> bool:

@@ -13,62 +13,56 @@ from winobench.metrics import sequential
 _FIRST_CHOICE, _NEXT_CHOICE = 4, 4
 
 
-class Ranking:
-    """A question whose candidates are ranked: texts for an image, or images for a text.
-
-    Attributes:
-      num_samples: [candidates] int, the samples that each was judged on.
-    """
+class _Question:
+    """A question whose scores are sums of errors: rows [..., terms] of them with signs [terms]."""
 
     def __init__(
-        self,
-        rows: np.ndarray,
-        signs: np.ndarray,
-        tops: Sequence[int] = (1,),
-        weights: np.ndarray | None = None,
-        order: np.ndarray | None = None,
+        self, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None = None, order: np.ndarray | None = None
     ):
-        """
-        Args:
-          rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
-          signs: int [terms], of these errors in the score.
-          tops: the sets of best candidates that are requested: the best one, the best five.
-          weights: float [samples], of each sample. Equal ones when None.
-          order: int [samples], in which samples are met. As they are numbered when None.
-        """
-        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
-        # Nothing is asked of a single candidate, but it has a score.
-        self._tops = [_TopK(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_TopK(len(rows), len(rows))]
-        self.num_samples = np.zeros(len(rows), np.int64)
+        self.terms = rows, signs
+        self._weights, self._order = weights, order
+        self.num_samples = np.zeros(rows.shape[:-1], np.int64)  # that each score was judged on
 
-    @property
-    def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """What scores are made of: rows and signs, as they were given."""
-        return self._rows, self._signs
+    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
+        """float64 [..., n], the scores of the first samples, NaN where one is not known."""
+        rows, signs = self.terms
+        first = np.arange(n) if self._order is None else self._order[:n]
+        known = errors[np.moveaxis(rows, -1, 0)[..., None], first].astype(np.float64)
+        scores = np.tensordot(signs, known, axes=1)
+        return scores if self._weights is None else scores * self._weights[first]
+
+
+class Ranking(_Question):
+    """A question whose candidates are ranked: texts for an image, or images for a text.
+
+    ``rows`` are int [candidates, terms], rows of the errors that a candidate's score is made of, with ``signs``
+    [terms]. ``tops`` are the sets of best candidates that are requested. ``weights`` [samples] and ``order`` (int, in
+    which samples are met) are uniform and as numbered when None.
+    """
+
+    def __init__(self, rows: np.ndarray, signs: np.ndarray, tops: Sequence[int] = (1,), **samples: np.ndarray | None):
+        super().__init__(rows, signs, **samples)
+        # A single candidate decides nothing, but has a score.
+        self._tops = [_TopK(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_TopK(len(rows), len(rows))]
 
     @property
     def decided(self) -> bool:
-        """Whether nothing is open."""
         return not self._running().any()
 
     def _running(self) -> np.ndarray:
         """[candidates] bool: those that another look needs. All of them before the first."""
         if not self.num_samples.any():
-            return np.ones(len(self._rows), bool)
+            return np.ones(len(self.terms[0]), bool)
         return np.any([top.is_open for top in self._tops], axis=0)
 
     def needed(self) -> np.ndarray:
         """Rows of the errors that the next look needs. None once all is decided."""
-        return self._rows[self._running()].ravel()
+        return self.terms[0][self._running()].ravel()
 
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """Decides what the first n samples can decide.
-
-        Args:
-          errors: [rows, samples] floats. Of the needed rows, the first n in the order are known.
-        """
+        """Decides by the first n samples, of errors [rows, samples] floats that are known for the needed rows."""
         running = self._running()
         self.num_samples[running] = n
         scores = self._scores(errors, n)
@@ -76,15 +70,10 @@ class Ranking:
             if top.is_open.any():
                 top.interim_look(scores, budget, level / len(self._tops), share)
 
-    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
-        """[candidates, n] float64, NaN where a sample is not known."""
-        return sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
-
     def scores(self, errors: np.ndarray) -> np.ndarray:
-        """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
+        """[candidates] float64, higher = better: the winner's, and how far the others are behind on common samples.
 
-        Differences are means over the samples that both have. Where those of a few samples would order two candidates
-        in another way than was decided, the decision stands.
+        Where few samples would order two candidates otherwise than was decided, the decision stands.
         """
         most = int(self.num_samples.max())
         samples = self._scores(errors, most)
@@ -104,10 +93,9 @@ class _TopK:
     """Which of some candidates are the k best?
 
     A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
-    but k - 1 others. Which others that shall be is chosen after a few samples, and only later ones are evidence: a
-    choice by the same samples would need a share of the level for each that might have been chosen. One that belongs to
-    the k best leaves only if one of its rivals that does not is held to be better: of the two kinds of mistakes there
-    are k, and as many as there are other candidates.
+    but k - 1 others. Rivals are chosen after a few samples, and only later ones are evidence: a choice by the same
+    samples would need a share of the level for each possible rival. There are k mistakes of one kind, and as many of
+    the other as there are other candidates.
     """
 
     def __init__(self, num_candidates: int, k: int):
@@ -138,32 +126,32 @@ class _TopK:
         leave = leave[: max(0, int(self.is_open.sum()) - (self._k - int(self.is_in.sum())))]
         self.is_open[leave] = False
         # All places taken, or none that could be taken from anybody.
-        flat_indices = self._k - int(self.is_in.sum())
-        if flat_indices in (0, int(self.is_open.sum())):
-            self.is_in |= self.is_open & (flat_indices > 0)
+        num_free = self._k - int(self.is_in.sum())
+        if num_free in (0, int(self.is_open.sum())):
+            self.is_in |= self.is_open & (num_free > 0)
             self.is_open[:] = False
 
     def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Who enters and who leaves by the means of the whole budget. Neither where they are equal."""
         candidates = np.flatnonzero(self.is_open)
-        flat_indices = self._k - int(self.is_in.sum())
+        num_free = self._k - int(self.is_in.sum())
         order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
-        above, below = order[:flat_indices], order[flat_indices:]
+        above, below = order[:num_free], order[num_free:]
         better = (scores[above][:, None] - scores[below][None]).mean(axis=-1) > 0
         return above[better.all(axis=1)], below[better.all(axis=0)]
 
     def _choose(self, scores: np.ndarray, budget: int) -> None:
         """Orders the open candidates by the first samples, as often as there are new numbers of them."""
         candidates = np.flatnonzero(self.is_open)
-        flat_indices = self._k - int(self.is_in.sum())
+        num_free = self._k - int(self.is_in.sum())
         if len(self.is_open) == 2:
-            self._choices.setdefault(0, (1.0, candidates, flat_indices))
+            self._choices.setdefault(0, (1.0, candidates, num_free))
             return
         number, part = _FIRST_CHOICE, 0.5
         while number < min(scores.shape[1], budget / 2):
             if number not in self._choices:
                 means = scores[candidates, :number].mean(axis=1)
-                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], flat_indices)
+                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], num_free)
             number, part = number * _NEXT_CHOICE, part / 2
 
     def _sure(self, scores: np.ndarray, budget: int, level: float, share: float, *, leaving: bool) -> np.ndarray:
@@ -175,8 +163,8 @@ class _TopK:
         # Whose comparisons are settled needs no other. One with who has gone the other way cannot be won.
         settled = self.is_in if leaving else ~self.is_in & ~self.is_open
         means = scores.mean(axis=1) * (1 if leaving else -1)
-        for start, (part, order, flat_indices) in self._choices.items():
-            number = flat_indices if leaving else len(order) - flat_indices
+        for start, (part, order, num_free) in self._choices.items():
+            number = num_free if leaving else len(order) - num_free
 
             def are_sure(
                 one: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
@@ -203,47 +191,22 @@ class _TopK:
         return np.array(sorted(found), np.int64)
 
 
-class PairwiseQuestion:
+class PairwiseQuestion(_Question):
     """A question of n images and n texts that belong together in order (Winoground: two and two).
 
     Its pairs continue together until the text score and the image score are both decided: all of a score's comparisons
-    are won, or one is lost.
-
-    Attributes:
-      num_samples: [n, n] int, the samples that each pair was judged on.
-      decided: whether nothing is open.
+    are won, or one is lost. ``rows`` are int [n, n, terms]. Other arguments: see `Ranking`.
     """
 
-    def __init__(
-        self,
-        rows: np.ndarray,
-        signs: np.ndarray,
-        weights: np.ndarray | None = None,
-        order: np.ndarray | None = None,
-    ):
-        """
-        Args:
-          rows: int [n, n, terms], as in `Ranking`.
-          signs: int [terms].
-          weights, order: see `Ranking`.
-        """
-        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
-        self.decided = False
-        self.num_samples = np.zeros(rows.shape[:2], np.int64)
-
-    @property
-    def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """See `Ranking`."""
-        return self._rows, self._signs
+    decided = False
+    _won = _lost = np.zeros(2, bool)
 
     def needed(self) -> np.ndarray:
-        """See `Ranking`."""
-        return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
+        return np.zeros(0, np.int64) if self.decided else self.terms[0].ravel()
 
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """See `Ranking`."""
         scores = self._scores(errors, n)
         size = len(scores)
         one, other = np.nonzero(~np.eye(size, dtype=bool))
@@ -261,26 +224,6 @@ class PairwiseQuestion:
         settled = (self._won & by_means) | (self._lost & (means < 0).any(axis=1))
         self.decided = bool(settled.all())
 
-    _won = _lost = np.zeros(2, bool)
-
-    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
-        return sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
-
     def scores(self, errors: np.ndarray) -> np.ndarray:
         """[n, n] float64, means over the samples that the pairs were judged on."""
         return self._scores(errors, int(self.num_samples.max())).mean(axis=-1)
-
-
-def sample_scores(
-    errors: np.ndarray,
-    rows: np.ndarray,
-    signs: np.ndarray,
-    weights: np.ndarray | None,
-    order: np.ndarray | None,
-    n: int,
-) -> np.ndarray:
-    """float64 [..., n], the scores of the first samples, from the rows [..., terms] of errors that they are made of."""
-    first = np.arange(n) if order is None else order[:n]
-    known = errors[np.moveaxis(rows, -1, 0)[..., None], first].astype(np.float64)
-    scores = np.tensordot(signs, known, axes=1)
-    return scores if weights is None else scores * weights[first]

@@ -1,8 +1,6 @@
-"""One evaluation from beginning to end: plan, score what is not yet recorded, record, summarise.
+"""One evaluation from beginning to end: plan, score missing errors, record, summarise.
 
-In a program of several processes (`winobench.parallel.join_processes`) each scores its share of what is missing on its
-own devices, and records it. The first process reads what is there before, tells the others what is not, and summarises.
-They meet a few times, and never while they score.
+Each of several processes scores its share on its own devices. They meet a few times, and never while they score.
 """
 
 from __future__ import annotations
@@ -96,11 +94,17 @@ def evaluate(
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
-    _check_metrics(groups, sampling.mode)
+    for group in groups if sampling.mode == of_runs.FIXED else ():  # a race checks more itself
+        for task in group.tasks:
+            if task.has_answers:
+                contracts.check_metric(task, group.plan.questions[task.name])
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
     asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
-    versions = _versions_of(usable, settings.data_dir, settings.limit)
+    versions = {
+        task.name: {"version": task.version, "data": task.data_fingerprint(settings.data_dir, settings.limit)}
+        for task in usable
+    }
     identity = {**asked, "scorer": fingerprint, "tasks": versions}
     arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
     config = arguments if recording.config is None else recording.config
@@ -117,8 +121,8 @@ def evaluate(
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
         if hasattr(scorer, "keep_in"):
             scorer.keep_in(folder.path, reuse=recording.reuse)
-        shown = {"reuse": recording.reuse, "progress": recording.progress}
-        work = runner.Runner(scorer, groups, folder, description["versions"], own, **shown)
+        how = {"reuse": recording.reuse, "progress": recording.progress}
+        work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
 
@@ -135,11 +139,6 @@ def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sam
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
-
-
-def _versions_of(tasks: Sequence[Task], data_dir: str | None, limit: int | None) -> dict[str, dict[str, Any]]:
-    """What the numbers of tasks depend on, by their names."""
-    return {task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in tasks}
 
 
 def _score_and_summarise(
@@ -178,15 +177,8 @@ def _settled(sampling: Sampling) -> Sampling:
     return dataclasses.replace(sampling, timesteps=timesteps, num_samples=samples.check_num_samples(count))
 
 
-def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
-    for group in groups if mode == "fixed" else ():  # a race asks more, and says what
-        for task in group.tasks:
-            if task.has_answers:
-                contracts.check_metric(task, group.plan.questions[task.name])
-
-
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
-    """Has races learn from a pilot which timesteps tell most, where their rule is to do so. Describes them again."""
+    """Lets races learn timesteps from a pilot, where their rule is to do so, and describes them again."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
         return
     for group in work.groups:
@@ -202,32 +194,31 @@ def choose_tasks(
     data_dir: str | None = None,
     known: Mapping[str, Task] | Mapping[str, TextTask] | None = None,
 ) -> list[Task] | list[TextTask]:
-    """The tasks that are meant.
+    """The tasks that are meant: names, task objects, groups such as ``@spatial``, or ``"ready"``.
 
-    Args:
-      tasks: names, task objects, groups such as ``@spatial`` (`winobench.tasks.groups`), or ``"ready"`` for every known
-        task whose data are there, but for those that are asked only when they are named.
+    ``"ready"`` means every known task whose data are there, but for tasks that must be named.
     """
     known = TASKS if known is None else known
+    kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
         raise InputError(
-            f"tasks is {options.shown(tasks)}, but it must be a list of names or tasks, or {READY!r}.",
+            f"tasks is {options.shown(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
             code="wrong-type",
         )
-    if isinstance(tasks, str):
-        if tasks != READY:
-            tasks = options.comma_separated(tasks)
-        else:
-            named = {name for name, task in known.items() if getattr(task, "when_named", False)}
-            tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
+    if tasks == READY:
+        usual = {name: task for name, task in known.items() if not getattr(task, "when_named", False)}
+        tasks = [name for name, task in usual.items() if task.ready(data_dir) is None]
+    elif isinstance(tasks, str):
+        tasks = options.comma_separated(tasks)
     if known is not TEXT_TASKS:
         tasks = tasks_from(tasks, data_dir)
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):
-        if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
+        is_task = all(hasattr(task, attribute) for attribute in ("name", "ready", "load"))
+        if not (isinstance(task, TextTask) if known is TEXT_TASKS else is_task):
             raise InputError(
-                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.",
+                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a {kind}.",
                 code="wrong-type",
             )
         contracts.check_name(task.name)
@@ -238,14 +229,13 @@ def choose_tasks(
             f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.", code="nothing-named"
         )
     for task in chosen:
-        how_to_get_data = task.ready(data_dir)
-        if how_to_get_data is not None:
+        if (how_to_get_data := task.ready(data_dir)) is not None:
             raise InputError(f"task {task.name!r} has no data yet: {how_to_get_data}", code="data-not-ready")
     return chosen
 
 
 def _common_fingerprint(own: Mapping[str, Any], timesteps: Any) -> dict[str, Any]:
-    """The scorer's fingerprint, in all processes that of the first one's."""
+    """The scorer's fingerprint: the first process's in all processes."""
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
         own = {**own, "timestep_range": None}  # it has no part in these timesteps
     first, *others = parallel.all_gather_object(lambda: own)
@@ -303,11 +293,9 @@ def _summarise(
 
 def _metric_of(task: Task) -> dict[str, Any]:
     """A task's metric as ``config.json`` has it."""
-    if task.is_rated:
-        return metrics.RATING_METRICS[task.metric].described()
-    if task.association is None:
-        return metrics.METRICS[task.metric].described()
-    return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    if task.association is not None:
+        return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    return (metrics.RATING_METRICS if task.is_rated else metrics.METRICS)[task.metric].described()
 
 
 def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:

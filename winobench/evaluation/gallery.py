@@ -32,11 +32,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 
 
 def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> list[int]:
-    """The examples to show: those with the most negative and most positive margin, and some drawn at random.
-
-    Args:
-      scores: [images, texts] an example, higher = better.
-    """
+    """The examples with the most negative and most positive margin, and some at random, by scores [images, texts]."""
     margins = np.array([margin(target, matrix) for target, matrix in zip(targets, scores, strict=True)])
     order = np.argsort(margins, kind="stable")
     # A generator of its own with a fixed seed: a report of the same run shows the same examples.
@@ -46,10 +42,9 @@ def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray])
 
 
 def margin(target: int | None, scores: np.ndarray) -> float:
-    """By how much the right answer is preferred: negative where the example is wrong.
+    """By how much the right answer is preferred to the best other one; 0 without a right answer.
 
-    With a target, its score less the best other one. On the diagonal of two images and two texts, the smallest of the
-    four differences. Without a right answer, 0.
+    On the diagonal of two images and two texts, the smallest of the four differences.
     """
     if target is not None:
         flat = np.ravel(scores)
@@ -62,11 +57,7 @@ def margin(target: int | None, scores: np.ndarray) -> float:
 
 
 def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table:
-    """Small images: rows (``image``: the SHA-256 of an image's content, ``jpeg``: a file).
-
-    Args:
-      size: longest side in pixels. Smaller images stay as they are.
-    """
+    """Small images with a longest side of ``size`` pixels: rows (``image``: the SHA-256 of its content, ``jpeg``)."""
     files = [_thumbnail(image, size) for image in images.values()]
     return pa.table({"image": pa.array(list(images), pa.string()), "jpeg": pa.array(files, pa.binary())})
 

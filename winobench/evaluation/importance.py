@@ -1,11 +1,8 @@
 """Timesteps where candidates differ: importance sampling for a race.
 
-Differences of two candidates' errors vary with the timestep, by an order of magnitude for some models, so that a few
-samples decide a mean over uniform timesteps. Drawing timesteps with a density p and weighting each difference by 1 / p
-leaves the mean what it is. Its variance is least where p is proportional to the root of the mean squared difference at
-a timestep (Kahn and Marshall, "Methods of Reducing Sample Size in Monte Carlo Computations", 1953).
-
-That density is learned from a pilot: a few of the benchmark's own questions, without their answers, on a few samples.
+Timesteps are drawn with a density p, and each difference is weighted by 1 / p, which leaves its mean. The variance is
+least where p is proportional to the root mean squared difference (Kahn and Marshall, "Methods of Reducing Sample Size
+in Monte Carlo Computations", 1953). A pilot learns it from some of the benchmark's questions, without their answers.
 """
 
 from __future__ import annotations
@@ -34,15 +31,10 @@ _QUANTILES = 1000
 
 
 def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
-    """The density of timesteps that a pilot suggests.
+    """The density of timesteps that a pilot suggests, from scores [candidates, n] of its questions on n samples.
 
-    Args:
-      scores: of each question [candidates, n] floats, the candidates' scores on n samples.
-      positions: [n] in [0, 1), each sample's place in the range of timesteps. Some in every tenth of it.
-
-    Returns:
-      [10] float64, constant in each tenth of the range, with the mean 1, rounded so that errors which differ by
-      rounding from machine to machine give the same.
+    ``positions`` [n] in [0, 1) are the samples' places in the range. Returns [10] float64 with the mean 1, of each
+    tenth of the range, rounded so that machines agree.
     """
     relative = []
     for matrix in scores:
@@ -60,11 +52,9 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 
 
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timesteps of a density, and the weights that make up for it.
+    """Timesteps of a density, and their weights, [num_samples] float64: uniform probability / density.
 
-    The first n of them are spread evenly over the density, whatever n: they are its quantiles at the points of the rule
-    ``low_discrepancy``. Returns timesteps and float64 weights [num_samples]. A weight is the uniform probability of a
-    timestep over that of the density.
+    They are its quantiles at the points of the rule ``low_discrepancy``: the first n are spread evenly, whatever n.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])

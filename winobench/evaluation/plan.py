@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,25 +23,15 @@ Question = Example[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Every image, text and pair once, any number of tasks and examples needs it.
+    """Every image, text and pair once, any number of tasks and examples needs it."""
 
-    Attributes:
-      images: unique images, in the order in which the tasks name them.
-      image_hashes: SHA-256 of each image's content and size.
-      texts: unique texts.
-      text_hashes: SHA-256 of each text.
-      pairs: [num_pairs, 2] int32, (image, text), in the order of scoring. Each is scored on every sample.
-      questions: task name -> its examples.
-      terms: task name -> what its scores are made of.
-    """
-
-    images: list[ImageSource]
-    image_hashes: list[str]
+    images: list[ImageSource]  # in the order in which the tasks name them
+    image_hashes: list[str]  # SHA-256 of each image's content and size
     texts: list[str]
-    text_hashes: list[str]
-    pairs: np.ndarray
-    questions: Mapping[str, list[Question]]
-    terms: Mapping[str, tuple[normalization.Term, ...]]
+    text_hashes: list[str]  # SHA-256
+    pairs: np.ndarray  # [num_pairs, 2] int32, (image, text), in the order of scoring
+    questions: Mapping[str, list[Question]]  # task -> its examples
+    terms: Mapping[str, tuple[normalization.Term, ...]]  # task -> what its scores are made of
 
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(image, text) -> row of ``pairs``."""
@@ -55,24 +46,12 @@ def make_plan(
     normalize: str,
     failed: dict[str, InputError] | None = None,
 ) -> Plan:
-    """Loads the tasks' examples and collects what they need.
+    """Loads the tasks' examples and collects what they need. Images are one when their content is.
 
-    Two images are one when their content is, wherever they come from. Pairs are ordered by image and, within an image,
-    as the tasks name them, so that work on an image can be shared.
-
-    Args:
-      normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
-        here.
+    Pairs are ordered by image and, within an image, as the tasks name them, so that work on an image can be shared.
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")
-    if normalize not in (normalization.AUTO, *normalization.NORMALIZATIONS):
-        known = ", ".join((normalization.AUTO, *normalization.NORMALIZATIONS))
-        raise InputError(f"normalize is one of {known}, not {normalize!r}.", code="unknown-name")
-    if limit is not None and limit < 1:
-        raise InputError(
-            f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.", code="out-of-range"
-        )
 
     hash_of_file: dict[str, str] = {}
     needs = _Needs()
@@ -91,9 +70,7 @@ def make_plan(
             continue
         # Bias compares differences between texts of one image, and these between images: what is subtracted cancels.
         terms[task.name] = normalization.terms_of(
-            normalize,
-            images_compete=task.images_compete and task.association is None,
-            texts_compete=task.texts_compete,
+            normalize, images_compete=task.images_compete and task.association is None, texts_compete=task.texts_compete
         )
         questions[task.name] = needs.add(examples, terms[task.name])
 
@@ -119,7 +96,7 @@ class _Needs:
         self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image. An ordered set
 
     def add(self, examples: Sequence[tuple[Example, list[str]]], terms: Sequence[normalization.Term]) -> list[Question]:
-        """Takes in a task's examples, each with its images' content hashes, and what its scores are made of."""
+        """Takes in a task's examples, each with its images' content hashes."""
         rows = []
         for example, contents in examples:
             images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))
@@ -157,13 +134,12 @@ def _read(
     """A task's examples, checked, each with the content hashes of its images."""
 
     def content_hash(source: ImageSource) -> str:
-        # An array or an image may be changed in place, a path is taken to hold still while it is planned.
-        key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
-        if key is None:
+        # An array or an image may be changed in place. A path's content is taken to stay while it is planned.
+        if not isinstance(source, str | os.PathLike):
             return image_files.image_hash(source)
-        if key not in hash_of_file:
-            hash_of_file[key] = image_files.image_hash(source)
-        return hash_of_file[key]
+        if str(source) not in hash_of_file:
+            hash_of_file[str(source)] = image_files.image_hash(source)
+        return hash_of_file[str(source)]
 
     examples, seen = [], set()
     for example in contracts.load(task, data_dir, limit):

@@ -14,26 +14,20 @@ ALL = "all"
 """In place of protocols: every one that the model can answer."""
 
 
-class Has(NamedTuple):
-    """What there is besides the questions' texts.
-
-    Attributes:
-      pictures: of these texts. Then only protocols about images are meant where none is named.
-      captions: somebody who writes them.
-    """
+class Available(NamedTuple):
+    """What a run has besides the questions' texts: images of them, and a model that captions these."""
 
     pictures: bool = False
     captions: bool = False
 
 
-NOTHING = Has()
+NOTHING = Available()
 
 
-def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Has = NOTHING) -> list[str | None]:
-    """The protocols that a config means.
-
-    Returns their names; None means each task's first one that the model can answer.
-    """
+def names(
+    text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Available = NOTHING
+) -> list[str | None]:
+    """The protocols that a config means; None means each task's first one that the model can answer."""
     if text is None:
         return [None]
     if text != ALL:
@@ -46,7 +40,7 @@ def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], ha
     return able or [None]  # which is then refused with the reason
 
 
-def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = NOTHING) -> Protocol:
+def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Available = NOTHING) -> Protocol:
     """The protocol of a task that is meant."""
     if name is not None and name not in task.protocols:
         near = difflib.get_close_matches(name, task.protocols, n=1)
@@ -55,49 +49,41 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = N
             f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}.",
             code="unknown-name",
         )
+    does = " and ".join(kind for kind in KINDS if kind in kinds)
     meant = [one for one in task.protocols.values() if bool(one.needs) == has.pictures]
-    about = " about images" if has.pictures else ""
     able = [protocol for protocol in meant if protocol.kind in kinds]
     if not able and (name is None or task.protocols[name].kind not in kinds):
+        about = " about images" if has.pictures else ""
         needed = ", ".join(dict.fromkeys(protocol.kind for protocol in meant)) or "images of nothing"
         raise InputError(
-            f"the model can answer none of the protocols{about} of task {task.name!r}: it does {_joined(kinds)}, and"
-            f" they need {needed}.",
+            f"the model can answer none of the protocols{about} of task {task.name!r}: it does {does}, and they need"
+            f" {needed}.",
             code="kind-not-answered",
         )
     usual = [protocol for protocol in able if _is_usual(protocol, kinds, has)] or able
     chosen = usual[0] if name is None else task.protocols[name]
     if chosen.kind not in kinds:
         raise InputError(
-            f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {_joined(kinds)}: for task"
-            f" {task.name!r} it can do {', '.join(protocol.name for protocol in able)}.",
+            f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {does}: for task {task.name!r} it can"
+            f" do {', '.join(protocol.name for protocol in able)}.",
             code="kind-not-answered",
         )
-    _check_needs(chosen, has)
-    return chosen
-
-
-def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Has) -> bool:
-    """Whether a protocol is among those that are meant where none is named."""
-    if protocol.kind not in kinds or bool(protocol.needs) != has.pictures:
-        return False
-    return has.captions or protocol.needs != "captions"
-
-
-def _check_needs(protocol: Protocol, has: Has) -> None:
-    if protocol.needs and not has.pictures:
+    if chosen.needs and not has.pictures:
         raise InputError(
-            f"protocol {protocol.name!r} is about images, and there are none: name them (--config.pictures=FOLDER),"
-            " or the model that draws them (--config.drawer=sd15)",
+            f"protocol {chosen.name!r} is about images: name them (--config.pictures=FOLDER), or the model that draws"
+            " them (--config.drawer=sd15)",
             code="no-pictures",
         )
-    if protocol.needs == "captions" and not has.captions:
+    if chosen.needs == "captions" and not has.captions:
         raise InputError(
-            f"protocol {protocol.name!r} needs captions of the images, and nobody writes them: name a model that does"
+            f"protocol {chosen.name!r} needs captions of the images: name a model that writes them"
             " (--config.captioner=blip2-flan-t5-xl)",
             code="no-captioner",
         )
+    return chosen
 
 
-def _joined(kinds: frozenset[str]) -> str:
-    return " and ".join(kind for kind in KINDS if kind in kinds)
+def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Available) -> bool:
+    """Whether a protocol is among those that are meant where none is named."""
+    fits = protocol.kind in kinds and bool(protocol.needs) == has.pictures
+    return fits and (has.captions or protocol.needs != "captions")

@@ -24,26 +24,15 @@ def with_images(
     task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[Picture]]
 ) -> list[TextQuestion]:
     """The questions with the images of their texts. Raises InputError for a text without any."""
-    found = []
     for question in questions:
-        text = question.texts[task.pictured]
-        if not images.get(text):
-            raise InputError(
-                f"the {task.pictured} {text!r} of question {question.id!r} has no image: generate one",
-                code="no-picture",
-            )
-        found.append(dataclasses.replace(question, pictures=tuple(images[text])))
-    return found
+        if not images.get(text := question.texts[task.pictured]):
+            what = f"the {task.pictured} {text!r} of question {question.id!r}"
+            raise InputError(f"{what} has no image: generate one", code="no-picture")
+    return [dataclasses.replace(one, pictures=tuple(images[one.texts[task.pictured]])) for one in questions]
 
 
 class Captions:
-    """Captions, which are written before anything else is asked, each once.
-
-    Attributes:
-      captioner: a responder that writes them.
-      fingerprint: the captioner's.
-      wanted: key -> request of all of them.
-    """
+    """Captions, which are written before anything else is asked, each once."""
 
     def __init__(self, captioner: Responder):
         if PictureText.kind not in captioner.kinds:
@@ -65,11 +54,7 @@ class Captions:
         return tuple(responses.key(self.fingerprint, request) for request in self.requests(question))
 
     def write(
-        self,
-        questions: Sequence[TextQuestion],
-        store: responses.ResponseStore,
-        answers: asking.Answers,
-        **how: Any,
+        self, questions: Sequence[TextQuestion], store: responses.ResponseStore, answers: asking.Answers, **how: Any
     ) -> None:
         """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail."""
         for question in questions:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import pyarrow as pa
 
 from winobench import parallel
-from winobench.base import options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
@@ -48,16 +46,8 @@ _SECONDS_BETWEEN_SYNCS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
-    """A task with all that is to be asked.
-
-    Attributes:
-      task: the task.
-      protocol: how it is asked.
-      questions: its questions.
-      requests: those of each question.
-      keys: of each question's requests, in the store.
-    """
+class _Workload:
+    """A task with its protocol and its questions' requests, each with its key in the store."""
 
     task: TextTask
     protocol: Protocol
@@ -81,15 +71,15 @@ def evaluate_questions(
     Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
     the same arguments continues where an earlier one was interrupted, and asks again only what has failed, or brought
     an incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
-    same model are not asked for again.
+    same model are not requested again.
 
     No choice is read out of an incomplete answer (`winobench.runs.requests.ENDINGS`): it counts as one that
     cannot be read. A task without any finished answer has no numbers.
 
     Args:
       responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
-        or None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
-        (id, requests) of all questions of the tasks.
+        or None, ``log_attempts(path)`` with the file for its attempts, and ``bind(questions)`` with (id, requests) of
+        all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
@@ -115,29 +105,30 @@ def evaluate_questions(
     """
     started = time.monotonic()
     settings, recording = of_runs.with_options(more, settings, recording)
-    _check_arguments(responder, tasks, workdir, settings)
+    _check_arguments(responder, workdir, settings)
     settings = of_runs.checked(settings)
     protocol, data_dir, limit, config = settings.protocol, settings.data_dir, settings.limit, recording.config
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
-    has = protocols.Has(pictures is not None, captioner is not None)
+    has = protocols.Available(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
     responder, captions = holding.hold(responder), None
     fingerprint = dict(responder.fingerprint())
     if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
         captions = question_images.Captions(captioner)
     failed: dict[str, InputError] = {}
-    prepare = functools.partial(_prepare, fingerprint=fingerprint, pictures=pictures, captions=captions)
-    asked = _prepared(prepare, chosen, chosen_protocols, data_dir, limit, failed)
-    _bind(responder, asked, data_dir, limit)
-    identity = {
-        # In this order a folder's refusal names what differs: causes before what follows from them.
-        **of_runs.described(settings),
-        "protocol": {one.task.name: one.protocol.name for one in asked},
-        "scorer": fingerprint,
-        "tasks": {one.task.name: _identity_of(one, data_dir, limit) for one in asked},
-    }
-    if captions is not None:
-        identity["captioner"] = captions.fingerprint
+    workloads = []
+    for task in chosen:
+        try:
+            questions = list(contracts.load(task, data_dir, limit))
+            workloads.append(
+                _prepare(task, chosen_protocols[task.name], questions, fingerprint, pictures or {}, captions)
+            )
+        except InputError as error:
+            failed[task.name] = error
+    if not workloads:
+        raise lifecycle.unusable(failed)
+    _bind(responder, workloads, data_dir, limit)
+    identity = _identity(settings, workloads, fingerprint, captions)
     if config is None:
         config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
     everybody = [responder, *([captioner] if captions is not None else [])]
@@ -164,8 +155,8 @@ def evaluate_questions(
             if hasattr(one, "log_attempts"):
                 one.log_attempts(folder.records_path / ATTEMPTS)
         how = {"reuse": recording.reuse, "progress": recording.progress}
-        asked, asked_of = _ask(responder, captions, asked, fingerprint, store, answers, **how)
-        results = _results(asked, answers, folder, failed, identity["protocol"])
+        workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
+        results = _results(workloads, answers, folder, failed, identity["protocol"])
         requests = sum(len(wanted) for _, wanted in asked_of)
         results |= {"config": config, "versions": versions, "requests": requests, "asked": answers.asked}
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
@@ -174,65 +165,60 @@ def evaluate_questions(
     return {**results, "workdir": str(folder.path)}
 
 
-def _prepared(
-    prepare: Callable[..., _Asked],
-    tasks: Sequence[TextTask],
-    chosen: Mapping[str, Protocol],
-    data_dir: str | None,
-    limit: int | None,
-    failed: dict[str, InputError],
-) -> list[_Asked]:
-    """The tasks whose data can be used, of which there must be one. Why others cannot ends up in ``failed``."""
-    prepared = []
-    for task in tasks:
-        try:
-            prepared.append(prepare(task, chosen[task.name], _load(task, data_dir, limit)))
-        except InputError as error:
-            failed[task.name] = error
-    if not prepared:
-        raise lifecycle.unusable(failed)
-    return prepared
-
-
-def _load(task: TextTask, data_dir: str | None, limit: int | None) -> list[TextQuestion]:
-    questions = list(contracts.load(task, data_dir, limit))
-    for question in questions:
-        if not isinstance(question, TextQuestion):
-            raise InputError(
-                f"task {task.name!r} gave {options.shown(question)} for a question: give winobench.TextQuestion",
-                code="bad-example",
-            )
-    return questions
+def _identity(
+    settings: Asking,
+    workloads: Sequence[_Workload],
+    fingerprint: Mapping[str, Any],
+    captions: question_images.Captions | None,
+) -> dict[str, Any]:
+    """All that can change a number. In this order a folder's refusal names what differs: causes first."""
+    return {
+        **of_runs.described(settings),
+        "protocol": {one.task.name: one.protocol.name for one in workloads},
+        "scorer": fingerprint,
+        "tasks": {
+            one.task.name: {
+                "version": one.task.version,
+                "data": one.task.data_fingerprint(settings.data_dir, settings.limit),
+                "prompts": records.digest([list(keys) for keys in one.keys]),
+            }
+            for one in workloads
+        },
+        **({} if captions is None else {"captioner": captions.fingerprint}),
+    }
 
 
 def _ask(
     responder: Responder,
     captions: question_images.Captions | None,
-    asked: list[_Asked],
+    workloads: list[_Workload],
     fingerprint: Mapping[str, Any],
     store: responses.ResponseStore,
     answers: asking.Answers,
     **how: Any,
-) -> tuple[list[_Asked], list[tuple[Responder, Mapping[str, Request]]]]:
-    """Has captions written where they are needed, and then asks.
-
-    Returns what was asked, with the captions in it, and everybody with key -> request of what they were to answer.
-    """
+) -> tuple[list[_Workload], list[tuple[Responder, Mapping[str, Request]]]]:
+    """Writes captions where needed, and asks. Returns the tasks with captions, and what each responder answers."""
     asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
     if captions is not None:
-        captions.write([question for one in asked for question in one.questions], store, answers, **how)
-        asked = [_with_captions(one, captions, fingerprint, answers) for one in asked]
+        captions.write([question for one in workloads for question in one.questions], store, answers, **how)
+        workloads = [_with_captions(one, captions, fingerprint, answers) for one in workloads]
         asked_of.append((captions.captioner, captions.wanted))
     written = {} if captions is None else captions.wanted
-    wanted = {key: request for key, request in _wanted(asked).items() if key not in written}
+    wanted = {
+        key: request
+        for one in workloads
+        for keys, requests in zip(one.keys, one.requests, strict=True)
+        for key, request in zip(keys, requests, strict=True)
+        if key not in written
+    }
     asking.ask(responder, store, wanted, answers, **how)
-    return asked, [(responder, wanted), *asked_of]
+    return workloads, [(responder, wanted), *asked_of]
 
 
 def _with_captions(
-    one: _Asked, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
-) -> _Asked:
-    """A task with its captions. Of a question that lacks one, the requests stay those for captions, and so it fails."""
+    one: _Workload, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
+) -> _Workload:
+    """A task with its captions. Requests of a question that lacks one stay those for captions, and so it fails."""
     if one.protocol.needs != "captions":
         return one
     questions = [captions.added(question, answers) for question in one.questions]
@@ -245,11 +231,11 @@ def _with_captions(
     return dataclasses.replace(one, questions=questions, requests=requests, keys=keys)
 
 
-def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, limit: int | None) -> None:
-    """Tells a responder that wants to know all questions, also where a limit keeps most of them from being asked."""
+def _bind(responder: Responder, workloads: Sequence[_Workload], data_dir: str | None, limit: int | None) -> None:
+    """Gives a responder that has ``bind`` all questions, also where a limit keeps most of them from being asked."""
     if not hasattr(responder, "bind"):
         return
-    if any(one.protocol.needs for one in asked):
+    if any(one.protocol.needs for one in workloads):
         raise InputError(
             "recorded answers are about questions without images: name a model, or a protocol without images",
             code="kind-not-answered",
@@ -257,33 +243,14 @@ def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, l
     responder.bind(
         [
             (question.id, tuple(one.protocol.requests(question)))
-            for one in asked
+            for one in workloads
             for question in (one.questions if limit is None else one.task.load(data_dir, None))
         ]
     )
 
 
-def _wanted(asked: Sequence[_Asked]) -> dict[str, Request]:
-    """Key -> request, of all that must have an answer."""
-    return {
-        key: request
-        for one in asked
-        for keys, requests in zip(one.keys, one.requests, strict=True)
-        for key, request in zip(keys, requests, strict=True)
-    }
-
-
-def _identity_of(one: _Asked, data_dir: str | None, limit: int | None) -> dict[str, Any]:
-    """All of a task that can change its numbers."""
-    return {
-        "version": one.task.version,
-        "data": one.task.data_fingerprint(data_dir, limit),
-        "prompts": records.digest([list(keys) for keys in one.keys]),
-    }
-
-
 def _results(
-    asked: Sequence[_Asked],
+    workloads: Sequence[_Workload],
     answers: asking.Answers,
     folder: records.RunFolder,
     failed: dict[str, InputError],
@@ -291,7 +258,7 @@ def _results(
 ) -> dict[str, Any]:
     """The numbers of all tasks, and what is missing from them."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "endings": {}, "protocols": protocols}
-    left_out = sum(_summarise(one, answers, folder, results, failed) for one in asked)
+    left_out = sum(_summarise(one, answers, folder, results, failed) for one in workloads)
     if not results["tasks"]:
         folder.results_path.unlink(missing_ok=True)  # an earlier version may have read incomplete answers
         raise lifecycle.unusable(failed)
@@ -302,8 +269,8 @@ def _results(
     return results
 
 
-def _check_arguments(responder: Any, tasks: Any, workdir: Any, settings: Asking) -> None:
-    """Makes sure that arguments are of the kinds that `evaluate_questions` says, and that no other process runs it."""
+def _check_arguments(responder: Any, workdir: Any, settings: Asking) -> None:
+    """Checks the kinds of arguments, and that no other process runs the program."""
     lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
     if lacking:
         raise InputError(
@@ -311,17 +278,11 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, settings: Asking)
             " winobench.responders.loading.load_responder makes",
             code="wrong-type",
         )
-    listed = [tasks] if isinstance(tasks, str) else tasks
-    named = isinstance(listed, Sequence) and not isinstance(listed, bytes)
-    if not named or not all(isinstance(task, str | TextTask) for task in listed):
-        raise InputError(
-            f"tasks is {tasks!r:.80}: give names or TextTask objects in a list, or 'ready'", code="wrong-type"
-        )
-    for name, value in (("workdir", workdir), ("data_dir", settings.data_dir)):
-        if value is not None and not isinstance(value, str | os.PathLike):
-            raise InputError(f"{name} is {value!r:.80}: give a path, or None", code="wrong-type")
-    if settings.protocol is not None and not isinstance(settings.protocol, str):
-        raise InputError(f"protocol is {settings.protocol!r:.80}: give a name, or None", code="wrong-type")
+    paths = {"workdir": workdir, "data_dir": settings.data_dir}
+    for name, value in {**paths, "protocol": settings.protocol}.items():
+        if not isinstance(value, str | None) and not (name in paths and isinstance(value, os.PathLike)):
+            what = "path" if name in paths else "name"
+            raise InputError(f"{name} is {value!r:.80}: give a {what}, or None", code="wrong-type")
     if jax.distributed.is_initialized() and parallel.num_processes() > 1:
         raise InputError(
             "text tasks are for a program of one process: start it without the others", code="several-processes"
@@ -344,45 +305,38 @@ def _prepare(
     task: TextTask,
     protocol: Protocol,
     questions: list[TextQuestion],
-    *,
     fingerprint: Mapping[str, Any],
-    pictures: Mapping[str, Sequence[Picture]] | None,
+    pictures: Mapping[str, Sequence[Picture]],
     captions: question_images.Captions | None,
-) -> _Asked:
+) -> _Workload:
     """Makes a task's requests. Of captions that are not yet written, the keys take their place."""
     if not questions:
         raise InputError(
             f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"
         )
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise ValueError(f"task {task.name!r} has two questions of the id {question.id!r}.")
-        seen.add(question.id)
+    twice, count = collections.Counter(question.id for question in questions).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"task {task.name!r} has two questions of the id {twice!r}.")
     if protocol.needs:
-        questions = question_images.with_images(task, questions, pictures or {})
+        questions = question_images.with_images(task, questions, pictures)
     if protocol.needs == "captions":
         questions = [dataclasses.replace(one, captions=captions.keys(one)) for one in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
     try:
         for question, some in zip(questions, requests, strict=True):
-            _check_question(question, some)
+            texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
+            texts += [] if question.pair is None else [question.pair]
+            check_texts(texts, longest=LONGEST_PROMPT, together=True)
+            for request in some:
+                check_request(request)
     except InputError as error:
         raise InputError(f"a question of {task.name} cannot be asked: {error}", code=error.code) from error
     keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
-    return _Asked(task, protocol, questions, requests, keys)
-
-
-def _check_question(question: TextQuestion, requests: Sequence[Request]) -> None:
-    """Makes sure that a question can be asked and written down."""
-    texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
-    check_texts(texts if question.pair is None else [*texts, question.pair], longest=LONGEST_PROMPT, together=True)
-    for request in requests:
-        check_request(request)
+    return _Workload(task, protocol, questions, requests, keys)
 
 
 def _summarise(
-    one: _Asked,
+    one: _Workload,
     answers: asking.Answers,
     folder: records.RunFolder,
     results: dict[str, Any],
@@ -413,7 +367,7 @@ def _summarise(
 
 
 def _endings(
-    one: _Asked, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
+    one: _Workload, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
 ) -> dict[str, int | None]:
     """How the answers to a task ended: see `winobench.runs.schema.Endings`."""
     ended = collections.Counter(None if one is None else one.ending for some in received for one in some)
@@ -432,49 +386,31 @@ def _endings(
 def example_table(
     questions: Sequence[TextQuestion], answers: Sequence[Answer], received: Sequence[Sequence[Response | None]]
 ) -> pa.Table:
-    """One row a question: what was asked, what was answered, and whether it is right.
+    """One row a question, with the columns that `winobench.runs.examples.read_questions` reads, and ``tie``.
 
-    Returns columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses
-    (texts, incomplete ones too, null if missing) and correct (null where a call has failed). Where images were asked
-    about also images (the SHA-256 of each) and captions.
+    ``responses`` hold texts, incomplete ones too. ``correct`` is null where a call has failed.
     """
-    strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
-    shown = {}
+    string, number, strings = pa.string(), pa.int32(), pa.list_(pa.string())
+    of_question = {"id": string, "groups": strings, "pair": string}
+    of_question |= {"texts": pa.map_(string, string), "options": strings, "answer": number}
+    of_answer = {"status": string, "choice": number, "choices": pa.list_(number)}
+    of_answer |= {"scores": pa.list_(pa.float64()), "tie": pa.bool_()}
+    texts = [[one and (one.partial if one.text is None else one.text) for one in some] for some in received]
+    columns = {
+        **{name: _column(questions, name, kind) for name, kind in of_question.items()},
+        **{name: _column(answers, name, kind) for name, kind in of_answer.items()},
+        "responses": pa.array(texts, strings),
+        "correct": pa.array(map(is_correct, questions, answers), pa.bool_()),
+    }
     if any(question.pictures for question in questions):
-        shown = {
-            "pictures": pa.array([[one.sha256 for one in question.pictures] for question in questions], strings),
-            "captions": pa.array([list(question.captions) for question in questions], strings),
-        }
-    return pa.table(
-        {
-            "id": pa.array([question.id for question in questions], pa.string()),
-            "groups": pa.array([list(question.groups) for question in questions], strings),
-            "pair": pa.array([question.pair for question in questions], pa.string()),
-            "texts": pa.array([list(q.texts.items()) for q in questions], pa.map_(pa.string(), pa.string())),
-            "options": pa.array([list(question.options) for question in questions], strings),
-            "answer": pa.array([question.answer for question in questions], pa.int32()),
-            "status": pa.array([answer.status for answer in answers], pa.string()),
-            "choice": pa.array([answer.choice for answer in answers], pa.int32()),
-            "choices": pa.array([list(answer.choices) for answer in answers], numbers),
-            "scores": pa.array(
-                [None if answer.scores is None else list(answer.scores) for answer in answers],
-                pa.list_(pa.float64()),
-            ),
-            "tie": pa.array([answer.tie for answer in answers], pa.bool_()),
-            "responses": pa.array([[_shown(one) for one in some] for some in received], strings),
-            "correct": pa.array(
-                [is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)],
-                pa.bool_(),
-            ),
-            **shown,
-        }
-    )
+        images = [[one.sha256 for one in question.pictures] for question in questions]
+        columns |= {"pictures": pa.array(images, strings), "captions": _column(questions, "captions", strings)}
+    return pa.table(columns)
 
 
-def _shown(response: Response | None) -> str | None:
-    if response is None or response.text is not None:
-        return None if response is None else response.text
-    return response.partial
+def _column(records: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+    values = [getattr(one, name) for one in records]
+    return pa.array([list(value.items()) if isinstance(value, Mapping) else value for value in values], kind)
 
 
 def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
@@ -485,24 +421,16 @@ def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
 
 
 def _spent(asked_of: Sequence[tuple[Responder, Mapping[str, Request]]], answers: asking.Answers) -> dict[str, Any]:
-    """Tokens and cost of the responses that the numbers rest on, whoever asked for them."""
-    tokens = {
-        name: [
-            getattr(answers.read[key], f"{name}_tokens")
-            for _, wanted in asked_of
-            for key in wanted
-            if key in answers.read
-        ]
-        for name in ("input", "output")
+    """Tokens and cost of the responses that the numbers rest on."""
+    read = [(one, answers.read[key]) for one, wanted in asked_of for key in wanted if key in answers.read]
+    tokens = {}
+    for name in ("input", "output"):
+        counts = [count for _, answer in read if (count := getattr(answer, f"{name}_tokens")) is not None]
+        tokens[name] = sum(counts) if counts else None
+    costs = [responder.cost(answer) for responder, answer in read if hasattr(responder, "cost")]
+    # A sum with parts missing would look like the whole.
+    is_known = any(hasattr(responder, "cost") for responder, _ in asked_of) and None not in costs
+    return {
+        "tokens": None if set(tokens.values()) == {None} else tokens,
+        "cost": round(sum(costs), 6) if is_known else None,
     }
-    counted = {name: [count for count in counts if count is not None] for name, counts in tokens.items()}
-    summed = {name: sum(counts) if counts else None for name, counts in counted.items()}
-    cost = None
-    paid = [(responder, wanted) for responder, wanted in asked_of if hasattr(responder, "cost")]
-    if paid:
-        costs = [
-            responder.cost(answers.read[key]) for responder, wanted in paid for key in wanted if key in answers.read
-        ]
-        # A sum with parts missing would look like the whole.
-        cost = None if None in costs else round(sum(costs), 6)
-    return {"tokens": summed if any(counted.values()) else None, "cost": cost}

@@ -1,14 +1,13 @@
-"""Sampling where it decides: a question's candidates leave the race once their fate is sure.
+"""Sampling where it decides: a question's candidates leave the race once their fate is sure (docs/race.md).
 
-Many questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
-samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
-the difference of two candidates much less noisy than either of them. Samples are met in random order, whatever rule
-has chosen their timesteps. Docs/race.md says what is sure then, and why.
+Many questions race at once, so that the devices have full batches. Pairs of one question share their samples, which
+makes the difference of two candidates much less noisy than either of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,10 +23,7 @@ from winobench.tasks.base import Task
 
 
 def check(tasks: Iterable[Task]) -> None:
-    """Makes sure that a race can decide some tasks. Reads no data.
-
-    Tasks of bias and of people's ratings have nothing to decide: they take all of their samples.
-    """
+    """Makes sure that a race can decide some tasks. Those of bias and ratings take all of their samples."""
     for task in tasks:
         if task.has_answers:
             _check_shape(task, task.shape, f"task {task.name!r}")
@@ -67,71 +63,41 @@ def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decis
 
 @dataclasses.dataclass
 class _Entry:
-    """A question in the race.
+    """A question in the race."""
 
-    Attributes:
-      task: its task's name.
-      shape: images and texts.
-      rows: int, the pairs that its scores are made of, without repetitions.
-      question: what decides it.
-      num_samples: those that the last of its candidates took.
-    """
-
-    task: str
-    shape: tuple[int, int]
-    rows: np.ndarray
+    task: str  # its name
+    shape: tuple[int, int]  # images and texts
+    rows: np.ndarray  # int, the pairs of its scores, without repetitions
     question: Ranking | PairwiseQuestion
-    num_samples: int = 0
-
-    def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of errors that its scores are made of, int [candidates, terms], and the terms' signs."""
-        rows, signs = self.question.terms
-        return rows.reshape(-1, rows.shape[-1]), signs
+    num_samples: int = 0  # that the last of its candidates took
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskOutcome:
-    """What a race came to on one task.
-
-    Attributes:
-      questions: their number.
-      undecided: those that took the whole budget.
-      samples: median over questions of the samples that the last of a question's candidates took.
-    """
+    """The outcome of a race on one task."""
 
     questions: int
-    undecided: int
-    samples: float
+    undecided: int  # questions that took the whole budget
+    samples: float  # median over questions of the samples that the last candidate took
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Scores, and what they took.
+    """Scores, and the passes that they took."""
 
-    Attributes:
-      scores: task -> [images, texts] float64 a question, higher = better.
-      passes: pairs and samples that were needed.
-      fixed_passes: those of the whole budget.
-      tasks: task -> what the race came to.
-    """
-
-    scores: Mapping[str, list[np.ndarray]]
-    passes: int
-    fixed_passes: int
+    scores: Mapping[str, list[np.ndarray]]  # task -> [images, texts] float64 a question
+    passes: int  # pairs and samples
+    fixed_passes: int  # those of the whole budget
     tasks: Mapping[str, TaskOutcome]
 
 
 class Race:
-    """The questions of some tasks, or one process's share of them.
+    """The questions of some tasks, or one process's share of them, each with at most ``budget`` samples a pair.
 
-    Attributes:
-      budget: samples that an undecided question ends with.
-      alpha: how often a question may be decided otherwise than by the whole budget, at most, if samples are met in
-        random order and ``share`` is right (docs/race.md).
-      share: the smallest share of the samples that may hold all that speaks for a candidate.
-      order: int [budget], in which samples are met.
-      num_questions: questions in this race.
-      undecided: those that are open now.
+    Decisions differ from the whole budget's in at most a share ``alpha`` of the questions, if samples are met in random
+    order and no sample holds more than 1 / (share * budget) of the evidence (docs/race.md). ``order``, int [budget], is
+    the order of samples and ``weights``, float [budget], their weights. At most ``rows`` images and texts, which fit
+    into a scorer's tables, race at once. A process's questions are neighbours, which share images.
     """
 
     def __init__(
@@ -148,24 +114,6 @@ class Race:
         share: float = sequential.SHARE,
         order: np.ndarray | None = None,
     ):
-        """
-        Args:
-          plan: the plan of these tasks.
-          tasks: none of them a bias task; `check` and `check_questions` have nothing against them.
-          budget: samples a pair, at most.
-          alpha: between 0 and 0.5.
-          process, num_processes: which of how many shares with equally many pairs. Neighbouring questions, which share
-            images, stay together.
-          rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
-            would be encoded again for every look.
-          weights: float [budget], of each sample. Equal ones when None.
-          share: in (0, 1].
-          order: int [budget], in which samples are met (`winobench.scorers.samples.visiting_order`). As they are
-            numbered when None, for samples that are in random order already.
-
-        Raises:
-          InputError: see `check_questions`.
-        """
         self.budget, self.alpha, self.share = budget, alpha, share
         self.order = np.arange(budget) if order is None else np.asarray(order)
         check_questions(plan, tasks)
@@ -180,7 +128,8 @@ class Race:
                 if decision.is_diagonal:
                     question: Ranking | PairwiseQuestion = PairwiseQuestion(pairs, signs, weights, self.order)
                 else:
-                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, weights, self.order)
+                    of_samples = {"weights": weights, "order": self.order}
+                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, **of_samples)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
         if num_processes > 1:
             entries = _share(entries, process, num_processes)
@@ -189,18 +138,15 @@ class Race:
         self.num_questions = self.undecided = len(entries)
 
     def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
-        """Races all questions to their decisions.
+        """Races all questions to their decisions on ``errors`` [num_pairs, budget] float32.
 
-        Args:
-          errors: [num_pairs, budget] float32.
-          score: ``score(pairs, first, end)`` sees to it that the errors of these pairs, int [n] in increasing order,
-            are known for the samples ``order[first:end]``.
+        ``score(pairs, first, end)`` fills in these pairs, int [n] in increasing order, for the samples
+        ``order[first:end]``.
         """
         looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)
-        for still in self._heats():
-            first = 0
-            for n in looks:
+        for still in self._batches():
+            for first, n in itertools.pairwise((0, *looks)):
                 pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
                 score(pairs, first, n)
                 scored[pairs] = np.maximum(scored[pairs], n)
@@ -209,7 +155,6 @@ class Race:
                     entry.num_samples = n
                 open_before, still = len(still), [entry for entry in still if not entry.question.decided]
                 self.undecided -= open_before - len(still)
-                first = n
                 if not still:
                     break
         scores: dict[str, list[np.ndarray]] = {}
@@ -217,41 +162,38 @@ class Race:
         for entry in self._entries:
             scores.setdefault(entry.task, []).append(entry.question.scores(errors).reshape(entry.shape))
             samples.setdefault(entry.task, []).append(entry.num_samples)
-        return Outcome(
-            scores,
-            passes=int(scored.sum()),
-            fixed_passes=len(self._pairs) * self.budget,
-            tasks={
-                name: TaskOutcome(len(of), int(np.count_nonzero(np.array(of) >= self.budget)), float(np.median(of)))
-                for name, of in samples.items()
-            },
-        )
+        tasks = {
+            name: TaskOutcome(len(of), int(sum(count >= self.budget for count in of)), float(np.median(of)))
+            for name, of in samples.items()
+        }
+        return Outcome(scores, int(scored.sum()), len(self._pairs) * self.budget, tasks)
 
     def pilot(self, num_questions: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Some questions, evenly spaced among all: rows of errors, int [candidates, terms], and the terms' signs."""
         chosen = np.unique(np.linspace(0, len(self._entries) - 1, num_questions).round().astype(np.int64))
-        return [self._entries[number].terms() for number in chosen]
+        terms = [self._entries[number].question.terms for number in chosen]
+        return [(rows.reshape(-1, rows.shape[-1]), signs) for rows, signs in terms]
 
-    def _heats(self) -> Iterator[list[_Entry]]:
+    def _batches(self) -> Iterator[list[_Entry]]:
         """The questions in parts that need no more images and texts than may race at once."""
         if not self._entries:  # a share of fewer questions than there are processes
             return
         if self._rows is None:
             yield self._entries
             return
-        heat: list[_Entry] = []
+        batch: list[_Entry] = []
         images: set[int] = set()
         texts: set[int] = set()
         for entry in _by_image(self._entries):
             own_images, own_texts = (set(column.tolist()) for column in self._pairs[entry.rows].T)
             more = len(own_images - images), len(own_texts - texts)
-            if heat and (len(images) + more[0] > self._rows[0] or len(texts) + more[1] > self._rows[1]):
-                yield heat
-                heat, images, texts = [], set(), set()
-            heat.append(entry)
+            if batch and (len(images) + more[0] > self._rows[0] or len(texts) + more[1] > self._rows[1]):
+                yield batch
+                batch, images, texts = [], set(), set()
+            batch.append(entry)
             images |= own_images
             texts |= own_texts
-        yield heat
+        yield batch
 
 
 def _by_image(entries: Iterable[_Entry]) -> list[_Entry]:

@@ -1,7 +1,6 @@
-"""Scores what a run still lacks, and records it.
+"""Scores what a run still lacks, and records it. Each of several processes scores a contiguous share.
 
-Each of several processes scores its share, a contiguous part of what is missing (or, in a race, of the questions), and
-records it. The first one reads what is there before, and tells the others what is not.
+The first one reads what is there before, and tells the others what is missing.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ class Runner:
         reuse: bool,
         progress: bool,
     ):
-        """Does nothing yet."""
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
@@ -68,7 +66,7 @@ class Runner:
         self._fingerprint = fingerprint
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
-        """Makes sure that all processes see the folder and are about to do the same, before any of them does it."""
+        """Makes sure that all processes see the folder and have equal arguments, before any of them does anything."""
 
         def look() -> str:
             _wait_for([self.folder.config_path])
@@ -83,9 +81,9 @@ class Runner:
                 )
 
     def learn_timesteps(self, group: SampleGroup) -> None:
-        """Has the first process learn where candidates differ, and gives a group of a race its timesteps and weights.
+        """The first process learns where candidates differ, and gives a race's group its timesteps and weights.
 
-        The pilot's errors are recorded like others: a run that continues learns the same.
+        The pilot's errors are recorded like others: a resumed run learns the same.
         """
 
         def pilot() -> dict[str, Any]:
@@ -121,18 +119,17 @@ class Runner:
         group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
 
     def find_missing(self) -> float:
-        """Has the first process read what is recorded, and tells all what is not.
-
-        Returns the seconds that earlier calls of this run have spent on what is recorded.
-        """
+        """The first process reads recorded errors, and reports missing ones to all. Returns the former's seconds."""
 
         def look() -> dict[str, Any]:
             seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)
-            return {"seconds": seconds, "missing": [_packed(np.isnan(group.errors)) for group in self.groups]}
+            flags = [np.packbits(np.isnan(group.errors)).tobytes() for group in self.groups]
+            return {"seconds": seconds, "missing": [base64.b64encode(zlib.compress(one)).decode() for one in flags]}
 
         first = parallel.broadcast_from_host0(look)
-        for group, missing in zip(self.groups, first["missing"], strict=True):
-            group.missing = np.flatnonzero(_unpacked(missing, group.errors.size))
+        for group, packed in zip(self.groups, first["missing"], strict=True):
+            flags = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
+            group.missing = np.flatnonzero(np.unpackbits(flags, count=group.errors.size))
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
@@ -264,31 +261,30 @@ class Runner:
 
     def _writer(self, group: SampleGroup, *, process: int) -> error_parts.ErrorWriter:
         hashes = group.plan.image_hashes, group.plan.text_hashes
+        # Errors of a scorer that has changed since the evaluation began are refused.
+        check = functools.partial(contracts.check_same, self.scorer, self._fingerprint)
         return error_parts.ErrorWriter(
-            self.folder, group.scores, *hashes, process=process, note=self.versions, check=self._check_same
+            self.folder, group.scores, *hashes, process=process, note=self.versions, check=check
         )
 
-    def _check_same(self) -> None:
-        """Raises InputError if the scorer has changed since the evaluation began, so that nothing is mixed."""
-        contracts.check_same(self.scorer, self._fingerprint)
 
-
+@dataclasses.dataclass
 class _EachCall:
     """Stands for a session of a scorer that has none: nothing is kept from call to call."""
 
+    scorer: base.SampledScorer
+    group: SampleGroup
     capacity = None
-
-    def __init__(self, scorer: base.SampledScorer, group: SampleGroup):
-        self._scorer, self._plan, self._sampling = scorer, group.plan, group.sampling
 
     def iter_errors(
         self, triples: np.ndarray, among: np.ndarray, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `Session`. Such a scorer knows of the other triples nothing but their images and texts."""
+        """See `Session`. Such a scorer is given no more than the triples."""
         del among, choose_again
         if not len(triples):
             return iter(())
-        return self._scorer.iter_errors(self._plan.images, self._plan.texts, triples, **self._sampling)
+        plan = self.group.plan
+        return self.scorer.iter_errors(plan.images, plan.texts, triples, **self.group.sampling)
 
 
 def _score(
@@ -324,17 +320,14 @@ def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) 
     finite = np.isfinite(errors)
     if not finite.all():
         image, text, sample = triples[int(np.argmin(finite))].tolist()
+        source = plan.images[image]
+        is_path = isinstance(source, str | os.PathLike)
+        name = source if is_path else f"with the hash {plan.image_hashes[image][:12]}"
         raise InputError(
-            f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
-            "number: try --config.dtype=float32, or check the weights.",
+            f"the error of image {name} under the text {plan.texts[text]!r}, sample {sample}, is not a number: try"
+            " --config.dtype=float32, or check the weights.",
             code="not-finite",
         )
-
-
-def _name(plan: planning.Plan, image: int) -> str:
-    source = plan.images[image]
-    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
-    return str(source) if is_path else f"with the hash {plan.image_hashes[image][:12]}"
 
 
 def _wait_for(paths: Sequence[pathlib.Path]) -> None:
@@ -350,11 +343,3 @@ def _wait_for(paths: Sequence[pathlib.Path]) -> None:
                     code="folder-not-shared",
                 )
             time.sleep(0.2)
-
-
-def _packed(flags: np.ndarray) -> str:
-    return base64.b64encode(zlib.compress(np.packbits(flags).tobytes())).decode()
-
-
-def _unpacked(packed: str, count: int) -> np.ndarray:
-    return np.unpackbits(np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8), count=count)

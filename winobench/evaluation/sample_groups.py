@@ -28,35 +28,20 @@ _NOT_OF_A_SAMPLE = ("error", "timestep_range")
 
 @dataclasses.dataclass
 class SampleGroup:
-    """Tasks that are judged on the same samples.
-
-    Attributes:
-      tasks: the tasks.
-      sampling: arguments of ``iter_errors``.
-      scores: which errors these are.
-      plan: what may have to be scored.
-      alpha: of a race; None where every pair is scored on every sample.
-      share: of a race, as in `winobench.evaluation.race.Race`.
-      density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
-      weights: [num_samples] float64 of the samples, with a density.
-      mean: over the samples, of what is not a race.
-      pilot_passes: (needed, computed by this call) to learn it.
-      errors: [num_pairs, num_samples] float32, NaN where not known to this process.
-      missing: int [n], flat indices of errors that nothing was recorded for when the run was opened.
-    """
+    """Tasks that are judged on the same samples."""
 
     tasks: list[Task]
-    sampling: dict[str, Any]
+    sampling: dict[str, Any]  # arguments of ``iter_errors``
     scores: error_parts.ScoreSet
     plan: planning.Plan
-    alpha: float | None
-    share: float | None
-    errors: np.ndarray
+    alpha: float | None  # of a race; None where every pair is scored on every sample
+    share: float | None  # of a race, see `race.Race`
+    errors: np.ndarray  # [num_pairs, num_samples] float32, NaN where not known to this process
     missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    density: np.ndarray | None = None
-    weights: np.ndarray | None = None
-    mean: SampleMean = PLAIN
-    pilot_passes: tuple[int, int] = (0, 0)
+    density: np.ndarray | None = None  # of a race's learned timesteps
+    weights: np.ndarray | None = None  # [num_samples] float64, with a density
+    mean: SampleMean = PLAIN  # over the samples, outside of races
+    pilot_passes: tuple[int, int] = (0, 0)  # (needed, computed by this call)
 
     @property
     def computed(self) -> int:
@@ -76,7 +61,7 @@ class SampleGroup:
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
     def race(self, **share: Any) -> race.Race:
-        """The race of the tasks' questions. Arguments as in `winobench.evaluation.race.Race`."""
+        """The race of the tasks' questions. Arguments: see `race.Race`."""
         budget = self.errors.shape[1]
         order = samples.visiting_order(budget, self.sampling["seed"])
         options = {"weights": self.weights, "share": self.share, "order": order, **share}

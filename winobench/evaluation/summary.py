@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs.rows import members_of
 from winobench.tasks.base import Task
 
 # Share of a task's examples from which on a note on equal scores is next to its numbers.
@@ -23,17 +24,10 @@ _ROUNDING = 2 * float(np.finfo(np.float32).eps)
 
 
 def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean = PLAIN) -> list[np.ndarray]:
-    """The score matrix of each question of a task.
+    """The score matrix of each question of a task, [images, texts] float64, higher = better match.
 
-    A score is minus the mean error, less the mean error of the same image under the empty text and that of the gray
-    image under the same text, where the plan says so. Means and differences are taken in float64, so that they make no
-    ties.
-
-    Args:
-      errors: [num_pairs, num_samples] float32, in the order of ``plan.pairs``.
-
-    Returns:
-      [images, texts] float64 a question, higher = better match.
+    Minus the mean error, less the mean error of the same image under the empty text and that of the gray image under
+    the same text, where the plan names these terms. In float64, so that sums make no ties.
 
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
@@ -42,11 +36,7 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
 
 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
-    """Which pairs' errors make up the scores of a task, and with which sign.
-
-    Returns for each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign). The score matrix is the
-    sum of each sign times the errors of its rows.
-    """
+    """Of each question of a task, (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
     rows = plan.pair_index()
     terms = plan.terms[task]
     empty = plan.texts.index(EMPTY_TEXT) if any(term.of_empty_text for term in terms) else -1
@@ -61,26 +51,12 @@ def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
 
 
 def task_results(
-    task: Task,
-    questions: Sequence[Question],
-    scores: Sequence[np.ndarray],
-    *,
-    texts: Sequence[str] = (),
-    seed: int = 0,
+    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], *, texts: Sequence[str] = (), seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
-    A bias task has the rows of `winobench.metrics.association_results` instead, and one whose images people have
-    rated the ones in `winobench.metrics.rating_results`.
-
-    Args:
-      scores: [images, texts] an example, higher = better.
-
-    Intervals are about another draw of examples, judged on the same samples of noise (docs/intervals.md).
-
-    Returns:
-      metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}. All but the counts
-      in [0, 1]. Rows of all examples have "constant" besides where `constant_over` finds it.
+    Entries are those of `winobench.runs.schema`. Intervals are about another draw of examples, judged on the same
+    samples of noise (docs/intervals.md). Rows of all examples have "constant" where `constant_over` finds it.
     """
     results = _metric_results(task, questions, scores, texts, seed)
     if found := constant_over(scores):
@@ -91,11 +67,9 @@ def task_results(
 
 
 def constant_over(scores: Sequence[np.ndarray]) -> str | None:
-    """What scores do not depend on: ``images``, ``texts`` or ``candidates``, which are both. None where they do.
+    """``images``, ``texts`` or ``candidates`` (both) where over 99% of the scores do not depend on them, else None.
 
-    Args:
-      scores: [images, texts] an example. Over 99% of the examples with several images or texts must have equal scores
-        over them. Where no example has several images, all examples must have the same scores.
+    Where no example has several images, all examples must have the same scores.
     """
     found = []
     for axis, name in enumerate(("images", "texts")):
@@ -130,36 +104,31 @@ def _metric_results(
     outcomes = metric(scores, [question.target for question in questions])
     chances = {**metric.chance(task.shape), **task.chance}
     dependence = image_dependence(questions)
-    members: dict[str, list[int]] = {}
-    for index, question in enumerate(questions):
-        for group in question.groups:
-            members.setdefault(group, []).append(index)
+    members = members_of([question.groups for question in questions])
+    results = {}
 
-    def entry(name: str, interval: metrics.Interval, ties: np.ndarray, chance: float | None) -> dict[str, Any]:
-        return {
-            **{key: float(value) for key, value in interval._asdict().items()},
+    def add(key: str, name: str, rows: Any, dependence: metrics.Dependence, strata: np.ndarray | None = None) -> None:
+        correct, tie = outcomes[name].correct[rows], outcomes[name].tie[rows]
+        interval = metrics.clustered(correct, dependence, strata=strata)
+        chance = chances.get(key, chances.get(name))
+        results[key] = {
+            **{end: float(value) for end, value in interval._asdict().items()},
             "chance": None if chance is None else float(chance),
-            "n": len(ties),
-            "ties": int(ties.sum()),
+            "n": len(tie),
+            "ties": int(tie.sum()),
         }
 
-    results = {}
-    for name, outcome in outcomes.items():
-        chance = chances.get(name)
-        results[name] = entry(name, metrics.clustered(outcome.correct, dependence), outcome.tie, chance)
+    for name in outcomes:
+        add(name, name, slice(None), dependence)
         if metric.averages_groups and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            interval = metrics.clustered(outcome.correct[rows], dependence.take(rows), strata=strata)
-            macro = f"macro_{name}"
-            results[macro] = entry(macro, interval, outcome.tie[rows], chances.get(macro, chance))
+            add(f"macro_{name}", name, rows, dependence.take(rows), strata)
     for group, indices in members.items():
         tied = dependence.take(indices)
-        for name, outcome in outcomes.items():
-            key = f"{group}/{name}"
-            interval = metrics.clustered(outcome.correct[indices], tied)
-            results[key] = entry(key, interval, outcome.tie[indices], chances.get(key, chances.get(name)))
+        for name in outcomes:
+            add(f"{group}/{name}", name, indices, tied)
     return results
 
 
@@ -182,23 +151,15 @@ def _association_results(
 
 
 def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
-    """Which questions depend on each other: those that have an image in common, whether it is the right one or not.
-
-    Questions about one image, descriptions that choose among the same ten images, and questions whose distractors come
-    from one pool are all tied, each to those with which it shares an image, and not to those with which these do.
-    """
+    """Which questions depend on each other: those that have an image in common, whether it is right or not."""
     return metrics.Dependence.of_sets([question.images for question in questions])
 
 
 def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
-    """One row an example.
+    """One row an example, with the columns that `winobench.runs.examples.read_examples` reads, and more:
 
-    Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
-    ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate, null where the best
-    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric. Where
-    that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
-    (`winobench.metrics.normalization.TERMS`). Of bias and of people's ratings nothing is right or wrong: ``target``,
-    ``prediction``, ``correct`` and ``tie`` are null. ``ratings``, people's of each image, is there for the latter.
+    ``prediction``, index of the best candidate, null for ties and the diagonal; ``tie``; ``correct_<outcome>`` and
+    ``tie_<outcome>`` of metrics with several outcomes; ``ratings``. Bias and ratings have no right answers: null.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None
@@ -216,7 +177,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         ),
         "target": pa.array([question.target for question in questions], pa.int32()),
         "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
-        "prediction": pa.array(_predictions(questions, scores), pa.int32()),
+        "prediction": pa.array(map(_prediction, questions, scores), pa.int32()),
         "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
         "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
@@ -231,9 +192,6 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     return pa.table(columns)
 
 
-def _predictions(questions: Iterable[Question], scores: Iterable[np.ndarray]) -> list[int | None]:
-    predictions: list[int | None] = []
-    for question, matrix in zip(questions, scores, strict=True):
-        best = np.flatnonzero(matrix.ravel() == matrix.max())
-        predictions.append(int(best[0]) if question.target is not None and len(best) == 1 else None)
-    return predictions
+def _prediction(question: Question, scores: np.ndarray) -> int | None:
+    best = np.flatnonzero(scores.ravel() == scores.max())
+    return int(best[0]) if question.target is not None and len(best) == 1 else None

@@ -1,10 +1,8 @@
 """Captions of images, or answers to a question about them, written by a vision-language model.
 
-    captions.jsonl   a line per image: file, sha256, model, question, text, and the prompt of generated images
-    captions.csv     the same, once all are there
-    responses/       the answers (`winobench.runs.responses`), with which an interrupted call continues
-
-A line is there as soon as its text is. In the end the lines are in the images' order.
+captions.jsonl   a line per image as soon as its text is there; in the images' order in the end
+captions.csv     the same, once all are there
+responses/       the answers (`winobench.runs.responses`), with which an interrupted call resumes
 """
 
 from __future__ import annotations
@@ -35,24 +33,14 @@ _SECONDS_BETWEEN_SYNCS = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class ImageFile:
-    """An image to write about.
-
-    Attributes:
-      image: its file.
-      known: further fields of its line: ``prompt``, ``drawn_by`` and ``seed`` of a generated image.
-    """
+    """An image to write about."""
 
     image: Picture
-    known: Mapping[str, Any]
+    known: Mapping[str, Any]  # further fields of its line: prompt, drawn_by and seed of a generated image
 
 
 def find(places: Sequence[str]) -> list[ImageFile]:
-    """The images at some places, each once, in the order of the places and, within one, of the names.
-
-    Args:
-      places: folders, of which the images right in them are taken. Runs of ``launch.draw --config=pictures``.
-        Patterns such as ``photos/**/*.jpg``. Files.
-    """
+    """The images of folders (right in them), runs of ``launch.draw``, patterns and files, each once, in their order."""
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
     found = {one.image.path: one for place in places for one in _at(place)}
@@ -71,9 +59,8 @@ def write(
 ) -> dict[str, Any]:
     """Writes a text about each image.
 
-    Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}, incomplete
-    answers among them; "tokens" (read, written) and "cost" in dollars of all answers, None where not known; "path" of
-    the JSONL file.
+    Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}; "tokens" (read,
+    written) and "cost" in dollars, None where not known; "path" of the JSONL file.
     """
     if PictureText.kind not in responder.kinds:
         raise InputError(
@@ -111,7 +98,7 @@ def write(
 
 
 def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
-    """Raises InputError for a folder of another kind of run, or with texts by another model or to another question."""
+    """Refuses a folder of another kind of run, or with texts by another model or to another question."""
     files.check_utf8(folder, "--workdir", "choose another name")
     if (folder / "config.json").exists():
         raise InputError(f"{folder} holds another kind of run: choose another --workdir", code="another-run")
@@ -125,10 +112,8 @@ def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
         raise InputError(f"{path} cannot be read ({error}): choose another --workdir", code="cannot-read") from error
     for name, wanted in about.items():
         if isinstance(first, dict) and first.get(name, wanted) != wanted:
-            raise InputError(
-                f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}: choose another --workdir",
-                code="another-run",
-            )
+            found = f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}"
+            raise InputError(f"{found}: choose another --workdir", code="another-run")
 
 
 class _Lines:
@@ -227,7 +212,7 @@ def _is_run(folder: pathlib.Path) -> bool:
 
 
 def _check_name(path: str | os.PathLike) -> None:
-    """Raises InputError for a name that no line can hold: while answers come in, it would stop a paid run."""
+    """Refuses a name that no line can hold: while answers come in, it would stop a paid run."""
     files.check_utf8(path, "the name of the image", "rename it, and give the same command again")
 
 

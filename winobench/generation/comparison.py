@@ -1,12 +1,12 @@
 """Blind comparison of the images of two models by people (Krojer et al. 2023, Appendix B).
 
-    comparison.json              the two sides, and a secret seed that decides what stands left and in which order
+    comparison.json              the two sides, and a secret seed that decides sides and order
     labels/<name>.jsonl          a person's clicks (`winobench.judging`): a pair's code, and left, right or equal
     results.json                 `finish`
-    judges/<name>.jsonl          what automatic judges say, apart from people (`winobench.generation.judges`)
+    judges/<name>.jsonl          automatic judges, apart from people (`winobench.generation.judges`)
 
-A pair is the two images of one prompt and one seed. What a person's page is given, are the prompt, codes of pairs and
-the images' pixels: codes, order and sides depend on the secret seed and the person's name, and tell nothing.
+A pair is the two images of one prompt and one seed. A person's page is given the prompt, codes of pairs and the images'
+pixels alone.
 """
 
 from __future__ import annotations
@@ -49,12 +49,7 @@ _CHOICES = (
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """The images of one model in one run.
-
-    Attributes:
-      run: the run's folder.
-      model: label of the model.
-    """
+    """The images of one model in one run."""
 
     run: pathlib.Path
     model: str
@@ -65,12 +60,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two images of one prompt and seed.
-
-    Attributes:
-      records: of the first and of the second side.
-      paths: of the files.
-    """
+    """Two images of one prompt and seed, of the first and of the second side."""
 
     records: tuple[PictureRecord, PictureRecord]
     paths: tuple[pathlib.Path, pathlib.Path]
@@ -83,7 +73,7 @@ class Pair:
 
 
 def sides(words: Sequence[str]) -> tuple[Side, Side]:
-    """What the command line names: two runs, ``RUN:MODEL`` where a run has several models, or one run of two."""
+    """The command line's sides: two runs, ``RUN:MODEL`` where a run has several models, or one run of two."""
     named = [side for word in words for side in _sides(word)]
     if len(named) != 2 or named[0] == named[1]:
         raise InputError(
@@ -128,13 +118,7 @@ def _records(side: Side) -> dict[tuple[str, str, int], PictureRecord]:
 
 
 class Comparison:
-    """A comparison in its own folder.
-
-    Attributes:
-      folder: where labels and results are.
-      first, second: the sides. The second one is what is hoped to be better, such as a fine-tuned model.
-      pairs: in the order of prompts and seeds.
-    """
+    """A comparison in its own folder. The second side is hoped to be better, such as a fine-tuned model."""
 
     def __init__(self, folder: str | os.PathLike, first: Side, second: Side):
         """Begins a comparison, or continues with the one that is there."""
@@ -163,18 +147,16 @@ class Comparison:
             raise InputError(f"{self.folder} holds the comparison of other images: name another --workdir")
         return seed
 
-    def shown(self, rater: str) -> list[tuple[str, Pair, bool]]:
+    def rows_for(self, rater: str) -> list[tuple[str, Pair, bool]]:
         """(code, pair, whether the second side stands left), in the order in which a person sees them."""
-        rows = []
-        for pair in self.pairs:
-            drawn = hashlib.sha256(f"{self._seed} {rater} {pair.key}".encode()).digest()
-            rows.append((drawn[:12].hex(), pair, bool(drawn[-1] & 1)))
+        hashed = [(hashlib.sha256(f"{self._seed} {rater} {pair.key}".encode()).digest(), pair) for pair in self.pairs]
+        rows = [(drawn[:12].hex(), pair, bool(drawn[-1] & 1)) for drawn, pair in hashed]
         return sorted(rows, key=lambda row: row[0])
 
     @contextlib.contextmanager
     def serve(self, rater: str, port: int = judging.PORT) -> Iterable[tuple[Server, judging.Labels]]:
         """A running server for one person's page, and where the clicks go."""
-        rows = self.shown(rater)
+        rows = self.rows_for(rater)
         items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]
         paths = {
             f"{code}-{place}": pair.paths[int(place == LEFT) if swapped else int(place == RIGHT)]
@@ -192,28 +174,24 @@ class Comparison:
 
     def outcomes(self) -> dict[str, dict[str, int]]:
         """Person -> key of a pair -> `preference.FIRST`, `preference.SECOND` or `preference.EQUAL`."""
-        found: dict[str, dict[str, int]] = {}
-        for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items():
-            found[rater] = {
-                pair.key: _outcome(labels[code], swapped) for code, pair, swapped in self.shown(rater) if code in labels
+        return {
+            rater: {
+                pair.key: _outcome(labels[code], left) for code, pair, left in self.rows_for(rater) if code in labels
             }
-        return found
+            for rater, labels in judging.read_labels(self.folder / LABELS, CHOICES).items()
+        }
 
     def finish(self) -> dict[str, Any]:
-        """Sums up what people said, writes ``results.json``, and returns its content.
+        """Sums up the labels, writes ``results.json``, and returns its content.
 
-        Returns "first" and "second" (the sides), "raters" {name: preference}, "all" (the majority of each pair's
-        raters), "categories" {category: preference}, "agreement" (Fleiss' kappa over pairs that all have judged; None
-        for one person), "left" (pairs that a person has left to judge, by name) and "paper".
+        "raters" and "categories" {name: preference}, "all" (the majority of each pair's raters), "agreement" (Fleiss'
+        kappa over pairs that all have judged; None for one person), "left" (pairs left to judge, by name) and others.
         """
         outcomes = {rater: found for rater, found in self.outcomes().items() if found}
         if not outcomes:
             raise InputError(f"nobody has judged a pair in {self.folder}: give --rater=NAME first")
-        voted = {
-            pair.key: preference.majority(found[pair.key] for found in outcomes.values() if pair.key in found)
-            for pair in self.pairs
-            if any(pair.key in found for found in outcomes.values())
-        }
+        votes = {pair.key: [found[pair.key] for found in outcomes.values() if pair.key in found] for pair in self.pairs}
+        voted = {key: preference.majority(some) for key, some in votes.items() if some}
         results = {
             "first": str(self.first),
             "second": str(self.second),

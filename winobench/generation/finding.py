@@ -22,15 +22,9 @@ _TEXT, _FILE = "premise", "file"
 def find_pictures(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
 ) -> dict[str, tuple[Picture, ...]]:
-    """The images of some texts. Each file is read once, so that it is known to be the one that was generated.
+    """Text -> its images, of a run of images in the order of the seeds, or of a ``.csv`` or ``.jsonl`` table.
 
-    Args:
-      source: the folder of a run of images (`generation.generate`), of which a text's images are those with it
-        as their prompt, in the order of the seeds. Or a ``.csv`` or ``.jsonl`` file with the columns or keys
-        ``premise`` and ``file``, in which a premise may stand several times, and files are relative to its folder.
-
-    Returns:
-      Text -> its images.
+    Each file is read once, so that it is known to be the generated one. Tables name them relative to their folder.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:
@@ -94,16 +88,16 @@ def drawn_text(text: str) -> str:
 
 
 def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:
-    wanted, files_of = set(texts), {}
+    found: dict[str, tuple[Picture, ...]] = dict.fromkeys(texts, ())
     for line, text, file in _rows(path):
-        if text in wanted and len(files_of.setdefault(text, [])) < most:
-            files_of[text].append(_picture(path, line, file))
+        if text in found and len(found[text]) < most:
+            found[text] += (_picture(path, line, file),)
     for text in texts:
-        if text not in files_of:
+        if not found[text]:
             raise InputError(
                 f"{path} has no image of the premise {text!r}: write a row with it and a file", code="no-picture"
             )
-    return {text: tuple(files_of[text]) for text in texts}
+    return found
 
 
 def _picture(path: pathlib.Path, line: int, file: str) -> Picture:

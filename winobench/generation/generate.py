@@ -1,9 +1,7 @@
-"""Generates a set of prompts with one or several models, image by image on disk, and continues where it was
-interrupted.
+"""Generates a set of prompts with one or several models, image by image on disk, and resumes.
 
-Of several processes each generates a part of what is missing. What one of them leaves undone the next call generates,
-with any number of processes. The noise of an image depends on its seed and number alone, so it is the same image, up to
-rounding, whoever generates it.
+The noise of an image depends on its seed and number alone: with any number of processes, it is the same image, up to
+rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import gc
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,56 +32,39 @@ if TYPE_CHECKING:
     import numpy as np
 
     from winobench.diffusion.pipeline import Pipeline
-    from winobench.diffusion.schedules import Schedule
 
 _MOST_LABELS = 3  # of a default folder's name
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How images are generated. Arguments as in `Pipeline.generate`.
-
-    Attributes:
-      num_steps: number of steps.
-      guidance_scale: 1 or less for none.
-      sampler: a sampler's name; None follows each model's folder.
-      image_size: height and width in pixels; None for each model's own.
-    """
+    """How images are generated: arguments of `Pipeline.generate`, each model's own where None."""
 
     num_steps: int = 50
-    guidance_scale: float = 7.5
+    guidance_scale: float = 7.5  # 1 or less for none
     sampler: str | None = None
     image_size: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawer:
-    """A model that is to generate.
+class Generator:
+    """A model that is to generate."""
 
-    Attributes:
-      label: tells it from the other models of the run. A folder's name.
-      name: what people call it.
-      load: makes its pipeline, with its LoRA. Called once, when the models before it are done.
-      dtype: that it computes in.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      more: what else tells it from another model of this name, such as ``revision``, as JSON values.
-    """
-
-    label: str
+    label: str  # differs from the run's other labels; a folder's name
     name: str
-    load: Callable[[], Pipeline]
+    load: Callable[[], Pipeline]  # makes its pipeline with its LoRA, once, when the models before it are done
     dtype: str = "float32"
-    lora: Mapping[str, Any] | None = None
-    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    lora: Mapping[str, Any] | None = None  # name, sha256, scale
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
 
     def identity(self) -> dict[str, Any]:
-        """What a run's identity has of it. What it is in truth is known once it is loaded, by its fingerprint."""
+        """Its part of a run's identity. Its fingerprint is known once it is loaded."""
         lora = None if self.lora is None else dict(self.lora)
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
 
 def draw_pictures(
-    drawers: Sequence[Drawer],
+    drawers: Sequence[Generator],
     prompts: Sequence[Prompt],
     workdir: str | os.PathLike | None = None,
     *,
@@ -132,7 +114,14 @@ def draw_pictures(
     }
     name = "-".join([name, *(drawer.label for drawer in drawers[:_MOST_LABELS])])
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.DRAWN)) as folder:
-        description = _describe(identity, drawers, config)
+        described = lifecycle.described(
+            identity,
+            kind=image_runs.KIND,
+            model=", ".join(drawer.name for drawer in drawers),
+            config=None if config is None else dict(config),
+            versions={**provenance.software(), "device": provenance.devices()},
+        )
+        description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
         description["drawn"] = {} if overwrite else _drawn_before(folder)
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         with lifecycle.recording(folder, description, folder.has_records):
@@ -156,11 +145,12 @@ class _Run:
     batch_size: int
     progress: bool
 
-    def draw(self, drawer: Drawer) -> None:
+    def draw(self, drawer: Generator) -> None:
         """Generates what is missing of one model, this process its part of it."""
         pipeline = holding.hold(drawer.load())
         drawn = self._settle(drawer, pipeline)
-        missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
+        ranges = parallel.broadcast_from_host0(lambda: self._missing(drawer))
+        missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
         fields = {"model": drawer.label, "fingerprint": drawn["fingerprint"], "settings": drawn["settings"]}
         fields["lora"] = None if drawer.lora is None else dict(drawer.lora)
@@ -171,10 +161,11 @@ class _Run:
         """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
-    def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
-        """What is known of a model once it is loaded, written down for the reader."""
+    def _settle(self, drawer: Generator, pipeline: Pipeline) -> dict[str, Any]:
+        """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
-        sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
+        found = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
+        sampler = next(known for known, one in samplers.SAMPLERS.items() if one is found)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
         shows = self.progress and parallel.is_main_process()
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
@@ -189,10 +180,8 @@ class _Run:
         before = self.description["drawn"].get(drawer.label)
         if before is not None and before != drawn:
             raise InputError(
-                f"the model {drawer.name!r} is not the one that has generated in {self.folder.path} (its"
-                " fingerprint, or"
-                " how it generates, is another): choose another --workdir, or --overwrite to delete its images"
-                " and start again",
+                f"the model {drawer.name!r} is not the one that has generated in {self.folder.path} (its fingerprint or"
+                " settings differ): choose another --workdir, or --overwrite to delete its images and start again",
                 code="another-run",
             )
         self.description["drawn"][drawer.label] = drawn
@@ -200,29 +189,28 @@ class _Run:
             self.folder.describe(self.description)
         return drawn
 
-    def _missing(self, drawer: Drawer) -> list[list[int]]:
+    def _missing(self, drawer: Generator) -> list[list[int]]:
         """Which images of a model are not there, as runs of (seed, first number, end)."""
         written = image_records.read_records(self.folder.path)
         ranges: list[list[int]] = []
         lost = []
-        for seed in self.seeds:
-            for number in range(len(self.prompts)):
-                record = written.get((drawer.label, seed, number))
-                if record is not None and image_records.is_whole(self.folder.path, record):
-                    continue
-                if record is not None:
-                    lost.append(record.file)
-                if ranges and ranges[-1][0] == seed and ranges[-1][2] == number:
-                    ranges[-1][2] += 1
-                else:
-                    ranges.append([seed, number, number + 1])
+        for seed, number in itertools.product(self.seeds, range(len(self.prompts))):
+            record = written.get((drawer.label, seed, number))
+            if record is not None and image_records.is_whole(self.folder.path, record):
+                continue
+            if record is not None:
+                lost.append(record.file)
+            if ranges and ranges[-1][0] == seed and ranges[-1][2] == number:
+                ranges[-1][2] += 1
+            else:
+                ranges.append([seed, number, number + 1])
         if lost:
             are = "image is" if len(lost) == 1 else "images are"
             progress_bars.say(f"{len(lost):,} {are} lost or damaged and generated again, such as {lost[0]}")
         return ranges
 
     def _draw(
-        self, drawer: Drawer, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
+        self, drawer: Generator, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
     ) -> None:
         """Generates the images of these seeds and numbers. While some are generated, those before them are written."""
         if not places:
@@ -232,7 +220,7 @@ class _Run:
         with (
             progress_bars.counting(
                 len(places), label=f"drawing with {drawer.name}", unit="pictures", enabled=shows
-            ) as told,
+            ) as advance,
             image_records.PictureStore(self.folder.path, parallel.process_number()) as store,
             concurrent.futures.ThreadPoolExecutor(1) as writer,
         ):
@@ -244,7 +232,7 @@ class _Run:
                     writing.result()
                 lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in some]
                 writing = writer.submit(store.add, pictures, lines)
-                told(len(some))
+                advance(len(some))
                 parallel.check_first_process()
             writing.result()
 
@@ -261,35 +249,9 @@ class _Run:
         )
 
 
-def _describe(
-    identity: Mapping[str, Any], drawers: Sequence[Drawer], config: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    described = lifecycle.described(
-        identity,
-        kind=image_runs.KIND,
-        model=", ".join(drawer.name for drawer in drawers),
-        config=None if config is None else dict(config),
-        versions={**provenance.software(), "device": provenance.devices()},
-    )
-    return {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
-
-
 def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
-    """The entries of the folder's config about models with images here.
-
-    Whose config it is, `RunFolder.open` decides.
-    """
+    """Entries of the folder's config about models with images here. `RunFolder.open` checks whose config it is."""
     try:
-        drawn = json_files.load(folder.config_path).get("drawn")
-    except (OSError, InputError, AttributeError):
+        return dict(json_files.load(folder.config_path)["drawn"])
+    except (OSError, InputError, KeyError, TypeError, ValueError):
         return {}
-    return dict(drawn) if isinstance(drawn, dict) else {}
-
-
-def _unpacked(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    return [(seed, number) for seed, first, end in ranges for number in range(first, end)]
-
-
-def _sampler_name(name: str | None, schedule: Schedule) -> str:
-    sampler = samplers.find_sampler(name, schedule)
-    return next(known for known, one in samplers.SAMPLERS.items() if one is sampler)

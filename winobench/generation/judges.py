@@ -1,9 +1,4 @@
-"""Automatic judges of a comparison: which of two images a scorer finds nearer to the prompt.
-
-They stand next to people and are never mixed with them. A scorer is any that evaluates tasks: CLIP, BLIP, another
-diffusion model, a plug-in. What it states is recorded as an evaluation is, in ``judges/<name>`` of the comparison's
-folder.
-"""
+"""Automatic judges of a comparison: any scorer, recorded like an evaluation in ``judges/<name>`` of its folder."""
 
 from __future__ import annotations
 
@@ -24,10 +19,7 @@ FOLDER = "judges"
 
 
 def task(comparison: Comparison) -> Task:
-    """The comparison as a task: of the two images of a pair, which fits the prompt? The second one means right.
-
-    The first side is the first candidate. Nothing is right or wrong here: accuracy is the share of the second side.
-    """
+    """The comparison as a task: which image of a pair fits the prompt? Accuracy is the share of the second side."""
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[ImageSource, str]]:
         del data_dir
@@ -51,7 +43,7 @@ def task(comparison: Comparison) -> Task:
 
 
 def judge(comparison: Comparison, scorer: Scorer | SampledScorer, name: str, **sampling: Any) -> dict[str, Any]:
-    """Has a scorer judge all pairs. A call that was interrupted continues when it is made again."""
+    """Has a scorer judge all pairs. An interrupted call resumes when it is made again."""
     folder = comparison.folder / FOLDER / name
     evaluate.evaluate(scorer, [task(comparison)], folder, model=name, **sampling)
     examples = read_run(folder).tasks["comparison"].examples

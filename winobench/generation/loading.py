@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
-from winobench.generation.generate import Drawer, Settings
+from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
@@ -31,15 +31,12 @@ def make_drawers(
     lora_scale: float = 1.0,
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
-) -> list[Drawer]:
+) -> list[Generator]:
     """The pipelines that generate images.
 
-    Args:
-      loras: see `winobench.checkpoints.read_lora`, or None for a model as it is: as many as models, or one for all
-        of them, or several for one model.
-      dtype: of the denoiser. Texts are encoded and images decoded in float32 in either case, as in scoring.
-      encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
-        there for each batch of images. Images are the same.
+    LoRAs are as many as models, or one for all of them, or several for one model. ``dtype`` is the denoiser's: texts
+    are encoded and images decoded in float32, as in scoring. Encoders that are ``staged`` and not ``resident`` are
+    copied to the devices for each batch: the same images with less memory.
     """
     settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
@@ -76,8 +73,8 @@ def make_drawers(
             of_lora = {"name": lora_labels[lora], "sha256": adapters[lora].sha256, "scale": lora_scale}
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
-        told = {key: value for key, value in more.items() if value}
-        drawers.append(Drawer(label, name, load, dtype, of_lora, told))
+        named_more = {key: value for key, value in more.items() if value}
+        drawers.append(Generator(label, name, load, dtype, of_lora, named_more))
     return drawers
 
 
@@ -114,23 +111,14 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
 
 
 def _check(
-    model: str,
-    settings: Settings,
-    dtype: str,
-    variant: str | None,
-    revision: str | None,
-    pipeline_options: Mapping[str, Any],
+    model: str, settings: Settings, dtype: str, variant: str | None, revision: str | None, more: Mapping[str, Any]
 ) -> registry.ModelRef:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision)
     if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
-    scorers.check_scorer(
-        ref,
-        dtype,
-        variant=variant,
-        diffusion={"image_size": settings.image_size, "pipeline_options": pipeline_options},
-    )
+    diffusion = {"image_size": settings.image_size, "pipeline_options": more}
+    scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
     from winobench.diffusion import families, samplers
 
     description = families.read_description(ref.source, revision=revision)

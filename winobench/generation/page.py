@@ -26,8 +26,6 @@ PAGE, THUMBNAILS = "pictures.html", "thumbnails"
 SMALL, LARGE = 128, 256
 """Pixels of an image's side on the page, of small and of large images. Larger ones have a thumbnail."""
 
-_THREADS = 8
-
 
 def write_page(run: Pictures) -> pathlib.Path:
     """Writes ``pictures.html`` into the run's folder, and thumbnails of images of more than `LARGE` pixels."""
@@ -43,13 +41,8 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
     numbers = {name: str(number) for number, name in enumerate(counts, 1)}
     largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)
     lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("winobench.generation", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    blocks = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("winobench.generation"), autoescape=True, **blocks)
     settings = dict.fromkeys(("num_steps", "guidance_scale", "sampler", "image_size", "dtype"), "")
     return environment.get_template("pictures.html.jinja").render(
         names=", ".join(model.name for model in run.models),
@@ -75,11 +68,9 @@ def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str])
     for number, prompt in enumerate(run.prompts):
         rows = []
         for seed in run.seeds:
-            pictures = []
-            for model in run.models:
-                record = run.by_place.get((model.label, seed, number))
-                file = None if record is None else record.file
-                pictures.append({"model": model.name, "file": file, "thumbnail": thumbnails.get(file, file)})
+            records = [run.by_place.get((model.label, seed, number)) for model in run.models]
+            drawn = [(model.name, record and record.file) for model, record in zip(run.models, records, strict=True)]
+            pictures = [{"model": name, "file": file, "thumbnail": thumbnails.get(file, file)} for name, file in drawn]
             rows.append({"seed": seed, "pictures": pictures})
         yield {
             "text": prompt.text,
@@ -109,9 +100,8 @@ def _write_thumbnails(run: Pictures) -> dict[str, str]:
         return {}
     folder.mkdir(exist_ok=True)
     missing = [(run, record, folder / name) for record, name in wanted.values() if not (folder / name).exists()]
-    with concurrent.futures.ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as threads:
-        for _ in threads.map(lambda arguments: _write_thumbnail(*arguments), missing):
-            pass
+    with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        list(threads.map(lambda arguments: _write_thumbnail(*arguments), missing))
     return {file: f"{THUMBNAILS}/{name}" for file, (_, name) in wanted.items()}
 
 

@@ -1,13 +1,9 @@
-"""What generated images of CLEVR scenes show, by the verifier, and how often that is what they should.
-
-The verifier (`winobench.models.clevr_verifier`) is a detector and no diffusion model: it lists the objects of a
-image, and `winobench.prompts.grammar.is_shown` says whether they are what the prompt asks for.
-"""
+"""Judges generated images of CLEVR scenes by a detector (`winobench.models.clevr_verifier`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import PIL.Image
@@ -31,10 +27,7 @@ def can_verify(run: Pictures) -> bool:
 
 
 def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
-    """Looks at all images of a run, writes ``verdicts.jsonl`` into its folder, and returns its content.
-
-    Returns an image's path within the run -> its verdict.
-    """
+    """Judges all images of a run, writes ``verdicts.jsonl``, and returns path within the run -> verdict."""
     if not can_verify(run):
         raise InputError(
             f"the prompts of {run.folder} do not say what their images must show: generate with --config.prompts=clevr",
@@ -48,7 +41,11 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
         listed = verifier.objects([_resized(run.image(record), side) for record in some])
         for record, objects in zip(some, listed, strict=True):
             correct = grammar.is_shown(record.prompt.content, [as_thing(one) for one in objects])
-            found = [_in_words(one) for one in objects]
+            found = [
+                {"color": one.color, "shape": one.shape, "size": one.size}
+                | {"right": round(one.right, 3), "down": round(one.down, 3)}
+                for one in objects
+            ]
             verdicts.append(Verdict(record.file, record.sha256, correct, found))
     write_verdicts(run.folder, verdicts)
     return {verdict.file: verdict for verdict in verdicts}
@@ -57,11 +54,6 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
 def as_thing(one: SceneObject) -> Thing:
     """A found object in words. Its side is the half of the image in which its centre is."""
     return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
-
-
-def _in_words(one: SceneObject) -> dict[str, Any]:
-    place = {"right": round(one.right, 3), "down": round(one.down, 3)}
-    return {"color": one.color, "shape": one.shape, "size": one.size, **place}
 
 
 def _resized(picture: np.ndarray, side: int) -> np.ndarray:

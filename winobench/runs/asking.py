@@ -15,19 +15,12 @@ from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
 
 @dataclasses.dataclass
 class Answers:
-    """The answers to some requests, by their keys.
-
-    Attributes:
-      read: answers, read.
-      failed: why a call failed, of those made now.
-      asked: number of calls made now.
-      seconds: that the run's own answers took when an earlier call of it asked for them.
-    """
+    """The answers to some requests, by their keys."""
 
     read: dict[str, Response] = dataclasses.field(default_factory=dict)
-    failed: dict[str, str] = dataclasses.field(default_factory=dict)
-    asked: int = 0
-    seconds: float = 0.0
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)  # why a call failed, of those made now
+    asked: int = 0  # number of calls made now
+    seconds: float = 0.0  # that the run's own answers took when an earlier call of it asked for them
 
 
 def ask(
@@ -41,13 +34,9 @@ def ask(
     label: str = "asking",
     received: Callable[[str, Response], None] | None = None,
 ) -> None:
-    """Reads the store, takes answers of the runs next to it, and asks for the rest.
+    """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included.
 
-    Stored answers that are incomplete are requested again.
-
-    Args:
-      responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
-        and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
+    A responder may have ``parts(request)``, the requests that make up one, and ``combine(request, responses)``.
     """
     if parts := _parts(responder, wanted):
         calls = {key: request for key, request in wanted.items() if key not in parts}
@@ -138,10 +127,7 @@ def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dic
 
 
 def _combine(
-    responder: Responder,
-    wanted: Mapping[str, Request],
-    parts: Mapping[str, Mapping[str, Request]],
-    answers: Answers,
+    responder: Responder, wanted: Mapping[str, Request], parts: Mapping[str, Mapping[str, Request]], answers: Answers
 ) -> None:
     failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
     for key, own in parts.items():

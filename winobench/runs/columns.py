@@ -39,9 +39,7 @@ def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
                 f"{path} has another column {field.name} ({error}): evaluate again.", code="damaged-examples"
             ) from error
         if column.null_count and not field.nullable:
-            raise InputError(
-                f"{path} lacks values in the column {field.name}: restore it, or evaluate again.",
-                code="damaged-examples",
-            )
+            message = f"{path} lacks values in the column {field.name}: restore it, or evaluate again."
+            raise InputError(message, code="damaged-examples")
         table = table.set_column(place, field.name, column)
     return table

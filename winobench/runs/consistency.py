@@ -1,7 +1,4 @@
-"""The files of a run must agree: the numbers with each other, and with the examples.
-
-Each check raises InputError, whose sentence names the file and what in it disagrees.
-"""
+"""The files of a run must agree: the numbers with each other, and with the examples."""
 
 from __future__ import annotations
 

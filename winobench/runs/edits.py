@@ -12,7 +12,6 @@ import io
 import json
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -26,22 +25,14 @@ _NAME = 32  # hexadecimal digits of a hash in a file's name
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """An image that was edited towards a text.
+    """An image that was edited towards a text."""
 
-    Attributes:
-      image: SHA-256 of the image's content (`winobench.data.images.image_hash`).
-      text: the text.
-      distance: Euclidean distance that the latents have moved.
-      error_before, error_after: mean denoising errors under the text (squared L2), on the same noise, before and after.
-      before, after: the images' paths within the run's folder, with ``/``.
-    """
-
-    image: str
+    image: str  # SHA-256 of its content (`winobench.data.images.image_hash`)
     text: str
-    distance: float
-    error_before: float
+    distance: float  # Euclidean distance that the latents have moved
+    error_before: float  # mean denoising error under the text (squared L2), on the same noise as error_after
     error_after: float
-    before: str
+    before: str  # paths within the run's folder, with /
     after: str
 
 
@@ -55,20 +46,11 @@ class EditWriter:
     """Writes the edits of one process. An image is on disk before its line, and both before `add` returns."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
-        """
-        Args:
-          folder: the run's.
-          process: number of this process.
-        """
         self._folder = pathlib.Path(folder)
         self._path = self._folder / FOLDER / f"part-{process}.jsonl"
 
     def add(self, edit: Edit, before: np.ndarray, after: np.ndarray) -> None:
-        """Writes one edit.
-
-        Args:
-          before, after: uint8 ``[height, width, 3]``.
-        """
+        """Writes an edit with its images, uint8 ``[height, width, 3]``."""
         with files.writing(self._folder):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             for file, picture in ((edit.before, before), (edit.after, after)):
@@ -76,47 +58,32 @@ class EditWriter:
                     with files.atomic_path(self._folder / file) as temporary:
                         PIL.Image.fromarray(picture).save(temporary, "PNG")
             line = json.dumps(dataclasses.asdict(edit), separators=(",", ":")).encode() + b"\n"
-            with open(self._path, "ab") as file:
+            with open(self._path, "a+b") as file:
                 # A kill can leave a part of a line, which must not swallow this one.
-                if file.tell() and not _ends_a_line(self._path):
+                if file.tell() and file.seek(-1, io.SEEK_END) >= 0 and file.read(1) != b"\n":
                     line = b"\n" + line
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
 
 
-def _ends_a_line(path: pathlib.Path) -> bool:
-    with open(path, "rb") as file:
-        file.seek(-1, io.SEEK_END)
-        return file.read(1) == b"\n"
-
-
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
-    """(image's hash, text) -> edit, of a run. Empty where it has none.
-
-    A line that a kill has cut off is skipped.
-    """
+    """(image's hash, text) -> edit, of a run. A line that a kill has cut off is skipped."""
     found: dict[tuple[str, str], Edit] = {}
     for path in sorted((pathlib.Path(folder) / FOLDER).glob("part-*.jsonl")):
         try:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
-        for line in content.splitlines():
-            edit = _parsed(line)
-            if edit is not None:
-                found[edit.image, edit.text] = edit
+        found |= {(edit.image, edit.text): edit for line in content.splitlines() if (edit := _parsed(line)) is not None}
     return found
 
 
 def _parsed(line: bytes) -> Edit | None:
     try:
-        values: Any = json_files.parse(line)
-        edit = Edit(**values)
+        edit = Edit(**json_files.parse(line))
     except (ValueError, TypeError):
         return None
-    numbers = (edit.distance, edit.error_before, edit.error_after)
-    if not (isinstance(edit.image, str) and isinstance(edit.text, str)):
-        return None
-    whole = all(isinstance(number, float | int) for number in numbers)
+    whole = isinstance(edit.image, str) and isinstance(edit.text, str)
+    whole &= all(isinstance(number, float | int) for number in (edit.distance, edit.error_before, edit.error_after))
     return edit if whole and (edit.before, edit.after) == edit_files(edit.image, edit.text) else None

@@ -6,47 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
-from winobench.runs.requests import (
-    CUT_OFF,
-    EMPTY,
-    ENDINGS,
-    FILTERED,
-    FINISHED,
-    INTERRUPTED,
-    TOOL_CALL,
-    Request,
-    Response,
-)
-
-ENDED = {
-    CUT_OFF: "cut off by max_tokens{}",
-    EMPTY: "empty or thoughts alone",
-    FILTERED: "held back by a filter",
-    TOOL_CALL: "a tool call",
-    INTERRUPTED: "interrupted",
-}
-"""How an incomplete answer ended -> in words, with a place for the limit's value."""
+from winobench.runs import requests
+from winobench.runs.requests import ENDINGS, FINISHED, Request, Response
 
 _THINK_LESS = (
     'have the model think less, such as by --config.api.extra_body=\'{"reasoning_effort": "low"}\', or name one that'
     " does not think"
 )
 _ANOTHER = "name another model or server"
-ADVICE = {
-    CUT_OFF: _THINK_LESS,
-    EMPTY: _THINK_LESS,
-    FILTERED: _ANOTHER,
-    TOOL_CALL: _ANOTHER,
-    INTERRUPTED: "give the same command again",
+# How an incomplete answer ended -> in words, with a place for the limit's value, and what helps.
+_IN_WORDS = {
+    requests.CUT_OFF: ("cut off by max_tokens{}", _THINK_LESS),
+    requests.EMPTY: ("empty or thoughts alone", _THINK_LESS),
+    requests.FILTERED: ("held back by a filter", _ANOTHER),
+    requests.TOOL_CALL: ("a tool call", _ANOTHER),
+    requests.INTERRUPTED: ("interrupted", "give the same command again"),
 }
-"""How an incomplete answer ended -> what helps."""
 
 
 def why_incomplete(request: Request, response: Response, *, can_be_longer: bool = False) -> str | None:
     """A few words on why an answer is incomplete; None for a finished one."""
     if response.ending == FINISHED:
         return None
-    advice = ", raise it" if can_be_longer and response.ending == CUT_OFF else ""
+    advice = ", raise it" if can_be_longer and response.ending == requests.CUT_OFF else ""
     return f"incomplete answer, {_words(response.ending, getattr(request, 'max_tokens', None))}{advice}"
 
 
@@ -60,33 +42,25 @@ def incomplete(
 
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
     """A line for each task with incomplete answers: their number by kind, how they count, and advice."""
-    return [
-        f"{task}: {_counted(counts)} and count as wrong: {_advice(counts)}"
-        for task, counts in (results.get("endings") or {}).items()
-        if task in results["tasks"] and _incomplete(counts)
-    ]
+    ended = {task: counts for task, counts in (results.get("endings") or {}).items() if task in results["tasks"]}
+    found = {task: _in_words(counts) for task, counts in ended.items()}
+    return [f"{task}: {said} and count as wrong: {advice}" for task, (said, advice) in found.items() if advice]
 
 
 def all_incomplete(task: str, counts: Mapping[str, int | None]) -> InputError:
     """The error of a task without any finished answer."""
-    return InputError(f"{task}: {_counted(counts)}: {_advice(counts)}", code="incomplete-answers")
+    return InputError(": ".join((task, *_in_words(counts))), code="incomplete-answers")
 
 
-def _incomplete(counts: Mapping[str, int | None]) -> dict[str, int]:
-    """How an incomplete answer ended -> how many did."""
-    return {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
-
-
-def _counted(counts: Mapping[str, int | None]) -> str:
-    found = _incomplete(counts)
+def _in_words(counts: Mapping[str, int | None]) -> tuple[str, str]:
+    """How many answers are incomplete, by kind, and advice. The latter is empty where none are."""
+    found = {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
     number, total = sum(found.values()), sum(counts[ending] for ending in ENDINGS)
     kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in found.items())
-    return f"{'all' if number == total else f'{number:,} of'} {total:,} answers are incomplete ({kinds})"
-
-
-def _advice(counts: Mapping[str, int | None]) -> str:
-    return ", or ".join(dict.fromkeys(ADVICE[ending] for ending in _incomplete(counts)))
+    share = "all" if number == total else f"{number:,} of"
+    advice = ", or ".join(dict.fromkeys(_IN_WORDS[ending][1] for ending in found))
+    return f"{share} {total:,} answers are incomplete ({kinds})", advice
 
 
 def _words(ending: str, limit: int | None) -> str:
-    return ENDED[ending].format(f"={limit}" if limit else "")
+    return _IN_WORDS[ending][0].format(f"={limit}" if limit else "")

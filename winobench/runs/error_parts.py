@@ -1,7 +1,4 @@
-"""Errors on disk: Parquet parts that a run writes while it continues, and reads when it is resumed.
-
-See `winobench.runs.records` for the names of the parts and their writers.
-"""
+"""Errors on disk: Parquet parts that a run writes while it continues, and reads when it is resumed."""
 
 from __future__ import annotations
 
@@ -51,31 +48,17 @@ class DamagedPartError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSet:
-    """Which errors are meant. Whatever else two runs differ in, errors of equal sets are the same numbers.
+    """Which errors are meant. Whatever else two runs differ in, errors of equal sets are the same numbers."""
 
-    Attributes:
-      digest: ``digest`` of everything that can change an error besides image, text, sample, timestep and kind: weights,
-        precision, image size, seed.
-      timesteps: the timestep, or the noise level, of each sample; (-1,) for a scorer that has no samples.
-      kind: ``squared_l2``, ``l2``, or another name. Recorded errors of the first two are turned into each other.
-    """
-
-    digest: str
-    timesteps: tuple[float, ...]
-    kind: str = "squared_l2"
+    digest: str  # of all that changes an error besides image, text, sample, timestep and kind
+    timesteps: tuple[float, ...]  # the timestep or noise level of each sample; (-1,) for a scorer without samples
+    kind: str = "squared_l2"  # squared_l2 and l2 are turned into each other
 
 
 def read_own_errors(
-    folder: RunFolder,
-    scores: ScoreSet,
-    image_hashes: Sequence[str],
-    text_hashes: Sequence[str],
-    pairs: np.ndarray,
+    folder: RunFolder, scores: ScoreSet, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Reads what earlier calls of a run have scored. Arguments, result and errors as in ``read_errors``.
-
-    A part that is damaged is set aside, and a warning names it: what it held is computed again.
-    """
+    """As `read_errors`, of a run's own parts. A damaged part is set aside with a warning and computed again."""
     return read_errors(folder.errors_path, scores, image_hashes, text_hashes, pairs, on_fault=_set_aside)
 
 
@@ -88,18 +71,11 @@ def read_errors(
     *,
     on_fault: Callable[[pathlib.Path, Exception], None] | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Reads those recorded errors that are wanted.
+    """Reads the recorded errors of these pairs whose timestep is the wanted one.
 
-    A sample is taken where its timestep is the wanted one, so that a run with fewer samples finds what a longer one
-    has computed, if their rule for timesteps makes the one a part of the other.
-
-    Args:
-      on_fault: called with each part that cannot be used, and why. If it returns, the other parts are read. Such a part
-        is an error when None.
-
-    Returns:
-      [num_pairs, num_samples] float32 errors, NaN where not computed yet, and the seconds that were spent on them. Of
-      processes that worked side by side, those of the one that took longest.
+    So a run with fewer samples finds the errors of a longer one. ``on_fault`` is called with each part that cannot be
+    used, and why; if it returns, the other parts are read. Returns [num_pairs, num_samples] float32 errors, NaN where
+    not computed yet, and the seconds that the slowest process spent on them.
     """
     on_fault = refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
@@ -183,7 +159,7 @@ def read_part(path: pathlib.Path) -> pa.Table:
 
 
 def _described(table: pa.Table) -> tuple[list[int], str, float]:
-    """A part's timesteps, kind of error and seconds. Raises DamagedPartError where its content contradicts them."""
+    """A part's timesteps, kind of error and seconds."""
     metadata = table.schema.metadata
     try:
         timesteps = json_files.parse(metadata[b"winobench.timesteps"])
@@ -236,12 +212,9 @@ def _set_aside(path: pathlib.Path, error: Exception) -> None:
 class ErrorWriter:
     """Collects batches of one process's errors and writes them as parts, every few seconds and at the end.
 
-    It numbers its parts on from those that this process, or one of its number in an earlier call, has written.
-
-    A batch is never split over two parts. What is left to do after a kill is scored to the same bits as it would have
-    been: how an error is computed depends on the whole plan, not on what is missing (`winobench.engine.sharing`), and
-    a row of a batch not on the others. Tests show that on CPUs. Devices of another kind, another batch size, other
-    numbers of processes in a race, and errors that a neighbouring run has recorded may differ in the last bits.
+    A batch is never split over two parts. An error depends on the whole plan, not on what is missing
+    (`winobench.engine.sharing`), nor on the other rows of a batch: on CPUs, a killed run resumes to the same bits.
+    Other devices, batch sizes or numbers of processes in a race may change the last bits.
     """
 
     def __init__(
@@ -298,15 +271,13 @@ class ErrorWriter:
         starts = np.concatenate([[0], np.flatnonzero(~joined) + 1])
         offsets = np.concatenate([starts, [len(errors)]]).astype(np.int32)
         metadata = {**self._metadata, "winobench.seconds": f"{now - self._last:.6f}"}
-        table = pa.Table.from_arrays(
-            [
-                pa.array(self._image_hashes[images[starts]], pa.string()),
-                pa.array(self._text_hashes[texts[starts]], pa.string()),
-                pa.array(samples[starts].astype(np.int32)),
-                pa.ListArray.from_arrays(offsets, pa.array(errors), type=_ERRORS_SCHEMA.field("errors").type),
-            ],
-            schema=_ERRORS_SCHEMA.with_metadata(metadata),
-        )
+        columns = [
+            pa.array(self._image_hashes[images[starts]], pa.string()),
+            pa.array(self._text_hashes[texts[starts]], pa.string()),
+            pa.array(samples[starts].astype(np.int32)),
+            pa.ListArray.from_arrays(offsets, pa.array(errors), type=_ERRORS_SCHEMA.field("errors").type),
+        ]
+        table = pa.Table.from_arrays(columns, schema=_ERRORS_SCHEMA.with_metadata(metadata))
         name = f"part-{self._process}-{self._next:05d}.parquet"
         write_table(self._folder.errors_path / name, table)
         self._next += 1

@@ -27,17 +27,10 @@ _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error"
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Errors of those examples of a task that have the same number of images and texts.
+    """Errors of those examples of a task that have the same number of images and texts."""
 
-    Attributes:
-      rows: [n] int, which examples.
-      errors: name of a term -> [n, images or 1, texts or 1, samples] float32, of all terms that were scored.
-      terms: what the task's scores are made of.
-      mean: over the samples, of which the scores are made.
-    """
-
-    rows: np.ndarray
-    errors: Mapping[str, np.ndarray]
+    rows: np.ndarray  # [n] int, which examples
+    errors: Mapping[str, np.ndarray]  # term -> [n, images or 1, texts or 1, samples] float32
     terms: tuple[normalization.Term, ...] = (normalization.OWN,)
     mean: SampleMean = PLAIN
 
@@ -64,7 +57,7 @@ class ErrorStore:
         self._first = table["first_sample"].to_numpy()[order].astype(np.int64)
 
     def pairs(self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None) -> np.ndarray | None:
-        """Errors of pairs. Returns [num_pairs, num_samples] float32, or None where one of them was not scored."""
+        """Errors of pairs, [num_pairs, num_samples] float32; None where one of them was not scored."""
         image_codes = np.array([self._images.get(image, -1) for image in images], np.int64)
         text_codes = np.array([self._texts.get(text, -1) for text in texts], np.int64)
         if not len(image_codes) or image_codes.min() < 0 or text_codes.min() < 0:
@@ -129,11 +122,7 @@ class ErrorStore:
 
 
 def mean_scores(batch: Batch) -> np.ndarray:
-    """Scores from errors: their means over samples, added up as the task's normalisation says.
-
-    In float64 and in the order in which an evaluation computes them, so that ties are the same. Returns [n, images,
-    texts] float64, higher = better match.
-    """
+    """[n, images, texts] float64 scores, higher = better, added in an evaluation's order, so that ties are the same."""
     return normalization.scores(batch.terms, batch.errors, batch.mean)
 
 

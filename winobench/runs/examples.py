@@ -49,29 +49,17 @@ _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """A task's examples as one run has answered them. All lists have one entry an example.
-
-    Attributes:
-      ids: unique within the task.
-      groups: sub-tasks that the example also counts for.
-      images: SHA-256 of each candidate's pixels.
-      texts: the candidates, or the one query.
-      targets: index of the right candidate; None where the right answer is the diagonal.
-      scores: [images, texts] float64, higher = better match.
-      correct: [n] bool, under the task's headline metric.
-      terms: names of what the scores are made of; None where the run does not say.
-      parts: part of the metric -> [n] bool, where it has several. As recorded.
-    """
+    """A task's examples as one run has answered them. All lists have one entry an example."""
 
     ids: list[str]
-    groups: list[tuple[str, ...]]
-    images: list[tuple[str, ...]]
-    texts: list[tuple[str, ...]]
-    targets: list[int | None]
-    scores: list[np.ndarray]
-    correct: np.ndarray
-    terms: tuple[str, ...] | None
-    parts: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    groups: list[tuple[str, ...]]  # sub-tasks that the example also counts for
+    images: list[tuple[str, ...]]  # SHA-256 of each candidate's pixels
+    texts: list[tuple[str, ...]]  # the candidates, or the one query
+    targets: list[int | None]  # index of the right candidate; None for the diagonal
+    scores: list[np.ndarray]  # [images, texts] float64, higher = better match
+    correct: np.ndarray  # [n] bool, under the task's headline metric
+    terms: tuple[str, ...] | None  # what the scores are made of; None where the run does not record it
+    parts: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)  # part of the metric -> [n] bool
 
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
@@ -79,38 +67,23 @@ class Examples:
         return metrics.Dependence.of_sets(self.images)
 
     def key(self, row: int) -> tuple[Any, ...]:
-        """What was asked in a row. Rows of two runs with the same key asked the same."""
+        """Rows of two runs with the same key asked the same."""
         return (self.ids[row], self.images[row], self.texts[row], self.targets[row])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Questions(Examples):
-    """A text task's questions as one run has answered them, without those whose calls failed.
+    """A text task's questions, without those whose calls failed. Scores are the options', if there are any."""
 
-    ``images`` are empty, ``texts`` what the prompts were made of and the options, ``targets`` the right options, and
-    ``scores`` those of the options, or empty where the protocol has none.
-
-    Attributes:
-      named: what the prompts were made of, by name.
-      options: what can be answered.
-      pairs: questions of the same pair are right only together; None for a question without a partner.
-      choices: index of the chosen option; None where none could be read.
-      orders: the choice in each of the protocol's requests.
-      responses: the texts that came in; None for a response without one.
-      pictures: SHA-256 of each image that was asked about. Empty where none was.
-      captions: what was said of each of them before the question.
-      num_failed: questions that are left out.
-    """
-
-    named: list[dict[str, str]] = dataclasses.field(default_factory=list)
-    options: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
-    pairs: list[str | None] = dataclasses.field(default_factory=list)
-    choices: list[int | None] = dataclasses.field(default_factory=list)
-    orders: list[tuple[int | None, ...]] = dataclasses.field(default_factory=list)
-    responses: list[tuple[str | None, ...]] = dataclasses.field(default_factory=list)
-    pictures: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
-    captions: list[tuple[str | None, ...]] = dataclasses.field(default_factory=list)
-    num_failed: int = 0
+    named: list[dict[str, str]]  # what the prompts were made of, by name
+    options: list[tuple[str, ...]]
+    pairs: list[str | None]  # questions of the same pair are right only together
+    choices: list[int | None]  # index of the chosen option; None where none could be read
+    orders: list[tuple[int | None, ...]]  # the choice in each of the protocol's requests
+    responses: list[tuple[str | None, ...]]  # None for a response without a text
+    pictures: list[tuple[str, ...]]  # SHA-256 of each image of the question
+    captions: list[tuple[str | None, ...]]  # of each of them
+    num_failed: int  # questions that are left out
 
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
@@ -132,10 +105,7 @@ def read_examples(path: pathlib.Path) -> Examples:
         if [len(scores) for scores in matrix] != [len(texts)] * len(images) or not (
             target is None or 0 <= target < max(len(images), len(texts))
         ):
-            raise InputError(
-                f"{path} has scores or a target that fit no example: restore it, or evaluate again.",
-                code="damaged-examples",
-            )
+            _refuse(path, "scores or a target that fit no example")
     scores = [np.array(matrix, np.float64) for matrix in lists["scores"]]
     if not np.isfinite(np.concatenate([matrix.ravel() for matrix in scores])).all():
         _refuse(path, "scores that hold NaN or infinity")
@@ -163,7 +133,7 @@ def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
         unknown = [name for name in terms if name not in normalization.TERMS]
         if unknown or normalization.OWN.name not in terms:
             raise InputError(
-                f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.",
+                f"{path} has scores of the terms {terms!r:.80}, some of which are unknown: evaluate again.",
                 code="unknown-name",
             )
         return terms
@@ -174,10 +144,9 @@ def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
 
 
 def _check_ids(ids: Sequence[str], path: pathlib.Path) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    twice = next(name for name, count in collections.Counter(ids).items() if count > 1)
-    _refuse(path, f"the example {shortened(twice, 80)!r} twice")
+    twice, count = next(iter(collections.Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        _refuse(path, f"the example {shortened(twice, 80)!r} twice")
 
 
 def _refuse(path: pathlib.Path, what: str) -> NoReturn:

@@ -1,14 +1,13 @@
 """The folder of a run that generates images.
 
-    config.json                                 what was asked: prompts, models, seeds, settings, and how far it got
+    config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
     drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
-Images are written whole or not at all, and their lines after them, in one piece and synced. Lines are only appended.
-A run that is killed loses the images that it was drawing. A line that was cut off is skipped, and what it was about
-is generated again. Each call writes its own part. Of two lines about an image the later one counts.
+Images are written whole or not at all, and their lines after them, synced. Each call appends to its own part. Of two
+lines about an image the later one counts; one that was cut off is skipped, and its image generated again.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ PROMPTS = "prompts.jsonl"
 """Name of the file of prompts, in the folder ``drawn``."""
 
 _PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Place = tuple[str, int, int]
 """Model's label, seed and number of an image: what tells it from the others of its run."""
@@ -47,31 +45,18 @@ Place = tuple[str, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class PictureRecord:
-    """An image of a run.
-
-    Attributes:
-      prompt: what was to be generated.
-      model: label of the model, which is a folder's name, too.
-      seed: of the noise, which depends on (seed, number) alone.
-      number: of the image: that of its prompt, from 0.
-      fingerprint: of the pipeline that generated it, with its LoRA: 64 hexadecimal digits.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
-      file: path of the PNG file within the run's folder, with ``/``.
-      sha256: of the file, 64 hexadecimal digits.
-      size: of the file, in bytes.
-    """
+    """An image of a run."""
 
     prompt: Prompt
-    model: str
-    seed: int
-    number: int
-    fingerprint: str
-    lora: dict[str, Any] | None
-    settings: dict[str, Any]
-    file: str
+    model: str  # its label, and its folder's name
+    seed: int  # of the noise, which depends on (seed, number) alone
+    number: int  # of its prompt, from 0
+    fingerprint: str  # of the pipeline with its LoRA, 64 hexadecimal digits
+    lora: dict[str, Any] | None  # name, sha256, scale
+    settings: dict[str, Any]  # num_steps, guidance_scale, sampler, image_size, dtype
+    file: str  # path of the PNG file within the run's folder, with /
     sha256: str
-    size: int
+    size: int  # in bytes
 
     @property
     def place(self) -> Place:
@@ -80,18 +65,18 @@ class PictureRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The line of the record: the prompt's fields and the others next to each other."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "prompt"}
-        return {**self.prompt.to_json(), **values}
+        values = dict(vars(self))
+        return {**values.pop("prompt").to_json(), **values}
 
     @classmethod
     def from_json(cls, value: Any) -> PictureRecord:
         """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
-        values = {field.name: value.get(field.name) for field in dataclasses.fields(cls) if field.name != "prompt"}
         kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
         kinds |= {"sha256": str, "size": int, "lora": dict | None}
+        values = {name: value.get(name) for name in kinds}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
-        if wrong or not _SHA256.fullmatch(values["sha256"]):
+        if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
             raise InputError(f"{options.shown(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
         if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
             raise InputError(f"{options.shown(value)} is not a record of an image: its file has another place")
@@ -111,17 +96,9 @@ def png_bytes(picture: np.ndarray) -> bytes:
 
 
 class PictureStore:
-    """Writes the images of one process and their records. A context manager.
-
-    The folder belongs to the program already (`winobench.runs.records.RunFolder.open`).
-    """
+    """Writes the images of one process and their records into an open `winobench.runs.records.RunFolder`."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
-        """
-        Args:
-          folder: the run's.
-          process: number of this process within the program.
-        """
         self._folder = pathlib.Path(folder)
         self._process = process
         self._part: int | None = None
@@ -145,11 +122,7 @@ class PictureStore:
                 self._path.unlink()
 
     def add(self, pictures: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[PictureRecord]:
-        """Writes images, then their records. All are on disk when this returns.
-
-        Args:
-          pictures: uint8 ``[height, width, 3]`` each.
-        """
+        """Writes images, uint8 ``[height, width, 3]`` each, then their records. All are on disk when this returns."""
         written = []
         with files.writing(self._folder):
             for picture, fields in zip(pictures, records, strict=True):
@@ -162,23 +135,22 @@ class PictureStore:
                 sha256 = hashlib.sha256(content).hexdigest()
                 written.append(PictureRecord(**fields, file=file, sha256=sha256, size=len(content)))
             lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in written)
-            _write_all(self._part, lines.encode("ascii"))
+            content = lines.encode("ascii")
+            while content:
+                content = content[os.write(self._part, content) :]
             os.fsync(self._part)
         return written
 
 
 def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
-    """Writes the prompts of a run, whole or not at all. Raises InputError where the folder cannot be written."""
+    """Writes the prompts of a run, whole or not at all."""
     lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
     with files.writing(folder):
         files.write_text(pathlib.Path(folder) / DRAWN / PROMPTS, lines)
 
 
 def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
-    """The records of a run, of each image the last one, whether or not the image is there.
-
-    Records that cannot be read are left aside with a warning, but for a last line that a kill has cut off.
-    """
+    """The last record of each image, whether or not the image is there. Unreadable ones give a warning."""
     found: dict[Place, PictureRecord] = {}
     for _, _, path in _parts(pathlib.Path(folder) / DRAWN):
         for number, line in _lines(path):
@@ -193,7 +165,7 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
 
 
 def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
-    """Whether an image is there, with the content that its record tells. Reads the file."""
+    """Whether an image is there, with the content of its record. Reads the file."""
     try:
         files.check_regular(path := pathlib.Path(folder) / record.file)
         return hashlib.sha256(path.read_bytes()).hexdigest() == record.sha256
@@ -214,9 +186,3 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
             yield from enumerate(iter(lambda: file.readline(json_files.LARGEST), b""), 1)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    done = 0
-    while done < len(content):
-        done += os.write(descriptor, content[done:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import re
@@ -31,20 +32,12 @@ _ADVICE = "give the command again that generated it, which generates what is mis
 
 @dataclasses.dataclass(frozen=True)
 class DrawnModel:
-    """A model of a run.
+    """A model of a run. Fingerprint and settings are empty where it has not generated anything yet."""
 
-    Attributes:
-      label: short, different from the other models' labels, and the name of its folder.
-      name: what people call it: a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA.
-      fingerprint: of the pipeline, with its LoRA; None where it has not generated anything yet.
-      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: see `winobench.runs.image_records.PictureRecord`. Empty where it has not generated anything yet.
-    """
-
-    label: str
-    name: str
+    label: str  # differs from the other models' labels; the name of its folder
+    name: str  # a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA
     fingerprint: str | None
-    lora: dict[str, Any] | None
+    lora: dict[str, Any] | None  # name, sha256, scale
     settings: dict[str, Any]
 
 
@@ -90,7 +83,7 @@ class Pictures:
             if model.label == label:
                 return model
         known = ", ".join(model.label for model in self.models)
-        raise InputError(f"{self.folder} has no images of a model {label!r}: it has those of {known}")
+        raise InputError(f"{self.folder} has no images of the model {label!r}: name one of {known}")
 
     def record(self, model: str, seed: int, number: int) -> PictureRecord:
         """The record of an image.
@@ -144,19 +137,21 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
         raise InputError(
             f"{folder / DRAWN / image_records.PROMPTS} has changed since the images were generated: {_ADVICE}"
         )
-    models = tuple(_model(label, entry, config) for label, entry in identity["models"].items())
+    drawn = {label: config["drawn"].get(label, {}) for label in identity["models"]}
+    models = tuple(
+        DrawnModel(label, entry["name"], of.get("fingerprint"), entry.get("lora"), of.get("settings", {}))
+        for (label, entry), of in zip(identity["models"].items(), drawn.values(), strict=True)
+    )
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
     found, lost = [], []
-    for model in models:
-        for seed in seeds:
-            for number, prompt in enumerate(prompts):
-                record = written.get((model.label, seed, number))
-                fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
-                if fits and _has_size(folder, record):
-                    found.append(record)
-                else:
-                    lost.append(image_records.picture_file(model.label, seed, number))
+    for model, seed, (number, prompt) in itertools.product(models, seeds, enumerate(prompts)):
+        record = written.get((model.label, seed, number))
+        fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
+        if fits and _has_size(folder, record):
+            found.append(record)
+        else:
+            lost.append(image_records.picture_file(model.label, seed, number))
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
@@ -166,12 +161,20 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     return Pictures(folder, models, prompts, seeds, tuple(found), config)
 
 
-def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
+    """The ``config.json`` of a run. Raises InputError for a folder without one."""
+    advice, what = f"name the folder of a run of {launcher}", "is not a run of winobench: it has no config.json"
     if not os.path.isdir(folder):  # pathlib raises where a name is too long
-        raise InputError(f"the folder {folder} does not exist: name a folder of launch.draw")
-    path = folder / "config.json"
-    if not path.is_file():
-        raise InputError(f"{folder} is not a run of images: it has no config.json. Name one of launch.draw")
+        if os.path.exists(folder):
+            raise InputError(f"{folder} is a file: {advice}", code="is-a-file")
+        raise InputError(f"the folder {folder} does not exist: {advice}", code="no-such-folder")
+    if not (path := folder / "config.json").is_file():
+        raise InputError(f"{folder} {what}. Name one of {launcher}", code="not-a-run")
+    return path
+
+
+def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+    path = config_path(folder, "launch.draw")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
         raise InputError(f"{folder} is a run without images: name one of launch.draw")
@@ -186,7 +189,7 @@ def _read_config(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _is_described(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` has all that is read of it."""
+    """Whether a ``config.json`` has all fields that are read."""
     try:
         identity, drawn = config["identity"], config["drawn"]
         models = identity["models"].items()
@@ -199,11 +202,6 @@ def _is_described(config: Mapping[str, Any]) -> bool:
         )
     except (KeyError, TypeError, AttributeError):
         return False
-
-
-def _model(label: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> DrawnModel:
-    drawn = config["drawn"].get(label, {})
-    return DrawnModel(label, entry["name"], drawn.get("fingerprint"), entry.get("lora"), drawn.get("settings", {}))
 
 
 def _has_size(folder: pathlib.Path, record: PictureRecord) -> bool:

@@ -56,10 +56,9 @@ def folder_for(
 def recording(
     folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool], done: str = "finished"
 ) -> Iterator[None]:
-    """Notes how what is done inside ends: finished, interrupted, or failed and why.
+    """Records how the work inside ends: finished, interrupted, or failed and why. The first process does this.
 
-    The folder of a run that ends before anything was recorded is taken away. In a program of several processes, the
-    first one does this.
+    The folder of a run that ends before anything was recorded is taken away.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
     is_first = not has_others or parallel.is_main_process()

@@ -13,19 +13,8 @@ import winobench
 from winobench.base import json_files, registry
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
-_LIBRARIES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "numpy",
-    "scipy",
-    "pillow",
-    "pyarrow",
-    "safetensors",
-    "tokenizers",
-    "transformers",
-)
-_GIT_SECONDS = 10
+_LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "scipy", "pillow")
+_LIBRARIES += ("pyarrow", "safetensors", "tokenizers", "transformers")
 
 
 def software() -> dict[str, Any]:
@@ -39,12 +28,10 @@ def software() -> dict[str, Any]:
 
 
 def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
-    """The commit that the package's own files come from, wherever the program was started.
+    """The commit of the package's files, and whether they, launchers or configs differ from it (None without git).
 
-    A package that is installed into an environment inside another project's repository must not report that project's
-    commit, so the repository counts only if it tracks the package's ``__init__.py``. An installation from a
-    repository's address carries the commit with it. Returns ``commit`` (or None) and ``dirty``: whether files of the
-    package, launchers or configs differ from the commit, or None where there is no repository to ask.
+    A repository counts only if it tracks the package's ``__init__.py``: a package installed inside another project's
+    repository must not report that project's commit. An installation from a repository's address carries the commit.
     """
     package = pathlib.Path(winobench.__file__).resolve().parent if package is None else package
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None:
@@ -73,14 +60,8 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
     # A hook or another tool may have pointed git at its own repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-            env=environment,
-            check=False,
-        )
+        command = ["git", "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=environment, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout if done.returncode == 0 else None

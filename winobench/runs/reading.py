@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,15 +17,14 @@ from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics import association
 from winobench.metrics.sample_mean import DTYPES, SampleMean
-from winobench.runs import consistency, records
+from winobench.runs import consistency, image_runs, records
 from winobench.runs import schema as schemas
 from winobench.runs.examples import read_examples, read_questions
-from winobench.runs.labels import shortened
+from winobench.runs.labels import model_label, shortened
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
-from winobench.runs.run_labels import short_label, tell_apart
 
-_MOST_LETTERS_OF_A_TASK = 200
-
+# Lengths of a model's name and of a difference between runs of one model that fit tables and legends.
+_MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
 
 # By which runs are known that do not name their metrics.
 _ROWS_OF_OLD_RUNS = {
@@ -35,17 +36,13 @@ _ROWS_OF_OLD_RUNS = {
 
 
 def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
-    """Reads runs and gives each its own name.
+    """Reads runs and gives each its own label.
 
-    Args:
-      skip: called with the error of each folder that `read_run` refuses, and of each that is named twice, where several
-        are named: the others are read. None to refuse them all.
+    Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
+    all.
     """
     if not paths:
-        raise InputError(
-            "no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.",
-            code="nothing-named",
-        )
+        raise InputError("no run is named: python -m launch.report RUN [RUN ...].", code="nothing-named")
     runs: list[Run] = []
     seen: set[str] = set()
     for folder in (pathlib.Path(user_path(path)) for path in paths):
@@ -60,15 +57,11 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
                 raise
             skip(error)
     if not runs:
-        raise InputError(
-            f"none of the {len(paths):,} folders is a finished run: name folders that launch.eval made.",
-            code="not-a-run",
-        )
+        raise InputError(f"none of the {len(paths):,} folders is a finished run: name others.", code="not-a-run")
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
-            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images, which have nothing in"
-            " common: make a report on each kind.",
+            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images: report each kind alone.",
             code="runs-of-two-kinds",
         )
     tell_apart(runs)
@@ -88,7 +81,7 @@ def read_run(path: str | os.PathLike) -> Run:
     if not results_path.is_file():
         raise InputError(
             f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
-            "command again, which goes on where it stopped, and then report it.",
+            "command again, which resumes it, and then report it.",
             code="unfinished-run",
         )
     results = _read_json(results_path)
@@ -97,11 +90,9 @@ def read_run(path: str | os.PathLike) -> Run:
     _check(results, schemas.Results, results_path)
     for name in results["tasks"]:
         # It is a part of files' names.
-        if not name or len(name) > _MOST_LETTERS_OF_A_TASK or not name.isprintable() or "/" in name:
-            raise InputError(
-                f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
-                code="damaged-file",
-            )
+        if not name or len(name) > 200 or not name.isprintable() or "/" in name:
+            odd = shortened(name, 32)
+            raise InputError(f"{results_path} has a task of the odd name {odd!r}: restore it.", code="damaged-file")
     consistency.check_config(config, results, config_path)
     notes = []
     if config.get("status") != "finished":
@@ -157,19 +148,17 @@ def _task_run(
     identity: Mapping[str, Any],
 ) -> TaskRun:
     table_path = path / "examples" / f"{name}.parquet"
+    read = read_questions if "protocol" in identity else read_examples
+    common = {
+        "name": name,
+        "results": entries,
+        "identity": (identity.get("tasks") or {}).get(name, {}),
+        "examples": read(table_path) if table_path.is_file() else None,
+    }
     if "protocol" in identity:
-        return TaskRun(
-            name=name,
-            results=entries,
-            metric=TEXT_METRIC,
-            shown=tuple(row for row in entries if "/" not in row)[:1],
-            best=1.0,
-            identity=(identity.get("tasks") or {}).get(name, {}),
-            examples=read_questions(table_path) if table_path.is_file() else None,
-            num_samples=None,
-            timesteps=None,
-            deterministic=True,
-        )
+        shown = tuple(row for row in entries if "/" not in row)[:1]
+        without = {"num_samples": None, "timesteps": None, "deterministic": True}
+        return TaskRun(metric=TEXT_METRIC, shown=shown, best=1.0, **without, **common)
     if described is None:  # an older run, which sampled all tasks alike
         sampling = identity.get("sampling") or {}
         # The published rule chooses another number of timesteps than it is given.
@@ -182,39 +171,24 @@ def _task_run(
         timesteps = None if given is None else np.array(given)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
-    said = described or {}
-    weights = None if said.get("weights") is None else np.array(said["weights"])
+    group = described or {}
+    weights = None if group.get("weights") is None else np.array(group["weights"])
     return TaskRun(
-        name=name,
-        results=entries,
         metric=recorded["name"] or None,
         shown=tuple(recorded["shown"]),
         best=1.0 if recorded.get("higher_is_better", True) else 0.0,
-        identity=(identity.get("tasks") or {}).get(name, {}),
-        examples=read_examples(table_path) if table_path.is_file() else None,
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
-        mean=SampleMean(weights, said.get("reduce_dtype", DTYPES[0])),
+        mean=SampleMean(weights, group.get("reduce_dtype", DTYPES[0])),
+        **common,
     )
 
 
 def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
     """A run's config. Raises InputError where the folder, or the file, is not one of a run of this version."""
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise InputError(f"{path} is a file: name the folder of a run.", code="is-a-file")
-    if not os.path.isdir(path):  # pathlib raises where a name is too long
-        raise InputError(
-            f"the folder {path} does not exist: name the folder of a run, which launch.eval prints first.",
-            code="no-such-folder",
-        )
-    if not config_path.is_file():
-        raise InputError(
-            f"{path} is not a run of winobench: it has no config.json. Name a folder that launch.eval made.",
-            code="not-a-run",
-        )
-    config = _read_json(config_path)
-    if config.get("kind") == "pictures":
+    config = _read_json(image_runs.config_path(path, "launch.eval"))
+    if config.get("kind") == image_runs.KIND:
         raise InputError(
             f"{path} holds images, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
         )
@@ -237,9 +211,7 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
             f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
         ) from error
     if not isinstance(found, dict):
-        raise InputError(
-            f"{path} is not winobench's: name the folder of a run that launch.eval made.", code="not-a-run"
-        )
+        raise InputError(f"{path} is not winobench's: name the folder of a run of launch.eval.", code="not-a-run")
     return found
 
 
@@ -248,3 +220,51 @@ def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> N
         schemas.check(content, expected, str(path))
     except InputError as error:
         raise InputError(f"{error}: restore the file, or evaluate again with --overwrite.", code=error.code) from None
+
+
+def short_label(run: Run) -> str:
+    """A run's label where no other run has its model."""
+    return shortened(model_label(str(run.config.get("model") or run.model)), _MOST_LETTERS)
+
+
+def tell_apart(runs: Sequence[Run]) -> None:
+    """Adds to equal labels what differs between their runs, as little of it as will do."""
+    by_label: dict[str, list[Run]] = {}
+    for run in runs:
+        by_label.setdefault(run.label, []).append(run)
+    for label, alike in by_label.items():
+        parts: list[tuple[str, ...]] = [() for _ in alike]
+        for said in (
+            _different_parts([run.model for run in alike]),
+            [run.protocol for run in alike],
+            [f"normalize {run.config['identity'].get('normalize')}" for run in alike],
+            [_samples_said(run) for run in alike],
+            [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
+            [run.path.resolve().name for run in alike],
+        ):
+            if len(set(parts)) == len(alike):
+                break
+            if len(set(said)) > 1:
+                more = [shortened(part, _MOST_LETTERS_MORE) for part in said]
+                parts = [(*before, after) for before, after in zip(parts, more, strict=True)]
+        for run, more in zip(alike, parts, strict=True):
+            run.label = f"{label} ({', '.join(filter(None, more))})" if any(more) else label
+    labels = [run.label for run in runs]
+    for number, run in enumerate(runs):
+        if labels.count(run.label) > 1:
+            run.label = f"{run.label} {number + 1}"
+
+
+def _different_parts(models: Sequence[str]) -> list[str]:
+    """Of the names' parts before the last one, those nearest to it in which the names differ. Empty if none do."""
+    parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
+    for some in itertools.zip_longest(*parts, fillvalue=""):
+        if len(set(some)) > 1:
+            return list(some)
+    return [""] * len(models)
+
+
+def _samples_said(run: Run) -> str:
+    counts = [task.num_samples for task in run.tasks.values() if not (task.deterministic or task.is_bias)]
+    known = [count for count in counts if count is not None]
+    return f"{max(known):,} samples" if known else ""

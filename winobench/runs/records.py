@@ -1,22 +1,15 @@
 """A run's folder: its identity, the errors of every scored pair, the examples and the results.
 
-    config.json                              what was asked, what the scores depend on, and how far it got
+    config.json                              the command, what the scores depend on, and how far it got
     errors/part-<process>-<number>.parquet   per-sample errors, written while the run continues
     examples/<task>.parquet                  one row an example
     gallery/<task>.parquet                   small images of some examples
     results.json                             the numbers
 
-The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` instead of errors, and images only where
-it asked about some. See `winobench.runs.responses`. A run that draws images has none of all this but
-``config.json``. See `winobench.runs.image_records`.
-
-In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
-reader it is all one: the next call of the run, with more processes or fewer, continues from whatever is there.
-Everything else is written by the first process, which takes the folder for its program.
-
-Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
-synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else. A part
-that changed on disk is seen (`winobench.base.parquet_files`), named, kept as ``*.damaged`` and computed again.
+Runs of text benchmarks have ``responses`` (`winobench.runs.responses`), and runs that generate images have ``drawn``
+and ``pictures`` (`winobench.runs.image_records`) in place of errors. Each of several processes writes parts of its own
+number into the shared folder; the first process writes everything else. Files appear under their names only when they
+are whole. A part that changed on disk is named, kept as ``*.damaged`` and computed again.
 """
 
 from __future__ import annotations
@@ -64,61 +57,22 @@ def write_table(path: pathlib.Path, table: pa.Table) -> None:
 
 
 class RunFolder:
-    """The folder of one run.
-
-    Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``.
-    """
+    """The folder of one run. Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``."""
 
     def __init__(self, path: str | os.PathLike, kind: str = ERRORS):
-        """
-        Args:
-          path: the folder.
-          kind: ``ERRORS``, ``RESPONSES`` or ``DRAWN``.
-
-        Raises:
-          InputError: the path is not UTF-8, and could be neither printed nor recorded.
-        """
         place = whole_files.user_path(path)
         self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
         self._kind = kind
+        self.config_path, self.results_path = self.path / "config.json", self.path / "results.json"
+        self.records_path, self.errors_path = self.path / kind, self.path / ERRORS
+        self.examples_path, self.gallery_path = self.path / _EXAMPLES, self.path / _GALLERY
         self._lock: int | None = None
         self._made = False
         self._replaces = False
 
-    @property
-    def config_path(self) -> pathlib.Path:
-        """What the run is."""
-        return self.path / "config.json"
-
-    @property
-    def results_path(self) -> pathlib.Path:
-        """The numbers. There once the run has finished."""
-        return self.path / "results.json"
-
-    @property
-    def records_path(self) -> pathlib.Path:
-        """The folder of the parts."""
-        return self.path / self._kind
-
-    @property
-    def errors_path(self) -> pathlib.Path:
-        """The folder of the parts of errors."""
-        return self.path / ERRORS
-
-    @property
-    def examples_path(self) -> pathlib.Path:
-        """The folder with one table a task."""
-        return self.path / _EXAMPLES
-
-    @property
-    def gallery_path(self) -> pathlib.Path:
-        """The folder with images, a table a task."""
-        return self.path / _GALLERY
-
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuses a folder that does not belong to this run."""
-        found = self._read_config()
-        if found is None:
+        if (found := self._read_config()) is None:
             return
         if found.get("schema") != SCHEMA_VERSION:
             raise InputError(
@@ -182,25 +136,21 @@ class RunFolder:
         return True
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        """Writes ``config.json`` again."""
         write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
 
     def write_examples(self, task: str, table: pa.Table) -> None:
-        """Writes the table of a task's examples."""
         write_table(self.examples_path / f"{task}.parquet", table)
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
-        """Writes the images of some of a task's examples."""
         with whole_files.writing(self.gallery_path):
             self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
         write_table(self.gallery_path / f"{task}.parquet", table)
 
     def has_records(self) -> bool:
-        """Whether any process has put something down."""
         return any(self.records_path.glob("part-*"))
 
     def neighbours(self) -> list[pathlib.Path]:
-        """The folders of the parts of the other runs next to this one, whose records may be of use here."""
+        """The folders of the parts of the runs next to this one, whose records may be of use here."""
         own = self.records_path.resolve()
         return sorted(path for path in self.path.resolve().parent.glob(f"*/{self._kind}") if path.resolve() != own)
 
@@ -211,10 +161,7 @@ class RunFolder:
             self._lock = None
 
     def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
-        """The folder's ``config.json``; None for a folder that can become a run.
-
-        Such a folder holds no file, or a report alone. With ``remains``, also what is left of a run without its config.
-        """
+        """The folder's config; None for one without files but a report, or, with ``remains``, a run's other files."""
         try:
             found = json_files.load(self.config_path)
         except FileNotFoundError:

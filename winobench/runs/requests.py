@@ -1,4 +1,4 @@
-"""What is asked of a language model, and what it answers: the types that models, tasks and the evaluation share."""
+"""Requests to language models and their answers: the types that models, tasks and the evaluation share."""
 
 from __future__ import annotations
 
@@ -12,29 +12,14 @@ from winobench.base.errors import InputError
 Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
-KINDS = (
-    "generation",
-    "options",
-    "entailment",
-    "similarity",
-    "picture_text",
-    "picture_options",
-    "picture_match",
-)
-"""What can be asked. A model states in ``kinds`` which of them it can do."""
+KINDS = ("generation", "options", "entailment", "similarity", "picture_text", "picture_options", "picture_match")
+"""Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
-FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS = (
-    "finished",
-    "cut_off",
-    "empty",
-    "filtered",
-    "tool_call",
-    "interrupted",
-)
+ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
+FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS
 """How an answer ended. All but the first are incomplete answers of hosted models: cut off by the limit of tokens.
 Without text, or with thoughts alone. Held back by a filter. A tool call. Ended in another way. A model on this machine
 may write until the limit, as the published protocols do: its answers are finished."""
-
 
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
 """The status of a question: a choice was made. No choice can be read from the responses. Or a call failed for good, and
@@ -43,43 +28,26 @@ the question counts nowhere."""
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One turn of a conversation."""
-
     role: Literal["system", "user", "assistant"]
     text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """Asks for a text.
-
-    Attributes:
-      turns: the conversation so far. The last turn is the user's.
-      max_tokens: the longest answer.
-      temperature: 0 for the most likely answer.
-      sample: tells requests apart that are otherwise equal. The draw's number with a temperature above 0.
-      prefix_turns: how many of the first turns other requests begin with as well (few-shot examples): what a model
-        computes for them can be shared.
-    """
+    """Asks for a text, as the next turn of a conversation whose last turn is the user's."""
 
     turns: tuple[Turn, ...]
     max_tokens: int = 512
-    temperature: float = 0.0
-    sample: int = 0
-    prefix_turns: int = 0
+    temperature: float = 0.0  # 0 for the most likely answer
+    sample: int = 0  # tells requests apart that are otherwise equal
+    prefix_turns: int = 0  # first turns that other requests share (few-shot examples), computed once
 
     kind = "generation"
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Asks how likely each of some continuations is.
-
-    Attributes:
-      turns: the conversation so far. The last turn is the user's.
-      options: the continuations, at least two.
-      prefix_turns: see `Generation`.
-    """
+    """Asks how likely each of at least two continuations of a conversation is."""
 
     turns: tuple[Turn, ...]
     options: tuple[str, ...]
@@ -110,28 +78,15 @@ class Similarity:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """An image of a request. It is the same one wherever it lies.
-
-    Attributes:
-      path: its file.
-      sha256: of the file's content, in hexadecimal.
-    """
+    """An image of a request. It is the same one wherever its file lies."""
 
     path: str
-    sha256: str
+    sha256: str  # of the file's content, in hexadecimal
 
 
 @dataclasses.dataclass(frozen=True)
 class PictureText:
-    """Asks for a text about an image.
-
-    Attributes:
-      picture: the image.
-      question: what is asked. The empty one asks for a caption.
-      max_tokens: the longest answer.
-      temperature: 0 for the most likely answer.
-      sample: see `Generation`.
-    """
+    """Asks for a text about an image. The empty question asks for a caption."""
 
     picture: Picture
     question: str = ""
@@ -144,13 +99,7 @@ class PictureText:
 
 @dataclasses.dataclass(frozen=True)
 class PictureOptions:
-    """Asks how likely each of some answers to a question about an image is.
-
-    Attributes:
-      picture: the image.
-      question: what is asked.
-      options: the answers, at least two.
-    """
+    """Asks how likely each of at least two answers to a question about an image is."""
 
     picture: Picture
     question: str
@@ -194,28 +143,16 @@ def check_request(request: Request) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """An answer, read.
+    """An answer, read. An incomplete one chooses nothing, and the same command asks for it again."""
 
-    Attributes:
-      text: of a `Generation` or a `PictureText`; None otherwise, and for an incomplete answer.
-      scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``,
-        ``PictureOptions``), probabilities (``Entailment``), cosines (``Similarity``), the scorer's scores
-        (``PictureMatch``); None for an incomplete answer.
-      num_tokens: of each candidate of ``Options``, for scores per token.
-      input_tokens, output_tokens: what was read and written; None where it is not known.
-      finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
-      ending: one of ``ENDINGS``. An incomplete answer chooses nothing, and the same command asks for it again.
-      partial: what an incomplete answer says, for people to look at. Nothing is read out of it.
-    """
-
-    text: str | None = None
-    scores: tuple[float, ...] | None = None
-    num_tokens: tuple[int, ...] | None = None
+    text: str | None = None  # of a `Generation` or a `PictureText`
+    scores: tuple[float, ...] | None = None  # of other kinds, one a candidate, higher = better
+    num_tokens: tuple[int, ...] | None = None  # of each candidate of `Options`, for scores per token
     input_tokens: int | None = None
     output_tokens: int | None = None
-    finish: str | None = None
-    ending: str = FINISHED
-    partial: str | None = None
+    finish: str | None = None  # why a text ended: "stop" or "length"
+    ending: str = FINISHED  # one of ENDINGS
+    partial: str | None = None  # of an incomplete answer, for people to look at
 
 
 @runtime_checkable

@@ -1,24 +1,17 @@
-"""The raw responses of a run, on disk before anything looks into them.
+"""The raw responses of a run, on disk before anything reads them.
 
-    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds
+    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds; or a mark: key, rejected (why)
     failures-<process>.jsonl        a line a call that failed for good: key, request, error, seconds, time
 
-A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
-nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
-its process opens the folder again. Until then it is skipped. Each call of a run writes its own part, which it
-holds locked: a second process of the same number is refused. A part that a kill has left empty is taken by the next
-call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
-asked for again.
-
-Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
-malformed and counts as absent from there on, so that it is requested again. What came in stays where it is.
+Lines are only appended, each in one piece and synced before ``add`` returns. Each call writes its own part, which it
+holds locked. A line that a kill has cut off is taken away when its process opens the folder again. Other lines that
+cannot be read are left aside with a warning, and rejected responses count as absent: both are requested again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -27,7 +20,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -48,11 +41,7 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
-    """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
-
-    The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
-    where an image lies.
-    """
+    """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the place of an image."""
     asked = request_json(request)
     asked.pop("prefix_turns", None)
     if "picture" in asked:
@@ -64,46 +53,29 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A response of a store.
-
-    Attributes:
-      key: see ``key``.
-      request: see ``request_json``.
-      raw: the answer as it came in.
-      seconds: that it took.
-      origin: the run that had asked for it, where that was another one; None for a response of this run.
-    """
+    """A response of a store."""
 
     key: str
     request: dict[str, Any]
     raw: Raw
     seconds: float
-    origin: str | None = None
+    origin: str | None = None  # the run that had asked for it, where that was another one
 
 
-@dataclasses.dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     path: pathlib.Path
     offset: int
     length: int
 
 
 class ResponseStore:
-    """The responses of one run. Of a run with several processes, those that all of them have stored when it is opened.
+    """The responses of one run, of all its processes when it is opened. Threads may share it.
 
-    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself. Its methods
-    may be called by several threads.
+    Nothing is written before ``open`` is called, which the store as a context manager does.
     """
 
     def __init__(self, folder: str | os.PathLike, process: int = 0, *, seconds_between_syncs: float = 0.0):
-        """Names the place.
-
-        Args:
-          seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
-            a response is handed to the operating system at once, which survives a kill, but synced only with the first
-            one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
-            computed again.
-        """
+        """0 seconds between syncs keeps every response in a crash of the machine, for responses that cost money."""
         self.folder = pathlib.Path(folder)
         self._process = process
         self._seconds_between_syncs = seconds_between_syncs
@@ -182,11 +154,7 @@ class ResponseStore:
             self._synced = time.monotonic()
 
     def add(self, key: str, request: Request, raw: Raw, seconds: float) -> None:
-        """Stores a response. It is on disk when this returns, unless syncs are to be rarer.
-
-        Args:
-          seconds: that it took.
-        """
+        """Stores a response. It is on disk when this returns, unless syncs are to be rarer."""
         self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
 
     def reject(self, key: str, reason: str) -> None:
@@ -197,11 +165,7 @@ class ResponseStore:
             self._rejected.add(key)
 
     def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
-        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again.
-
-        Args:
-          key, request, seconds: see ``add``.
-        """
+        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again."""
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
         path = self.folder / f"failures-{self._process}.jsonl"
@@ -212,15 +176,11 @@ class ResponseStore:
                 file.write(line)
 
     def get(self, key: str) -> Stored | None:
-        """The stored response, or None."""
         with self._lock:
             place = self._places.get(key)
-        if place is None:
-            return None
-        return _read(place)
+        return None if place is None else _read(place)
 
     def keys(self) -> Iterator[str]:
-        """The keys of what is stored."""
         return iter(list(self._places))
 
     def neighbours(self) -> list[pathlib.Path]:
@@ -229,10 +189,7 @@ class ResponseStore:
         return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
 
     def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
-        """Copies responses of other runs that are missing here, so that nothing is asked twice.
-
-        The copies say which run they are from. A damaged part of another run is left aside with a warning.
-        """
+        """Copies missing responses of other runs, and returns how many. Damaged parts are left aside with a warning."""
         # What was malformed here is so elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}
         copied = 0
@@ -240,8 +197,8 @@ class ResponseStore:
             if not missing:
                 break
             try:
-                flat_indices, _ = _index(folder, only=missing)
-                found = {key: _read(place) for key, place in flat_indices.items()}
+                places, _ = _index(folder, only=missing)
+                found = {key: _read(place) for key, place in places.items()}
             except InputError as error:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue
@@ -281,6 +238,16 @@ class ResponseStore:
         return place
 
 
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+    """Turns an error of the system into one that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{path} cannot be read ({error.strerror or error}): see to its rights, or delete it."
+        raise InputError(reason, code="cannot-read") from error
+
+
 def _line(key: str, content: Mapping[str, Any]) -> bytes:
     text = json.dumps({"key": key, **content}, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii") + b"\n"
@@ -290,21 +257,19 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
     """The parts of a folder, those of a process in the order in which they were written."""
     found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
     for path in found:
-        try:
-            files.check_regular(path)
-        except FileNotFoundError:
-            if path.is_symlink():
-                raise InputError(f"{path} is a link to a file that is gone: delete it.", code="dangling-link") from None
-        except OSError as error:
-            raise InputError(
-                f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.", code="cannot-read"
-            ) from error
+        with _reading(path):
+            try:
+                files.check_regular(path)
+            except FileNotFoundError:
+                if path.is_symlink():
+                    reason = f"{path} is a link to a file that is gone: delete it."
+                    raise InputError(reason, code="dangling-link") from None
     return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
     """Where the responses of a folder lie, and the keys that were ever rejected. A key's last line counts."""
-    flat_indices: dict[str, _Place] = {}
+    places: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):
         for number, start, line in _lines(path):
@@ -316,33 +281,25 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
                 if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
                     logging.warning("%s, line %d is damaged: what it held is requested again", path, number)
             elif "rejected" in entry:
-                flat_indices.pop(entry["key"], None)
+                places.pop(entry["key"], None)
                 rejected.add(entry["key"])
             else:
-                flat_indices[entry["key"]] = _Place(path, start, len(line))
-    return flat_indices, rejected
+                places[entry["key"]] = _Place(path, start, len(line))
+    return places, rejected
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
     """The lines of a part: number from 1 on, offset in bytes, content. Of a line that is too long its beginning."""
     offset = 0
-    try:
-        with open(path, "rb") as file:
-            for number in itertools.count(1):
-                line = file.readline(_LARGEST_LINE)
-                if not line:
-                    return
-                length = len(line)
-                if length == _LARGEST_LINE:
-                    while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
-                        length += len(rest)
-                        line = line[:100] + rest[-1:]
-                yield number, offset, line
-                offset += length
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
-        ) from error
+    with _reading(path), open(path, "rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LARGEST_LINE), b""), 1):
+            length = len(line)
+            if length == _LARGEST_LINE:
+                while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
+                    length += len(rest)
+                    line = line[:100] + rest[-1:]
+            yield number, offset, line
+            offset += length
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -364,14 +321,9 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 
 
 def _read(place: _Place) -> Stored:
-    try:
-        with open(place.path, "rb") as file:
-            file.seek(place.offset)
-            entry = _entry(file.read(place.length))
-    except OSError as error:
-        raise InputError(
-            f"{place.path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
-        ) from error
+    with _reading(place.path), open(place.path, "rb") as file:
+        file.seek(place.offset)
+        entry = _entry(file.read(place.length))
     if entry is None:
         raise InputError(
             f"{place.path} has changed while it was in use: give the same command again.", code="file-changed"

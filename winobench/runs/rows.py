@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,23 +15,14 @@ PAIR_METRICS = ("pair", "pair_accuracy")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one row of a task's results counts.
-
-    Attributes:
-      name: metric or ``<group>/<metric>``.
-      members: [m] int, the examples, each as often as it counts.
-      correct: [m] bool.
-      strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
-      redrawn: [m, DRAWS] bool, ``correct`` under other draws of the samples (`redrawn`); None where it is not known.
-      num_samples: so many samples are behind ``redrawn``.
-    """
+    """What one row of a task's results counts."""
 
     name: str
-    members: np.ndarray
-    correct: np.ndarray
-    strata: np.ndarray | None
-    redrawn: np.ndarray | None = None
-    num_samples: int | None = None
+    members: np.ndarray  # [m] int, the examples, each as often as it counts
+    correct: np.ndarray  # [m] bool
+    strata: np.ndarray | None  # [m] int where the value is the mean over the strata's proportions
+    redrawn: np.ndarray | None = None  # [m, DRAWS] bool, ``correct`` under other draws of the samples
+    num_samples: int | None = None  # behind ``redrawn``
 
     @property
     def value(self) -> float:
@@ -41,6 +32,15 @@ class Row:
         return float((np.bincount(self.strata, self.correct) / np.bincount(self.strata)).mean())
 
 
+def members_of(groups: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
+    """Group -> indices of its examples, from each example's groups."""
+    members: dict[str, list[int]] = {}
+    for index, some in enumerate(groups):
+        for group in some:
+            members.setdefault(group, []).append(index)
+    return {group: np.array(indices) for group, indices in members.items()}
+
+
 def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) -> list[Row]:
     """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
     if record.metric == TEXT_METRIC:
@@ -48,13 +48,8 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
     answers = outcomes(record)
     if not answers:
         return []
-    examples = record.examples
-    everything = np.arange(len(examples.ids))
-    members: dict[str, list[int]] = {}
-    for index, groups in enumerate(examples.groups):
-        for group in groups:
-            members.setdefault(group, []).append(index)
-    rows = []
+    everything = np.arange(len(record.examples.ids))
+    members, rows = members_of(record.examples.groups), []
 
     def add(row: str, name: str, counted: np.ndarray, strata: np.ndarray | None = None) -> None:
         draws = None if redrawn is None else redrawn[name][counted]
@@ -63,12 +58,12 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
     for name in answers:
         add(name, name, everything)
         if f"macro_{name}" in record.results and members:
-            counted = np.concatenate([np.array(indices) for indices in members.values()])
+            counted = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
             add(f"macro_{name}", name, counted, strata)
     for group, indices in members.items():
         for name in answers:
-            add(f"{group}/{name}", name, np.array(indices))
+            add(f"{group}/{name}", name, indices)
     return rows
 
 
@@ -78,19 +73,13 @@ def _text_rows(record: TaskRun) -> list[Row]:
         return []
     examples = record.examples
     headline = next(iter(record.results)).rpartition("/")[2]
-    members: dict[str, list[int]] = {"": list(range(len(examples.ids)))}
-    for index, groups in enumerate(examples.groups):
-        for group in groups:
-            members.setdefault(f"{group}/", []).append(index)
+    members = members_of([("", *(f"{group}/" for group in groups)) for groups in examples.groups])
     rows = []
     for prefix, indices in members.items():
-        pairs: dict[str, list[int]] = {}
-        for index in indices:
-            if examples.pairs[index] is not None:
-                pairs.setdefault(examples.pairs[index], []).append(index)
-        whole = [both for both in pairs.values() if len(both) == 2]
+        pairs = members_of([() if pair is None else (pair,) for pair in (examples.pairs[index] for index in indices)])
+        whole = [indices[both] for both in pairs.values() if len(both) == 2]
         both_right = np.array([examples.correct[both].all() for both in whole], bool)
-        found = [Row(f"{prefix}{headline}", np.array(indices), examples.correct[indices], None)]
+        found = [Row(f"{prefix}{headline}", indices, examples.correct[indices], None)]
         found += [
             Row(f"{prefix}{name}", np.array([both[0] for both in whole], np.int64), both_right, None)
             for name in PAIR_METRICS

@@ -1,8 +1,4 @@
-"""A finished run as arrays: what was asked, the answers, and the per-sample errors behind them.
-
-Runs of text benchmarks have responses instead of errors, and questions instead of images and candidates. Both kinds
-record in the same form who was right on which example.
-"""
+"""A finished run as arrays: examples or questions, answers, and the per-sample errors behind them."""
 
 from __future__ import annotations
 
@@ -35,45 +31,26 @@ TEXT_METRIC = "answers"
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-    """One task of one run.
-
-    Attributes:
-      name: the task's.
-      results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
-      metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
-        there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
-        texts; ``other`` where the run does not say and the rows do not tell, None without rows.
-      shown: its rows that charts and summaries show.
-      best: value of a perfect answer to everything, 1. Or 0 where lower is better.
-      identity: version and fingerprint of the task's data, as the run recorded them.
-      examples: None where the run has no table of them.
-      num_samples: samples a pair; None where the run does not say.
-      timesteps: [num_samples] int, or noise levels; None for a deterministic scorer, and where a run did not record
-        them.
-      deterministic: the scorer needs no samples.
-      mean: over the samples, of which the scores are made.
-    """
+    """One task of one run."""
 
     name: str
-    results: Mapping[str, Mapping[str, Any]]
-    metric: str | None
-    shown: tuple[str, ...]
-    best: float
-    identity: Mapping[str, Any]
+    results: Mapping[str, Mapping[str, Any]]  # metric or <group>/<metric> -> its entry of results.json
+    metric: str | None  # a name in METRICS or RATING_METRICS, or one of the three above; None without rows
+    shown: tuple[str, ...]  # rows that charts and summaries show
+    best: float  # value of a perfect answer to everything
+    identity: Mapping[str, Any]  # version and fingerprint of the task's data
     examples: Examples | None
-    num_samples: int | None
-    timesteps: np.ndarray | None
-    deterministic: bool
-    mean: SampleMean = PLAIN
+    num_samples: int | None  # a pair; None where the run does not record it
+    timesteps: np.ndarray | None  # [num_samples] int, or noise levels; None without samples, and where not recorded
+    deterministic: bool  # the scorer needs no samples
+    mean: SampleMean = PLAIN  # over the samples
 
     @property
     def is_bias(self) -> bool:
-        """Whether the rows are effect sizes."""
         return self.metric == BIAS_METRIC
 
     @property
     def is_rated(self) -> bool:
-        """Whether the rows are agreements with people's ratings."""
         return self.metric in metrics.RATING_METRICS
 
     @property
@@ -167,10 +144,7 @@ class Run:
 
 
 def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
-    """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores.
-
-    Of a plug-in's metric, whose function is not available, what the run recorded.
-    """
+    """Metric -> [n] bool, which examples are right, recomputed from the scores; of an absent plug-in, as recorded."""
     if record.examples is None or not record.has_answers or record.metric in (TEXT_METRIC, None):
         return {}
     if record.judge is None:

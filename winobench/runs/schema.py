@@ -244,13 +244,7 @@ class Results(TypedDict):
 
 
 def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> None:
-    """Compares a value that JSON gave with a type.
-
-    Args:
-      expected: ``Config``, ``Results`` or another type that is made of TypedDict, dict, list, unions, Literal, Any,
-        Annotated with `Bounds`, str, bool, int (which True is not) and float (which may be a whole number, but not NaN
-        or infinite).
-    """
+    """Compares a value that JSON gave with a type. A float may be a whole number, but not NaN or infinite."""
     problem = _problem(value, expected, "", strict)
     if problem is not None:
         place, what, code = problem

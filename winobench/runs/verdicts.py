@@ -5,7 +5,6 @@ verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, 
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import json
 import os
@@ -26,19 +25,12 @@ NAME = "verdicts.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Of one image.
+    """Whether one image shows what its prompt asks for."""
 
-    Attributes:
-      file: path of the image within the run's folder, as in `winobench.runs.image_records.PictureRecord`.
-      sha256: of the image that was judged.
-      correct: whether it shows what its prompt asks for.
-      found: what was found in it, as JSON values; None where nobody says.
-    """
-
-    file: str
-    sha256: str
+    file: str  # path within the run's folder
+    sha256: str  # of the image that was judged
     correct: bool
-    found: Any = None
+    found: Any = None  # in the image, as JSON values
 
 
 def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pathlib.Path:
@@ -56,11 +48,12 @@ def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
         return {}
     found = {}
     for number, value in json_files.read_lines(path):
-        fields = {field.name for field in dataclasses.fields(Verdict)}
-        if not isinstance(value, dict) or not {"file", "sha256", "correct"} <= value.keys() <= fields:
-            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
-        one = Verdict(**value)
-        if not (isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)):
+        try:
+            one = Verdict(**value)
+            whole = isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)
+        except TypeError:
+            whole = False
+        if not whole:
             raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
         found[one.file] = one
     return found
@@ -73,11 +66,7 @@ def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | No
 
 
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
-    """How often each model generated what it should, by skill.
-
-    Returns model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
-    clustered by prompt text) and "n".
-    """
+    """Label -> category, or ``all`` for their mean -> "value", "low", "high" (95%, clustered by prompt text), "n"."""
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for model in run.models:
         rows = [
@@ -85,14 +74,13 @@ def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[
             for record in run.records
             if record.model == model.label and record.file in verdicts
         ]
-        by_category: dict[str, list[tuple[str, bool]]] = collections.defaultdict(list)
-        for category, text, correct in rows:
-            by_category[category].append((text, correct))
-        found = {category: _entry(*zip(*some, strict=True)) for category, some in by_category.items()}
+        found = results[model.label] = {}
+        for category in dict.fromkeys(category for category, _, _ in rows):
+            _, texts, correct = zip(*(row for row in rows if row[0] == category), strict=True)
+            found[category] = _entry(texts, correct)
         if rows:
             categories, texts, correct = zip(*rows, strict=True)
             found["all"] = _entry(texts, correct, categories)
-        results[model.label] = found
     return results
 
 

@@ -1,0 +1,1 @@
+from tests.evaluation.conftest import software_once  # noqa: F401
