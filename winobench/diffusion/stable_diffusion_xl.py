@@ -163,7 +163,7 @@ class StableDiffusionXL(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
         unet, first, second = configs["unet"], configs["text_encoder"], configs["text_encoder_2"]
-        stable_diffusion.check_latents(unet, configs["vae"])
+        stable_diffusion.check_latents(unet.in_channels, configs["vae"])
         stable_diffusion.check_states(unet, first.hidden_size + second.hidden_size)
         if unet.pooled_text_dim != second.projection_dim:
             takes = "none" if unet.pooled_text_dim is None else f"one of width {unet.pooled_text_dim}"
