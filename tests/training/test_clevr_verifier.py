@@ -130,6 +130,7 @@ def test_settings_that_cannot_be_are_refused(config):
 def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path, monkeypatch):
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
     monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
+    monkeypatch.setattr(clevr_verifier, "_BATCH", 2)
     config.network.widths, config.network.num_blocks = (8, 16), (1, 1, 1)
     config.data.num_scenes, config.data.num_held_out, config.training.optimizer = 64, 2, "adamw"
     said = clevr_verifier.run(config, tmp_path)

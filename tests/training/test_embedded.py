@@ -17,7 +17,7 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.clevr import captions, questions
 from winobench.data import array_records
-from winobench.training import embedded, images, recipes
+from winobench.training import embedded, images, optimizers, recipes
 
 
 @pytest.fixture(scope="module", params=["clevr_tiny", "clevr_flow"])
@@ -32,17 +32,17 @@ def config(recipe):
 
 
 def make_config(recipe):
-    """The recipe with 32-pixel scenes, 8 x 8 latents and the smallest networks."""
+    """The recipe with 16-pixel scenes, 8 x 8 latents, the smallest networks, and AdamW, as Muon compiles for long."""
     module = {"clevr_tiny": clevr_tiny_config, "clevr_flow": clevr_flow_config}[recipe.NAME]
     config = module.get_config("debug")
     config.data.num_scenes = 12
-    config.data.image_size = 32
+    config.data.image_size = 16
     config.data.captions_per_scene = 4
     config.data.num_shards = 2
-    config.autoencoder.block_out_channels = (8, 8, 16)
+    config.autoencoder.block_out_channels = (8, 16)
     config.text_encoder.num_hidden_layers = 1
     config.text_encoder.hidden_size = 32
-    config.autoencoder.optimizer = "adamw"  # Muon's steps compile for long: one network has them
+    config.autoencoder.optimizer = config.denoiser.optimizer = "adamw"
     if recipe.NAME == "clevr_tiny":
         config.denoiser.block_out_channels = (32,)
         config.denoiser.down_block_types = ("CrossAttnDownBlock2D",)
@@ -50,7 +50,6 @@ def make_config(recipe):
         config.data.num_scenes, config.data.num_hard_scenes = 4, 8
         config.denoiser.num_layers = 2
         config.denoiser.num_heads = 1
-        config.denoiser.optimizer = "adamw"
         config.text_encoder_2.num_hidden_layers = 1
         config.text_encoder_2.hidden_size = 32
     return config
@@ -71,7 +70,7 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, conf
     assert len(source) == 12
     for record in (source[index] for index in range(12)):
         image = images.decode_png(record["image"])
-        assert image.shape == (32, 32, 3)
+        assert image.shape == (16, 16, 3)
         assert image.std() > 5
         assert record["input_ids"].shape == (4, 24)
         for ids in record["input_ids"]:
@@ -150,6 +149,10 @@ def test_the_denoiser_starts_at_zero(recipe, config):
 
     compiled = jax.jit(predict, compiler_options=QUICK_COMPILATION)
     np.testing.assert_array_equal(compiled(params), np.zeros_like(noisy))
+    # Muon, the recipes' optimizer, takes all of these parameters.
+    muon = optimizers.make_optimizer("muon", 0.1)
+    updates, _ = jax.eval_shape(lambda params: muon.update(params, muon.init(params), params), params)
+    assert jax.tree.structure(updates) == jax.tree.structure(params)
 
 
 @pytest.mark.slow

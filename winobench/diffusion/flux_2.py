@@ -44,12 +44,11 @@ class Flux2Schedule(FlowSchedule):
     """As `FlowSchedule`, but images are generated with a shift that depends on the number of steps, too."""
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
-        """See `FlowSchedule`."""
-        drawn = self
+        shifted = self
         if self.positions is not None:
             shift = empirical_shift(self.positions, num_steps)
-            drawn = dataclasses.replace(self, base_shift=shift, max_shift=shift)
-        return FlowSchedule.sampling_levels(drawn, num_steps, evenly=evenly)
+            shifted = dataclasses.replace(self, base_shift=shift, max_shift=shift)
+        return FlowSchedule.sampling_levels(shifted, num_steps, evenly=evenly)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

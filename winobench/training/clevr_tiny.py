@@ -51,19 +51,7 @@ class ClevrTiny(embedded.Recipe):
         }
 
     def schedule(self, config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
-        return schedules.NoiseSchedule.from_config(
-            {
-                "_class_name": "DDIMScheduler",
-                "num_train_timesteps": 1000,
-                "beta_schedule": "scaled_linear",
-                "beta_start": 0.00085,
-                "beta_end": 0.012,
-                "prediction_type": config.denoiser.prediction_type,
-                "clip_sample": False,
-                "set_alpha_to_one": False,
-                "steps_offset": 1,
-            }
-        )
+        return schedules.NoiseSchedule(prediction_type=config.denoiser.prediction_type)
 
     def start(self, denoiser: Network) -> None:
         """Zeroes the last layer of every residual branch and of the network.

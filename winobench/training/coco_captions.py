@@ -197,32 +197,28 @@ def _source(how_to_get: str, *, table: str = _PUBLISHED, prefix: str = "", **fie
 _COCO_TABLE = _TABLE.format(_PUBLISHED)
 
 # The second one is for any images, and `build_table` makes negatives for either.
-TRAINING_SETS: Mapping[str, TrainingSet] = {
-    training_set.name: training_set
-    for training_set in (
-        TrainingSet(
-            name="coco_hardneg_train",
-            version=1,
-            description="COCO's training captions with the hard negatives of NegCLIP.",
-            source=_source(
-                f"(from temp_data of {REPOSITORY}) and the folders train2014 and val2014, unpacked from"
-                f" {_COCO_TRAIN_IMAGES.url} and {COCO_IMAGES.url}",
-                prefix="coco/",
-                downloads=(
-                    Download(_COCO_TABLE, f"{RAW}/{_COCO_TABLE}", note="MIT licence"),
-                    _COCO_TRAIN_IMAGES,
-                    COCO_IMAGES,
-                ),
-                shared_folder=COCO_FOLDER,
+_SETS = (
+    TrainingSet(
+        "coco_hardneg_train",
+        1,
+        "COCO's training captions with the hard negatives of NegCLIP.",
+        _source(
+            f"(from temp_data of {REPOSITORY}) and the folders train2014 and val2014, unpacked from"
+            f" {_COCO_TRAIN_IMAGES.url} and {COCO_IMAGES.url}",
+            prefix="coco/",
+            downloads=(
+                Download(_COCO_TABLE, f"{RAW}/{_COCO_TABLE}", note="MIT licence"),
+                _COCO_TRAIN_IMAGES,
+                COCO_IMAGES,
             ),
+            shared_folder=COCO_FOLDER,
         ),
-        TrainingSet(
-            name="captions_hardneg_train",
-            version=1,
-            description="Captioned images of your own, with hard negatives of ours or yours.",
-            source=_source(
-                f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"
-            ),
-        ),
-    )
-}
+    ),
+    TrainingSet(
+        "captions_hardneg_train",
+        1,
+        "Captioned images of your own, with hard negatives of ours or yours.",
+        _source(f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"),
+    ),
+)
+TRAINING_SETS: Mapping[str, TrainingSet] = {training_set.name: training_set for training_set in _SETS}

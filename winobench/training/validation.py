@@ -46,14 +46,10 @@ class Validation:
         self._sampling = {"num_samples": samples.check_num_samples(num_samples), "seed": seed}
         memory.check(
             f"a validation on {len(self._plan.pairs):,} pairs x {num_samples:,} samples",
-            self.num_passes * 4 * 4,  # a triple's three numbers, and its error
+            len(self._plan.pairs) * num_samples * 4 * 4,  # a triple's three numbers, and its error
             "lower validation.num_samples or validation.limit",
         )
         self._options = options
-
-    @property
-    def num_passes(self) -> int:
-        return len(self._plan.pairs) * self._sampling["num_samples"]
 
     def __call__(self, pipeline: Pipeline) -> dict[str, float]:
         """``validation/<task>``, each task's accuracy in [0, 1], and ``validation/mean``. Ties are wrong."""
