@@ -124,8 +124,8 @@ def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:
 def check_latents(channels: int, vae: Any, kind: str = "UNet") -> None:
     if channels != vae.latent_channels:
         raise InputError(
-            f"the {kind} takes {channels} channels, but the autoencoder's latents have {vae.latent_channels}: models"
-            " for inpainting or other inputs besides the text cannot be used",
+            f"the {kind} takes {channels} channels, but the autoencoder's latents have {vae.latent_channels}: the two"
+            " are not of the same model, or it is for inpainting or inputs besides the text, which cannot be used",
             code="mismatched-parts",
         )
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from winobench.base import files
 from winobench.base.errors import InputError
-from winobench.data import hard_negatives, negatives, prepared, word_order
 from winobench.data.example import ImageFile, Item
 from winobench.data.word_order import letters
 from winobench.tasks import published
@@ -55,6 +54,8 @@ class TrainingSet:
         return published.problem(self.name, self.version, self.source, data_dir)
 
     def load(self, data_dir: str | None = None) -> PreparedSource:
+        from winobench.data import hard_negatives, prepared
+
         problem = self.ready(data_dir)
         if problem is not None:
             raise InputError(f"the training set {self.name!r} is not ready: {problem}", code="data-not-ready")
@@ -113,6 +114,8 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
     Captions without two elements to exchange are left out, as in the published tables, and so are images without any
     other caption. The folder has ``captions.jsonl`` or a file of Karpathy's splits (its training images are taken).
     """
+    from winobench.data import negatives, word_order
+
     tagger = word_order.spacy_tagger()
     captioned = _read_captions(folder)
     missing = [image for image in captioned if not (folder / image).is_file()]
