@@ -131,7 +131,7 @@ def _summary(run: Pictures, page: pathlib.Path) -> str:
 
 
 def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = options.comma_separated(text)
     if text and not words:
         raise InputError(f"{options.shown(text)} names nothing: write names with commas")
     return words

@@ -171,7 +171,7 @@ def _evaluate_model(
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
     """The models that the config names, each once."""
-    return list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
+    return list(dict.fromkeys(options.comma_separated(config.model))) or [config.model]
 
 
 def _workdir(label: str, num_models: int) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import configuration
-from winobench.base import registry
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -118,7 +118,7 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
     from winobench.training.coco_captions import TRAINING_SETS
 
     published = [task for task in TASKS.values() if task.source is not None]
-    words = list(dict.fromkeys(word.strip() for word in (names or "").split(",") if word.strip()))
+    words = list(dict.fromkeys(options.comma_separated(names or "")))
     if not words:
         choices = ", ".join(task.name for task in published)
         raise InputError(

@@ -50,7 +50,7 @@ def main(
     # What is cheap to check comes before anything is drawn and the models are loaded.
     models = [
         loading.check_responder_name(name, about_pictures=about_pictures, revision=config.revision)
-        for name in list(dict.fromkeys(_words(config.model))) or [config.model]
+        for name in list(dict.fromkeys(options.comma_separated(config.model))) or [config.model]
     ]
     tasks = choose_tasks(config.tasks, config.data_dir)
     has = protocols.Has(about_pictures, bool(config.get("captioner")))
@@ -116,7 +116,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     from winobench.tasks import TEXT_TASKS
 
     names: list[str] = []
-    for word in _words(text):
+    for word in options.comma_separated(text):
         meant = _meant(word)
         ready = [name for name in meant if TEXT_TASKS[name].ready(data_dir) is None]
         if word.endswith("*") and not ready:
@@ -293,7 +293,7 @@ def _how_to_get_data(text: str, data_dir: str | None) -> str:
     """A line for each task that a star means and that has no data."""
     from winobench.tasks import TEXT_TASKS
 
-    starred = [name for word in _words(text) if word.endswith("*") for name in _meant(word)]
+    starred = [name for word in options.comma_separated(text) if word.endswith("*") for name in _meant(word)]
     missing = {name: way for name in starred if (way := TEXT_TASKS[name].ready(data_dir)) is not None}
     if not missing:
         return ""
@@ -337,14 +337,12 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
                 code="bad-value",
             )
         given["prices"] = {
-            display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model
+            display_name(model): tuple(map(float, price))
+            for model in options.comma_separated(config.model)
+            if ":" in model
         }
     return given
 
 
 def _is_price(part: Any) -> bool:
-    return isinstance(part, int | float) and not isinstance(part, bool) and 0 <= part <= _HIGHEST_PRICE
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    return options.is_number(part) and 0 <= part <= _HIGHEST_PRICE

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import configuration
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -197,7 +198,7 @@ def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
-    models = [name.strip() for name in (config.model or "").split(",") if name.strip()]
+    models = options.comma_separated(config.model or "")
     if not models:
         raise InputError(
             "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
@@ -209,7 +210,7 @@ def _models(config: ml_collections.ConfigDict) -> list[str]:
 
 def _known(config: ml_collections.ConfigDict) -> list[str]:
     """The files of known items. Refuses missing ones."""
-    paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
+    paths = options.comma_separated(config.checks.known or "")
     for path in paths:
         if not os.path.isfile(user_path(path)):
             raise InputError(

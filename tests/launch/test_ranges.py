@@ -237,7 +237,7 @@ def test_choices_are_those_of_the_library():
     from winobench.evaluation import importance
     from winobench.models import lora
     from winobench.responders import prompts
-    from winobench.scorers import denoising, samples
+    from winobench.scorers import denoising
     from winobench.training import hard_negatives
     from winobench.wscplus_items import prompts as generation
 
@@ -246,10 +246,9 @@ def test_choices_are_those_of_the_library():
         assert declared.wanted.endswith(", ".join(words)) or all(declared.check(field, word) for word in words)
         return declared
 
-    assert samples.TIMESTEP_RULES == options.TIMESTEP_RULES
-    accepts("gdbench", "sampling.timesteps", *samples.TIMESTEP_RULES, importance.RULE)
+    accepts("gdbench", "sampling.timesteps", *options.TIMESTEP_RULES, importance.RULE)
     accepts("gdbench", "sampling.mode", *settings.MODES)
-    for rule in (importance.RULE, *samples.TIMESTEP_RULES):
+    for rule in (importance.RULE, *options.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])
     accepts("gdbench", "normalize", normalization.AUTO, *normalization.NORMALIZATIONS)
     accepts("gdbench", "error", *denoising.ERRORS)

@@ -134,7 +134,8 @@ def make_plan(job: Job) -> Plan:
     config = job.config
     prompts, source = _count(config)
     images = prompts * len(config.seeds)
-    models = [model for model, _ in loading.pairs(_words(config.model), _words(config.lora or "none"))]
+    names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
+    models = [model for model, _ in loading.pairs(*names)]
     mesh = parallel.make_mesh(_of_one_process(job.target))
     made = {model: read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
     found = [Fit(model, models.count(model), each, *fit(each, job)) for model, each in made.items()]
@@ -182,12 +183,10 @@ def _count(config: ml_collections.ConfigDict) -> tuple[int, str]:
     name, _, file = config.prompts.partition(":")
     if name in _PUBLISHED and not file and not config.categories:
         return min(_PUBLISHED[name], config.limit or _PUBLISHED[name]), "by the set's published size"
-    found = named_sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+    found = named_sets.read_prompts(
+        config.prompts, limit=config.limit, categories=options.comma_separated(config.categories or "")
+    )
     return len(found), "counted"
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in map(str.strip, text.split(",")) if word]
 
 
 def _duration(found: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:

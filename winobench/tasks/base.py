@@ -105,7 +105,7 @@ class PublishedData:
       shared_folder: where downloads go, in ``<data_dir>/sources``. The task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
       fetch: ``fetch(folder, progress) -> line for the user`` gets what is not a single file, such as images of many web
-        sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
+        sites; ``progress(what, unit)`` is a context with a `winobench.base.progress.Progress`. Tasks that share a
         folder share it.
     """
 

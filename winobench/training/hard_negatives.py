@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
@@ -64,18 +65,14 @@ class LossConfig:
                     f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}",
                     code="unknown-name",
                 )
-        if self.threshold is not None and (
-            type(self.threshold) not in (int, float) or not 0 < self.threshold < math.inf
-        ):
+        if self.threshold is not None and not (options.is_number(self.threshold) and 0 < self.threshold < math.inf):
             raise InputError(
                 f"hard negatives: threshold is {self.threshold!r}, but must be a positive number, or none for no"
                 " threshold",
                 code="out-of-range",
             )
         span = self.timestep_range
-        if span is not None and not (
-            isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span)
-        ):
+        if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(options.is_whole, span))):
             raise InputError(
                 f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last",
                 code="out-of-range",

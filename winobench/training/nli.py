@@ -61,7 +61,7 @@ class Training(tuning.Tuning):
         _check(config)
         dtype = models.as_dtype(config.dtype)
         super().__init__(config, workdir)
-        sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
+        sets = options.comma_separated(config.data.sets)
         pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
         validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
 
