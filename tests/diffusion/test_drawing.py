@@ -108,15 +108,15 @@ def test_one_device_is_known():
 
 
 @pytest.mark.slow
-def test_pictures_of_all_devices(pipeline):
-    options = STEPS
-    latents = pipeline.generate(TEXTS, return_latents=True, **options)
-    pictures = pipeline.generate(TEXTS, **options)
-    one = pipeline.generate(TEXTS, mesh=parallel.make_mesh(jax.devices()[:1]), **options)
-    assert pictures.shape == (4, 32, 32, 3)
-    assert pictures.dtype == np.uint8
+def test_images_depend_neither_on_the_devices_nor_on_the_batch(pipeline):
+    latents = pipeline.generate(TEXTS, return_latents=True, **STEPS)
+    images = pipeline.generate(TEXTS, **STEPS)
+    one = pipeline.generate(TEXTS, mesh=parallel.make_mesh(jax.devices()[:1]), batch_size=3, **STEPS)
+    assert images.shape == (4, 32, 32, 3)
+    assert images.dtype == np.uint8
+    # Another batch size is another compilation: a level of 255 may round the other way.
     for others in (one, pipeline.decode_latents(latents)):
-        assert np.abs(pictures.astype(int) - others).max() <= 1
+        assert np.abs(images.astype(int) - others).max() <= 1
 
 
 @pytest.mark.slow

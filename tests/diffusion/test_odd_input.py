@@ -12,7 +12,6 @@ import winobench
 from tests.expectations import names, raises
 from winobench import metrics, parallel
 from winobench.base.errors import InputError
-from winobench.diffusion.schedules import NoiseSchedule
 
 
 @pytest.fixture(scope="module")
@@ -23,33 +22,6 @@ def pipeline(tiny_pipeline):
 @pytest.fixture(scope="module")
 def scorer(pipeline):
     return winobench.DiffusionITM(pipeline, mesh=parallel.make_mesh(jax.devices()[:1]))
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"beta_start": -1}, ("out-of-range", "beta_start", "-1")),
-        ({"beta_start": "x"}, ("out-of-range", "beta_start", "'x'")),
-        ({"beta_end": float("nan")}, ("out-of-range", "beta_end", "nan")),
-        ({"beta_end": True}, ("out-of-range", "beta_end", "True")),
-        ({"rescale_betas_zero_snr": "x"}, ("out-of-range", "rescale_betas_zero_snr", "'x'")),
-        ({"prediction_type": ["epsilon"]}, ("unsupported-option", "prediction_type")),
-        ({"trained_betas": "abc"}, ("out-of-range", "trained_betas", "'abc'")),
-        ({"trained_betas": [["a"]]}, ("out-of-range", "trained_betas")),
-        ({"trained_betas": 5}, ("out-of-range", "trained_betas", "5")),
-        ({"_class_name": []}, ("unknown-scheduler",)),
-        ({"_class_name": 5}, ("unknown-scheduler", "5")),
-    ],
-)
-def test_a_schedule_of_wrong_values_is_refused(options, said):
-    with raises(*said):
-        NoiseSchedule.from_config(options)
-
-
-@pytest.mark.parametrize("config", [5, [], None, "x", {5: 1}])
-def test_a_schedule_is_read_from_an_object(config):
-    with raises("not-an-object", "scheduler_config.json"):
-        NoiseSchedule.from_config(config)
 
 
 @pytest.mark.parametrize("pipeline", [5, None, "clevr-tiny", object()])
@@ -74,6 +46,9 @@ _IMAGES = np.zeros((1, 32, 32, 3), np.float32)
         (_IMAGES + 255, ("out-of-range", "uint8")),
         (_IMAGES[:, :0], ("wrong-shape", "images", "[1, 0, 32, 3]")),
         (_IMAGES[0], ("wrong-shape", "images", "[32, 32, 3]")),
+        (_IMAGES[:0], ("wrong-shape", "images", "[0, 32, 32, 3]")),
+        (_IMAGES[..., :1], ("wrong-shape", "images", "[1, 32, 32, 1]")),
+        (_IMAGES[:, :30], ("not-a-multiple", "30", "32", "4")),
         (_IMAGES.astype(np.int32), ("wrong-dtype", "int32")),
     ],
 )

@@ -76,24 +76,18 @@ def test_lists_among_the_options_can_be_hashed():
         NoiseSchedule.from_config({**SD15, "timestep_values": {}})
 
 
-# Of the published files, at the commit before equality took in the sampler's options.
-_TRAINING_DIGESTS = {
-    "sd15": ({}, "b9a0e1dc94798f421928ae4add940cc9b20e643c91ef84144300f675b9d2a438"),
-    "sd21-base": (
-        {"_class_name": "PNDMScheduler", "prediction_type": "epsilon"},
-        "b9a0e1dc94798f421928ae4add940cc9b20e643c91ef84144300f675b9d2a438",
-    ),
-    "sd21": (
-        {"_class_name": "DDIMScheduler", "prediction_type": "v_prediction"},
-        "bf94f70507b71fbb3b51d98230ad263da81a9175302215a1a5f77bcfe5539d89",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", _TRAINING_DIGESTS)
-def test_what_a_fingerprint_holds_of_published_schedules_is_pinned(name):
+@pytest.mark.parametrize(
+    ("change", "digest"),
+    [
+        ({"prediction_type": "epsilon"}, "b9a0e1dc94798f421928ae4add940cc9b20e643c91ef84144300f675b9d2a438"),  # SD 1.5
+        (
+            {"_class_name": "DDIMScheduler", "prediction_type": "v_prediction"},
+            "bf94f70507b71fbb3b51d98230ad263da81a9175302215a1a5f77bcfe5539d89",  # SD 2.1
+        ),
+    ],
+)
+def test_a_fingerprints_part_of_published_schedules_is_pinned(change, digest):
     """Another value here would make every recorded run of these models another model's."""
-    change, digest = _TRAINING_DIGESTS[name]
     assert files.digest(NoiseSchedule.from_config({**SD15, **change}).training) == digest
 
 
@@ -129,11 +123,27 @@ def test_config_round_trip():
         ({"beta_end": 3.0}, ("out-of-range", "0", "1")),
         ({"trained_betas": [0.1, 0.2]}, ("wrong-number-of-betas", "2", "trained_betas", "1000")),
         ({"beta_start": "small"}, ("out-of-range", "beta_start", "'small'")),
+        ({"beta_start": -1}, ("out-of-range", "beta_start", "-1")),
+        ({"beta_end": float("nan")}, ("out-of-range", "beta_end", "nan")),
+        ({"beta_end": True}, ("out-of-range", "beta_end", "True")),
+        ({"rescale_betas_zero_snr": "x"}, ("out-of-range", "rescale_betas_zero_snr", "'x'")),
+        ({"prediction_type": ["epsilon"]}, ("unsupported-option", "prediction_type")),
+        ({"trained_betas": "abc"}, ("out-of-range", "trained_betas", "'abc'")),
+        ({"trained_betas": [["a"]]}, ("out-of-range", "trained_betas")),
+        ({"trained_betas": 5}, ("out-of-range", "trained_betas", "5")),
+        ({"_class_name": []}, ("unknown-scheduler",)),
+        ({"_class_name": 5}, ("unknown-scheduler", "5")),
     ],
 )
 def test_what_would_change_the_schedule_unnoticed_is_refused(change, message):
     with raises(*message):
         NoiseSchedule.from_config({**SD15, **change})
+
+
+@pytest.mark.parametrize("config", [5, [], None, "x", {5: 1}])
+def test_a_schedule_is_read_from_an_object(config):
+    with raises("not-an-object", "scheduler_config.json"):
+        NoiseSchedule.from_config(config)
 
 
 @dataclasses.dataclass(frozen=True)

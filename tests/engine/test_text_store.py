@@ -24,9 +24,13 @@ TEXTS = ["a red cube", "a blue ball left of the cube", ""]
 IMAGES = [np.full((32, 32, 3), value, np.uint8) for value in (10, 200)]
 
 
-@pytest.fixture(params=["one array", pytest.param("a tree", marks=pytest.mark.slow)])
-def folder(request, tiny_pipeline, tmp_path_factory, monkeypatch):
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(params=["one array", pytest.param("a tree", marks=pytest.mark.slow)])
+def folder(request, tiny_pipeline, tmp_path_factory):
     return tiny_pipeline if request.param == "one array" else tiny_sdxl.write(tmp_path_factory.mktemp("sdxl"))
 
 
@@ -65,9 +69,8 @@ def test_encoders_are_not_on_the_devices(folder):
 
 
 @pytest.fixture(params=[tiny_sd3, pytest.param(tiny_flux, marks=pytest.mark.slow)], ids=["sd3", "flux"])
-def three_parts(request, tmp_path_factory, monkeypatch):
+def three_parts(request, tmp_path_factory):
     """A folder of a flow model."""
-    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     return request.param.write(tmp_path_factory.mktemp("flow"))
 
 
@@ -117,8 +120,7 @@ def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch
 
 
 @pytest.mark.slow
-def test_an_iteration_goes_on_after_other_texts_were_encoded(tiny_pipeline, tmp_path, monkeypatch):
-    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
+def test_an_iteration_continues_after_other_texts_were_encoded(tiny_pipeline):
     folder = tiny_pipeline
     triples = np.indices((2, 3, 8)).reshape(3, -1).T
     expected = load(folder).errors(IMAGES, TEXTS, num_samples=8)
@@ -133,8 +135,7 @@ def test_an_iteration_goes_on_after_other_texts_were_encoded(tiny_pipeline, tmp_
 
 
 @pytest.mark.slow
-def test_errors_on_several_devices(tiny_pipeline, tmp_path, monkeypatch):
-    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
+def test_errors_on_several_devices(tiny_pipeline):
     mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
     resident, staged = (
         DiffusionITM.from_pretrained(tiny_pipeline, batch_size=4, mesh=mesh, encoders=encoders).errors(
@@ -147,9 +148,8 @@ def test_errors_on_several_devices(tiny_pipeline, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_loras(tiny_pipeline, tmp_path, monkeypatch):
+def test_loras(tiny_pipeline, tmp_path):
     """Of both networks, added to the weights or apart, at two scales: these are not mixed up on disk."""
-    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
     pipeline = families.load_pipeline(tiny_pipeline)
     draws = np.random.default_rng(0)
     for network, targets in ((pipeline.unet, "cross"), (pipeline.text_encoder, "all")):

@@ -20,7 +20,7 @@ from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, randomize, re
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
-from winobench.training.hard_negatives import NEGATIVES, Draws, LossConfig, make_loss_of_draws
+from winobench.training.hard_negatives import NEGATIVES, Draws, LossConfig, make_loss
 
 TOLERANCE = 2e-5
 RANK, ALPHA = 3, 6
@@ -132,13 +132,13 @@ def our_function(networks, config, prediction_type, *, with_ids=False):
         params, frozen = ({"unet": part["unet"]} for part in (params, frozen))
     graphdefs = graphdefs if with_ids else {"unet": graphdefs["unet"]}
     schedule = NoiseSchedule(prediction_type=prediction_type)
-    loss_fn = make_loss_of_draws(StableDiffusion, graphdefs, schedule, config)
+    loss_fn = make_loss(StableDiffusion, graphdefs, schedule, config)
     function = jax.jit(jax.value_and_grad(loss_fn, has_aux=True), compiler_options=QUICK_COMPILATION)
 
     def call(batch, kinds):
         draws = Draws(batch["noise"], jnp.asarray(TIMESTEPS), kinds)
         with jax.default_matmul_precision("highest"):
-            (loss, metrics), gradients = function(params, frozen, batch, draws)
+            (loss, metrics), gradients = function(params, frozen, batch, None, draws)
         named = {
             name: lora.lora_params(nnx.merge(graphdefs[name], gradients[name], frozen[name])) for name in gradients
         }

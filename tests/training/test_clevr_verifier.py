@@ -1,4 +1,4 @@
-"""The verifier's recipe: its scenes, how pictures vary, how it is measured, and (slow) the whole of it."""
+"""The verifier's recipe: its scenes, how images vary, how it is measured, and (slow) the whole of it."""
 
 import itertools
 import json
@@ -28,19 +28,20 @@ def inverted(images, levels, generator):
 
 
 @pytest.mark.slow
-def test_records_are_pictures_with_their_objects(config):
-    """Of either kind by turns, 64 scenes each, and every other pair of such batches by an autoencoder."""
-    config.data.num_scenes = 130
+def test_records_are_images_with_their_objects(config, monkeypatch):
+    """Chunks of either kind by turns, and every other pair of chunks by an autoencoder."""
+    monkeypatch.setattr(renderer, "chunk_size", lambda size, supersample=2: 4)
+    config.data.num_scenes = 10
     records = list(clevr_verifier.scene_records(config, [inverted]))
-    assert len(records) == 130
+    assert len(records) == 10
     scenes = [
-        clevr_verifier.sample("free", 64, seed=0, split="train"),
-        clevr_verifier.sample("random", 64, seed=0, split="train", start=64),
-        clevr_verifier.sample("free", 2, seed=0, split="train", start=128),
+        clevr_verifier.sample("free", 4, seed=0, split="train"),
+        clevr_verifier.sample("random", 4, seed=0, split="train", start=4),
+        clevr_verifier.sample("free", 2, seed=0, split="train", start=8),
     ]
     truth = [objects for some in scenes for objects in clevr_objects.of_scenes(some)]
     drawn = np.concatenate([renderer.render(some) for some in scenes])
-    drawn[128:] = 255 - drawn[128:]
+    drawn[8:] = 255 - drawn[8:]
     for record, objects, picture in zip(records, truth, drawn, strict=True):
         np.testing.assert_array_equal(pictures.decode_png(record["image"]), picture)
         assert record["present"].sum() == len(objects)
@@ -67,22 +68,22 @@ def test_held_out_scenes_have_as_many_objects_as_their_group_says():
         assert set(scenes.num_objects.tolist()) == allowed
 
 
-def test_pictures_vary_a_little():
-    """Of gray pictures the mean shift and spread are those of the constants; of an edge some are blurred, half not."""
+def test_images_vary_a_little():
+    """Mean shift and spread of gray images are the constants; half of the images of an edge are blurred."""
+    vary = jax.jit(clevr_verifier.vary)
     gray = jnp.zeros((400, 8, 8, 3))
-    varied = np.asarray(clevr_verifier.vary(gray, jax.random.key(0)))
+    varied = np.asarray(vary(gray, jax.random.key(0)))
     assert np.abs(varied.mean(axis=(1, 2))).std() < 0.05
     np.testing.assert_allclose(varied.mean(axis=(1, 2)).std(), 0.03, rtol=0.1)
     noise = varied.std(axis=(1, 2)).max(axis=-1)
     assert noise.min() < 0.01
     assert 0.06 < noise.max() < 0.11  # 0.04 of a range of 2
     edge = jnp.zeros((400, 8, 8, 3)).at[:, :, 4:].set(0.5)
-    step = np.asarray(clevr_verifier.vary(edge, jax.random.key(1)))
+    step = np.asarray(vary(edge, jax.random.key(1)))
     rise = (step[:, :, 4] - step[:, :, 3]).mean(axis=(1, 2)) / (step[:, :, 6:] - step[:, :, :2]).mean(axis=(1, 2, 3))
     assert 0.4 < (rise > 0.9).mean() < 0.65
     assert rise.min() < 0.55
-    white = np.asarray(clevr_verifier.vary(jnp.ones((8, 8, 8, 3)), jax.random.key(2)))
-    assert white.max() <= 1
+    assert vary(gray + 1, jax.random.key(2)).max() <= 1
 
 
 def cube(right, color="red", size="large", shape="cube", material="metal"):
@@ -129,7 +130,9 @@ def test_settings_that_cannot_be_are_refused(config):
 def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path, monkeypatch):
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
     monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
+    monkeypatch.setattr(clevr_verifier, "_BATCH", 2)
     config.network.widths, config.network.num_blocks = (8, 16), (1, 1, 1)
+    config.data.num_scenes, config.data.num_held_out, config.training.optimizer = 64, 2, "adamw"
     said = clevr_verifier.run(config, tmp_path)
     assert "clevr_verifier" in said
     network = ClevrVerifier.from_pretrained(tmp_path / "clevr_verifier")

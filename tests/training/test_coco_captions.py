@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tests.data import published_files
-from tests.expectations import names, raises
+from tests.expectations import raises
 from tests.tasks import published_layouts
-from winobench.base.errors import InputError
 from winobench.data import images, word_order
 from winobench.tasks.annotations import python_list, read_table
 from winobench.training import coco_captions
@@ -32,6 +31,10 @@ class MeanColour:
 
     def encode_images(self, paths):
         return np.stack([np.asarray(images.open_image(path), np.float64).mean(axis=(0, 1)) - 128 for path in paths])
+
+
+def built(folder):
+    return list(coco_captions.read_rows(coco_captions.build_table(folder, MeanColour(), "x")))
 
 
 def read(folder):
@@ -71,11 +74,7 @@ def test_the_image_itself_is_no_negative(published):
         ("[2, 3, 0]", "[2, -1]", ("no-such-image", "'neg_image'", "2", "-1")),
         ("[2, 3, 0]", "[2, 'x']", ("not-a-number", "2", "'neg_image'")),
         ("[2, 3, 0]", "[]", ("no-negative", "'neg_image'", "2")),
-        (
-            "\"['A narrow appliances filled with kitchen .']\"",
-            "[]",
-            ("no-negative", "'neg_caption'", "2"),
-        ),
+        ("\"['A narrow appliances filled with kitchen .']\"", "[]", ("no-negative", "'neg_caption'", "2")),
         ("\tneg_image", "\tneg", ("missing-column", "train_neg_clip.tsv", "'neg_image'")),
         ("coco/val2014/COCO_val2014_000000000001.jpg", "", ("not-a-text", "'filepath'", "2")),
     ],
@@ -166,7 +165,7 @@ def test_images_that_share_a_caption_are_no_negatives(tmp_path, stand_in):
         (name, ["A man sits near dogs." if name in names[:2] else f"A man sits near {name}."]) for name in names
     ]
     write_captions(tmp_path / "own", captions)
-    items = list(coco_captions.read_rows(coco_captions.build_table(tmp_path / "own", MeanColour(), "x")))
+    items = built(tmp_path / "own")
     for item in items[:2]:
         assert not {image.path.name for image in item.images[1:]} & set(names[:2])
 
@@ -184,14 +183,14 @@ def test_karpathy_splits(tmp_path, stand_in):
         for number, split in enumerate(("train", "restval", "train", "train", "test"))
     ]
     (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": rows}))
-    items = list(coco_captions.read_rows(coco_captions.build_table(tmp_path, MeanColour(), "x")))
+    items = built(tmp_path)
     assert [item.images[0].path.name for item in items] == ["0.png", "1.jpg", "2.png", "3.jpg"]
     assert {image.path.parent.name for item in items for image in item.images} == {"train2014"}
     # Flickr30K's names no folders.
     for row in rows:
         row.pop("filepath", None)
     (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": rows}))
-    items = list(coco_captions.read_rows(coco_captions.build_table(tmp_path, MeanColour(), "x")))
+    items = built(tmp_path)
     assert {image.path.parent.name for item in items for image in item.images} == {"images"}
 
 
@@ -203,14 +202,8 @@ def test_karpathy_splits(tmp_path, stand_in):
         ('{"image": "0.png"}\n', ("missing-field", "1", "captions.jsonl", "'caption'")),
         ('{"image": "0.png", "caption": []}\n', ("no-negative",)),
         ('{"image": "0.png", "caption": "Horse."}\n', ("no-negative",)),
-        (
-            '{"image": "no.png", "caption": "A man near a dog"}\n',
-            ("missing-images", "1", "no.png"),
-        ),
-        (
-            '{"image": "0.png", "caption": "A man near a dog"}\n',
-            ("too-few-images", "3", "1"),
-        ),
+        ('{"image": "no.png", "caption": "A man near a dog"}\n', ("missing-images", "1", "no.png")),
+        ('{"image": "0.png", "caption": "A man near a dog"}\n', ("too-few-images", "3", "1")),
     ],
 )
 def test_bad_captions(tmp_path, stand_in, content, message):
@@ -224,5 +217,5 @@ def test_bad_captions(tmp_path, stand_in, content, message):
 def test_several_files_of_splits(tmp_path, stand_in):
     for name in ("a", "b"):
         (tmp_path / f"dataset_{name}.json").write_text("{}")
-    with pytest.raises(InputError, match=names("2", "dataset_")):
+    with raises("missing-files", "2", "dataset_"):
         coco_captions.build_table(tmp_path, MeanColour(), "x")

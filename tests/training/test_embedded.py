@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import jax
 import numpy as np
@@ -11,14 +12,15 @@ from flax import nnx
 from configs import clevr_flow as clevr_flow_config
 from configs import clevr_tiny as clevr_tiny_config
 from tests.expectations import names
+from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.clevr import captions, questions
 from winobench.data import array_records
-from winobench.training import embedded, images, recipes
+from winobench.training import embedded, images, optimizers, recipes
 
 
-@pytest.fixture(params=["clevr_tiny", "clevr_flow"])
+@pytest.fixture(scope="module", params=["clevr_tiny", "clevr_flow"])
 def recipe(request):
     """Either recipe."""
     return recipes.load(request.param)
@@ -26,15 +28,21 @@ def recipe(request):
 
 @pytest.fixture
 def config(recipe):
-    """The recipe with 32-pixel scenes, 8 x 8 latents and the smallest networks."""
+    return make_config(recipe)
+
+
+def make_config(recipe):
+    """The recipe with 16-pixel scenes, 8 x 8 latents, the smallest networks, and AdamW, as Muon compiles for long."""
     module = {"clevr_tiny": clevr_tiny_config, "clevr_flow": clevr_flow_config}[recipe.NAME]
     config = module.get_config("debug")
     config.data.num_scenes = 12
-    config.data.image_size = 32
+    config.data.image_size = 16
     config.data.captions_per_scene = 4
     config.data.num_shards = 2
-    config.autoencoder.block_out_channels = (8, 8, 16)
+    config.autoencoder.block_out_channels = (8, 16)
     config.text_encoder.num_hidden_layers = 1
+    config.text_encoder.hidden_size = 32
+    config.autoencoder.optimizer = config.denoiser.optimizer = "adamw"
     if recipe.NAME == "clevr_tiny":
         config.denoiser.block_out_channels = (32,)
         config.denoiser.down_block_types = ("CrossAttnDownBlock2D",)
@@ -42,13 +50,17 @@ def config(recipe):
         config.data.num_scenes, config.data.num_hard_scenes = 4, 8
         config.denoiser.num_layers = 2
         config.denoiser.num_heads = 1
+        config.text_encoder_2.num_hidden_layers = 1
+        config.text_encoder_2.hidden_size = 32
     return config
 
 
-@pytest.fixture
-def scenes(recipe, config, tmp_path):
-    recipe.make_scenes(config, tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def scenes(recipe, tmp_path_factory):
+    """A folder with the scenes and the tokenizer of the config."""
+    folder = tmp_path_factory.mktemp("scenes")
+    recipe.make_scenes(make_config(recipe), folder)
+    return folder
 
 
 @pytest.mark.quick(1)
@@ -58,25 +70,26 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, conf
     assert len(source) == 12
     for record in (source[index] for index in range(12)):
         image = images.decode_png(record["image"])
-        assert image.shape == (32, 32, 3)
+        assert image.shape == (16, 16, 3)
         assert image.std() > 5
         assert record["input_ids"].shape == (4, 24)
         for ids in record["input_ids"]:
             words = re.findall(r"\w+|[.,]", tokenizer.decode(ids, skip_special_tokens=True))
             assert words[-1] == "."
-            assert set(words) <= set(recipe.vocabulary())
+            assert set(words) <= set(recipe.VOCABULARY)
             assert tokenizer.unk_token_id not in ids[: len(words) + 1]
 
 
 @pytest.mark.quick(1)
-def test_finished_scenes_are_kept_and_others_made_anew(recipe, config, scenes):
-    index = scenes / "scenes" / "index.json"
+def test_finished_scenes_are_kept_and_others_made_again(recipe, config, scenes, tmp_path):
+    folder = shutil.copytree(scenes, tmp_path / "copy")
+    index = folder / "scenes" / "index.json"
     first = index.stat().st_mtime_ns
-    recipe.make_scenes(config, scenes)
+    recipe.make_scenes(config, folder)
     assert index.stat().st_mtime_ns == first
-    config.data.num_scenes = 13
-    recipe.make_scenes(config, scenes)
-    assert json.loads(index.read_text())["num_records"] == 13 + config.data.get("num_hard_scenes", 0)
+    config.data.num_scenes += 1
+    recipe.make_scenes(config, folder)
+    assert json.loads(index.read_text())["num_records"] == 13
 
 
 @pytest.mark.quick(1)
@@ -134,23 +147,32 @@ def test_the_denoiser_starts_at_zero(recipe, config):
         networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
         return recipe.predict(networks, noisy, np.asarray([3, 900]), np.ones((2, 24), np.int32))
 
-    np.testing.assert_array_equal(jax.jit(predict)(params), np.zeros_like(noisy))
+    compiled = jax.jit(predict, compiler_options=QUICK_COMPILATION)
+    np.testing.assert_array_equal(compiled(params), np.zeros_like(noisy))
+    # Muon, the recipes' optimizer, takes all of these parameters.
+    muon = optimizers.make_optimizer("muon", 0.1)
+    updates, _ = jax.eval_shape(lambda params: muon.update(params, muon.init(params), params), params)
+    assert jax.tree.structure(updates) == jax.tree.structure(params)
 
 
 @pytest.mark.slow
-def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, tmp_path):
+def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, scenes, tmp_path, monkeypatch):
     import winobench
 
-    config.autoencoder.num_steps, config.autoencoder.decay_steps, config.autoencoder.checkpoint_every = 4, 2, 100
+    folder = shutil.copytree(scenes, tmp_path / "run")
+    two = jax.devices()[:2]
+    monkeypatch.setattr(jax, "devices", lambda *_: two)
+    config.autoencoder.num_steps, config.autoencoder.decay_steps, config.autoencoder.checkpoint_every = 2, 1, 100
     config.denoiser.num_steps, config.denoiser.decay_steps = 3, 2
     config.denoiser.checkpoint_every = 2
-    recipe.run(config, tmp_path)
-    config.denoiser.num_steps = 5
-    recipe.run(config, tmp_path)
-    rows = [json.loads(line) for line in (tmp_path / "denoiser" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == [2, 3, 4, 5]  # checkpoints have lines, too
-    scorer = winobench.DiffusionITM.from_pretrained(tmp_path / recipe.NAME)
-    image = images.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
+    config.autoencoder.batch_size = config.denoiser.batch_size = 4
+    recipe.run(config, folder)
+    config.denoiser.num_steps = 4
+    recipe.run(config, folder)
+    rows = [json.loads(line) for line in (folder / "denoiser" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [2, 3, 4]  # checkpoints have lines, too
+    scorer = winobench.DiffusionITM.from_pretrained(folder / recipe.NAME)
+    image = images.decode_png(array_records.ShardSource(folder / "scenes")[0]["image"])
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)
     assert np.isfinite(scores).all()
     assert scores.shape == (1, 2)

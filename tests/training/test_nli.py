@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import pathlib
 import signal
 import subprocess
@@ -13,16 +12,14 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
-import transformers
 from flax import nnx
 
 from configs import nli as nli_config
 from tests import launching
-from tests.expectations import names, raises
+from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
-from winobench.base.errors import InputError
+from tests.training.toy_run import rows_of
 from winobench.checkpoints import encoder_layouts
 from winobench.checkpoints import models as checkpoint_models
 from winobench.data import nli as nli_data
@@ -40,17 +37,16 @@ def sources(tmp_path_factory):
     return write_bert(folder / "bert", labels=("a", "b", "c"), num_hidden_layers=1), write_nli(folder / "data")
 
 
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CHANGED = ("model", "num_steps", "checkpoint_every", "validate_every", "accumulate")
+
+
 def make_config(sources):
     config = nli_config.get_config("debug")
     config.model, config.data.folder = map(str, sources)
     config.data.max_tokens = 32
     config.optimizer.learning_rate = 0.01
     return config
-
-
-def rows_of(folder):
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +78,9 @@ def test_training_leaves_numbers_and_a_model(finished):
 
 
 def test_torch_loads_the_export(finished):
+    import torch
+    import transformers
+
     folder, _ = finished
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "model").eval()
     assert type(model).__name__ == "BertForSequenceClassification"
@@ -95,37 +94,31 @@ def test_torch_loads_the_export(finished):
     np.testing.assert_allclose(raw["logits"], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow  # compiles two runs of two launches each
+@pytest.mark.slow  # compiles a run twice, and launches another
 def test_a_killed_run_ends_as_a_whole_one(sources, tmp_path):
-    bert, data = sources
-    words = ["--config=nli:debug", f"--config.model={bert}", f"--config.data.folder={data}", "--config.num_steps=40"]
-    words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
-    words += ["--config.optimizer.learning_rate=0.003"]
-    environment = launching.environment()
-
-    def command(name):
-        return [sys.executable, "-m", "launch.train", *words, f"--workdir={tmp_path / name}"]
-
-    done = subprocess.run(command("whole"), cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "exported" in done.stdout
-    process = subprocess.Popen(command("killed"), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    config = make_config(sources)
+    config.num_steps, config.checkpoint_every, config.validate_every, config.accumulate = 20, 5, 10, 2
+    config.optimizer.learning_rate = 0.003
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    words = [f"--config.{name}={value}" for name, value in config.to_dict().items() if name in CHANGED]
+    words += [f"--config.data.folder={sources[1]}", "--config.data.max_tokens=32"]
+    words += ["--config.optimizer.learning_rate=0.003", f"--workdir={killed}"]
+    command = [sys.executable, "-m", "launch.train", "--config=nli:debug", *words]
+    process = subprocess.Popen(command, cwd=ROOT, env=launching.environment(2), stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
-        while not (tmp_path / "killed" / "checkpoints" / "10").exists() and time.monotonic() < deadline:
+        while not (killed / "checkpoints" / "10").exists() and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=10) == -signal.SIGKILL
     finally:
         process.kill()
-    assert not (tmp_path / "killed" / "checkpoints" / "40").exists()
-    done = subprocess.run(command("killed"), cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
-    one, two = (
-        safetensors.numpy.load_file(tmp_path / name / "model" / "model.safetensors") for name in ("killed", "whole")
-    )
+    assert not (killed / "checkpoints" / "20").exists()
+    for folder in (whole, killed):
+        assert "exported" in nli.run(config, folder)
+    assert rows_of(killed) == rows_of(whole)
+    one, two = (safetensors.numpy.load_file(folder / "model" / "model.safetensors") for folder in (killed, whole))
     assert all((one[name] == two[name]).all() for name in two)
 
 
@@ -133,9 +126,8 @@ def test_a_killed_run_ends_as_a_whole_one(sources, tmp_path):
 def test_it_learns(sources, tmp_path):
     """That colors decide, on nouns that it has not seen."""
     config = make_config(sources)
-    shares = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config.model = str(
-        write_bert(tmp_path / "bert", hidden_size=32, intermediate_size=64, num_attention_heads=4, **shares)
+        write_bert(tmp_path / "bert", hidden_size=32, intermediate_size=64, num_attention_heads=4, **NO_DROPOUT)
     )
     config.num_steps, config.batch_size, config.validate_every, config.checkpoint_every = 200, 16, 100, 100
     config.optimizer.learning_rate = 0.001
@@ -148,8 +140,10 @@ def test_it_learns(sources, tmp_path):
 
 def test_gradients_are_those_of_torch(sources, pairs, tmp_path):
     """One batch, without dropout: loss, and the gradient of every parameter."""
-    shares = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    folder = write_bert(tmp_path / "bert", labels=nli.LABELS, num_hidden_layers=1, **shares)
+    import torch
+    import transformers
+
+    folder = write_bert(tmp_path / "bert", labels=nli.LABELS, num_hidden_layers=1, **NO_DROPOUT)
     model = encoder_layouts.load_bert(folder).model
     graph, state = nnx.split(model)
     batch = next(pairs.batches(8, 0, 0))
@@ -203,7 +197,7 @@ def test_batches_depend_on_their_number_alone(pairs):
     numbers = pairs._epoch(size, 7, 0).ravel()
     assert len(set(numbers.tolist())) == len(numbers) == len(pairs) // size * size
     assert {batch["rows"].shape for batch in whole} == {(size, 34)}
-    with pytest.raises(InputError, match=names("63", "config.batch_size", "64")):
+    with raises("too-few-examples", "63", "config.batch_size", "64"):
         next(pairs.batches(64, 0, 0))
 
 

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.training import writers
 
@@ -92,13 +92,12 @@ def test_weights_and_biases_goes_on_under_its_id(tmp_path, wandb):
     assert wandb[-2][1]["id"] != first["id"]
 
 
-@pytest.fixture
-def _no_wandb_variables(monkeypatch):
-    for name in [name for name in writers.os.environ if name.startswith("WANDB_")]:
+@pytest.fixture(autouse=True)
+def no_wandb_variables(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.usefixtures("_no_wandb_variables")
 def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
     def kinds(project):
         return [type(writer).__name__ for writer in writers.for_run(tmp_path, project=project, config={})]
@@ -109,10 +108,9 @@ def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
     assert kinds(None) == ["TensorBoard", "WeightsAndBiases"]
 
 
-@pytest.mark.usefixtures("_no_wandb_variables")
 def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(writers.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=names("'mine'")):
+    with raises("missing-package", "'mine'"):
         writers.for_run(tmp_path, project="mine", config={})
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert len(writers.for_run(tmp_path, project=None, config={})) == 1

@@ -1,5 +1,6 @@
 """A run of a toy problem, for tests that kill its process, or start two: toy_run.py FOLDER STEPS [PORT RANK]."""
 
+import json
 import pathlib
 import sys
 import time
@@ -16,6 +17,7 @@ from winobench.training.checkpoints import Checkpoints
 ROWS, FEATURES = 16, 8
 CHECKPOINT_EVERY = 5
 WEIGHTS = np.linspace(-1.0, 2.0, FEATURES, dtype=np.float32)
+FROZEN = {"scale": np.linspace(0.5, 1.0, FEATURES, dtype=np.float32)}
 
 
 def loss_fn(params, frozen, batch, key):
@@ -34,32 +36,48 @@ def batches_from(first):
         number += 1
 
 
-def run(folder, num_steps, *, accumulate=1, mesh=None, slow=False, **options):
-    """Trains with a checkpoint every few steps; returns the state. ``slow`` leaves time for a kill."""
-    folder = pathlib.Path(folder)
+def make(accumulate=1, mesh=None):
+    """The step and its first state."""
     optimizer = optax.adamw(0.05)
-    step = loop.make_step(loss_fn, optimizer, seed=3, ema_decay=None, accumulate=accumulate, mesh=mesh)
+    step = loop.make_step(loss_fn, optimizer, seed=3, ema_decay=0.9, accumulate=accumulate, mesh=mesh)
+    return step, loop.create_state({"w": jnp.zeros(FEATURES)}, optimizer)
+
+
+def train(folder, step, state, num_steps, batches=batches_from, *, keeps=True, max_to_keep=2, best=None, **options):
+    """Trains in a folder, with checkpoints unless it keeps none; returns the state."""
+    folder = pathlib.Path(folder)
+    checkpoints = Checkpoints(folder / "checkpoints", max_to_keep=max_to_keep, best_metric=best) if keeps else None
+    try:
+        return loop.train(
+            step,
+            state,
+            batches,
+            num_steps=num_steps,
+            checkpoints=checkpoints,
+            metrics_file=folder / "metrics.jsonl",
+            name="toy",
+            **{"log_every": 1, "checkpoint_every": CHECKPOINT_EVERY, **options},
+        )
+    finally:
+        if keeps:
+            checkpoints.close()
+
+
+def run(folder, num_steps, *, accumulate=1, mesh=None, slow=False, **options):
+    """Trains on the toy problem. ``slow`` leaves time for a kill."""
+    step, state = make(accumulate, mesh)
 
     def slowly(*arguments):
         time.sleep(0.05)
         return step(*arguments)
 
-    checkpoints = Checkpoints(folder / "checkpoints")
-    state = loop.train(
-        slowly if slow else step,
-        loop.create_state({"w": jnp.zeros(FEATURES)}, optimizer, average=False),
-        batches_from,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        metrics_file=folder / "metrics.jsonl",
-        name="toy",
-        log_every=1,
-        frozen={"scale": jnp.linspace(0.5, 1.0, FEATURES)},
-        mesh=mesh,
-        **{"checkpoint_every": CHECKPOINT_EVERY, **options},
-    )
-    checkpoints.close()
-    return state
+    return train(folder, slowly if slow else step, state, num_steps, frozen=FROZEN, mesh=mesh, **options)
+
+
+def rows_of(folder):
+    """The rows of a run's metrics, without the speed."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
 
 
 def main(folder, num_steps, port=None, rank=None):

@@ -130,7 +130,7 @@ class Drawing:
     def _drawn(
         self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
     ) -> tuple[np.ndarray, Decoded | None]:
-        """Latents and, if they are wanted, the images of them, a batch at a time."""
+        """Latents and, with ``decoding``, their images, a batch at a time."""
         function, params = cast(AnyPipeline, self).image_function()
         decode = PictureDecoding(function.family, function.structure)
         params = self._copied("autoencoder", params, mesh) if decoding else None
@@ -154,7 +154,7 @@ class Drawing:
     _copies = functools.cached_property(lambda self: {})
 
     def _copied(self, name: str, params: list[jax.Array], mesh: Mesh) -> list[jax.Array]:
-        """A network's parameters on all devices of a mesh, made once for as long as they are the same arrays."""
+        """A network's parameters on all devices of a mesh, kept for as long as they are the same arrays."""
         copies = self._copies
         before = copies.get(name)
         if before is None or not before[0].is_of(mesh, params):
@@ -164,12 +164,7 @@ class Drawing:
 
 
 def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: Iterable[Network]) -> None:
-    """Raises InputError where a network has given NaN or infinite numbers.
-
-    Args:
-      finite: bool ``[n]``.
-      names: ``[n]``, which row it is.
-    """
+    """Raises InputError for rows that are not finite: bool ``[n]``, with their names."""
     (wrong,) = np.nonzero(~np.asarray(finite))
     if len(wrong):
         is_half = any(jnp.dtype(network.dtype) == jnp.float16 for network in networks)
@@ -213,7 +208,7 @@ def _check_memory(pipeline: AnyPipeline, size: int, total: int, batch_size: int,
 
 
 def _size_of(image: ArrayLike | None) -> int | None:
-    """Of images; None of latents and of what is neither."""
+    """Of images; None of latents and of anything else."""
     shape = np.shape(image) if image is not None else ()
     return shape[1] if len(shape) == 4 and shape[1] == shape[2] and shape[3] == 3 else None
 
@@ -253,7 +248,7 @@ def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
-    """Two keys of each image, of its seed and its number: for the noise at first, and for that of the steps."""
+    """Two keys of each image, from its seed and number: for the first noise, and for the noise of the steps."""
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds
     numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
@@ -265,7 +260,6 @@ def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> t
 
 
 def _of_each(name: str, values: ArrayLike, allowed: options.Range, total: int) -> list[int]:
-    """One whole number for each image, checked."""
     if np.shape(values) != (total,):
         shape = list(np.shape(values))
         raise InputError(

@@ -44,10 +44,7 @@ def read_description(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Reads what a pipeline of any family is, without its weights, a `folders.Description`.
-
-    Arguments as in `Pipeline.read_description`.
-    """
+    """A `folders.Description` of any family. Arguments as in `Pipeline.read_description`."""
     from winobench.checkpoints import sources
 
     source = sources.resolve(source, revision=revision)
@@ -55,7 +52,7 @@ def read_description(
 
 
 def released(name: str) -> Any:
-    """What a published pipeline is, from its sizes in code, without a file of it; None for other names."""
+    """A published pipeline's description, from its sizes in code, without a file of it; None for other names."""
     for family in map(_family, FAMILIES):
         if name in family.RELEASED:
             return family.RELEASED[name]()
@@ -112,15 +109,11 @@ def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
 
 
 def is_absent(named: Any) -> bool:
-    """Whether ``model_index.json`` names no class for a part."""
     return named is None or named == [None, None]
 
 
 def family_name(kind: Any) -> str | None:
-    """The key of ``FAMILIES`` for a ``_class_name``, None if it is not known.
-
-    diffusers' Flax classes, and those of image to image and inpainting, have the same parts.
-    """
+    """The key of ``FAMILIES``. diffusers' Flax, image-to-image and inpainting classes have the same parts."""
     if not isinstance(kind, str):
         return None
     kind = _LEGACY.get(kind, kind.removeprefix("Flax"))

@@ -1,8 +1,7 @@
 """The schedule of rectified flow models, such as Stable Diffusion 3 and FLUX: a straight path from latents to noise.
 
 At the noise level s, from 0 to 1, the noisy latents are (1 - s) z + s eps, and the network answers eps - z (Liu et al.
-2023; Esser et al. 2024). A timestep of such a model is its noise level. Models are trained and sampled on 1,000 levels,
-which are evenly spaced and then shifted towards noise, by a fixed factor or by the number of the image's positions.
+2023; Esser et al. 2024). The 1,000 levels are evenly spaced and then shifted towards noise.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jax.typing import ArrayLike
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.diffusion.schedules import Schedule
+from winobench.diffusion.schedules import Schedule, read_keys
 
 SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
 SHIFT_TYPES = ("exponential", "linear")
@@ -51,17 +50,9 @@ _NEUTRAL_VALUES = {
 class FlowSchedule(Schedule):
     """Levels of a rectified flow. Hashable. Timesteps are noise levels, float32, above 0 and at most 1.
 
-    Attributes:
-      num_train_timesteps: T, the number of levels that the rules for timesteps choose from.
-      shift: of all images, unless ``use_dynamic_shifting``: s = shift u / (1 + (shift - 1) u) for u = 1/T, ..., 1.
-      use_dynamic_shifting: shift by the number of positions instead.
-      base_shift: of an image of ``base_image_seq_len`` positions. Between the two the shift is a straight line.
-      max_shift: of an image of ``max_image_seq_len`` positions.
-      base_image_seq_len: positions.
-      max_image_seq_len: positions.
-      time_shift_type: ``exponential``, s = e^m / (e^m + 1/u - 1) of a shift m, or ``linear``, with m instead of e^m.
-      positions: of the images, once they are known (`for_positions`). Without them nothing is shifted dynamically.
-      sampler_options: the file's other keys, for writing it back. Sorted.
+    For u = 1/T, ..., 1 a level s is shift u / (1 + (shift - 1) u), or, with ``use_dynamic_shifting``, e^m / (e^m + 1/u
+    - 1): m is a straight line in the number of positions, from ``base_shift`` at ``base_image_seq_len`` to
+    ``max_shift`` at ``max_image_seq_len``. ``time_shift_type="linear"`` has m in place of e^m.
     """
 
     is_continuous: ClassVar[bool] = True
@@ -76,8 +67,8 @@ class FlowSchedule(Schedule):
     base_image_seq_len: int = 256
     max_image_seq_len: int = 4096
     time_shift_type: str = "exponential"
-    positions: int | None = None
-    sampler_options: tuple[tuple[str, Any], ...] = ()
+    positions: int | None = None  # of the images (`for_positions`). Nothing is shifted dynamically without
+    sampler_options: tuple[tuple[str, Any], ...] = ()  # the file's other keys, for writing it back. Sorted
 
     def __post_init__(self):
         for name, allowed in _FIELDS.items():
@@ -91,48 +82,20 @@ class FlowSchedule(Schedule):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FlowSchedule:
-        """Reads the content of a ``scheduler_config.json``."""
-        if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-            raise InputError(
-                f"scheduler_config.json must hold an object, not {options.shown(config)}", code="not-an-object"
-            )
-        named = config.get("_class_name", SCHEDULER_CLASS)
-        if named != SCHEDULER_CLASS:
-            raise InputError(
-                f"scheduler_config.json names the scheduler {options.shown(named)}, but this model's must be"
-                f" {SCHEDULER_CLASS}",
-                code="unknown-scheduler",
-            )
-        content = {key: value for key, value in config.items() if not key.startswith("_")}
-        for key, neutral in _NEUTRAL_VALUES.items():
-            if key in content and content[key] not in neutral:
-                raise InputError(
-                    f"scheduler_config.json sets {key} to {options.shown(content[key])}, which is not supported: only"
-                    f" {neutral[0]!r} is",
-                    code="unsupported-option",
-                )
-        if unknown := sorted(content.keys() - _FIELDS.keys() - _NEUTRAL_VALUES.keys()):
-            raise InputError(
-                f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
-                " which might change the noise levels: remove what is not needed",
-                code="unknown-field",
-            )
-        # Whatever a file leaves out, or leaves empty, has its default.
+        _, content = read_keys(config, (SCHEDULER_CLASS,), SCHEDULER_CLASS, _NEUTRAL_VALUES, _FIELDS)
+        # Fields that a file leaves out or empty have their defaults.
         fields = {key: content[key] for key in _FIELDS if content.get(key) is not None}
         others = sorted((key, value) for key, value in content.items() if key not in _FIELDS)
         return cls(**fields, sampler_options=tuple(others))
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the content of a ``scheduler_config.json`` that diffusers and :meth:`from_config` read."""
         return {"_class_name": SCHEDULER_CLASS, **self.training, **dict(self.sampler_options)}
 
     @property
     def training(self) -> dict[str, Any]:
-        """Field -> value: all that decides the levels, ready for JSON."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     def for_positions(self, positions: int) -> FlowSchedule:
-        """The schedule of images of so many positions, as the network counts them."""
         return dataclasses.replace(self, positions=positions) if self.use_dynamic_shifting else self
 
     def shifted(self, u: np.ndarray) -> np.ndarray:
@@ -158,7 +121,6 @@ class FlowSchedule(Schedule):
 
     @property
     def signal_rates(self) -> np.ndarray:
-        """One less the levels: float32 ``[T]``."""
         return np.float32(1) - self.noise_rates
 
     @property
@@ -167,20 +129,16 @@ class FlowSchedule(Schedule):
         return self.noise_rates * np.float32(self.num_train_timesteps)
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
-        """The levels of a run of Euler's method, as diffusers has them.
-
-        Returns float32 [num_steps + 1], falling. The last one is 0, the image.
-        """
+        """Levels of a run of Euler's method, as in diffusers: float32 [num_steps + 1], falling to 0, the image."""
         last = 1 / num_steps if evenly else float(self.noise_rates[0])
         levels = self.shifted(np.linspace(1.0, last, num_steps))
         return np.append(levels, 0).astype(np.float32)
 
     def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
-        """The levels that Self-Bench judges on (arXiv 2505.17955).
+        """The levels that Self-Bench judges on (arXiv 2505.17955): float32 [number of levels], rising.
 
-        Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few. Rising.
-        Its code never tells the scheduler the image's size, so that nothing is shifted dynamically. Returns float32
-        [number of levels].
+        Every int(T / num_samples)-th level from the noisiest on, without the first and the last few. Its code gives the
+        scheduler no image size, so nothing is shifted dynamically.
         """
         total = self.num_train_timesteps
         asked = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)
@@ -191,25 +149,21 @@ class FlowSchedule(Schedule):
     # Timesteps as noise levels ------------------------------------------------------------------------------------
 
     def timesteps_at(self, numbers: ArrayLike) -> Any:
-        """Levels by their numbers, 0 for the one with the least noise: float32, like ``numbers``."""
         if isinstance(numbers, np.ndarray):
             return self.noise_rates[numbers]
         return jnp.asarray(self.noise_rates)[numbers]
 
     def as_whole_numbers(self, timesteps: np.ndarray) -> np.ndarray:
-        """Levels as whole numbers of the same bits: int32."""
+        """Levels as int32 of the same bits."""
         return np.asarray(timesteps, np.float32).view(np.int32)
 
     def from_whole_numbers(self, numbers: jax.Array) -> jax.Array:
-        """The levels again: float32."""
         return jax.lax.bitcast_convert_type(numbers, jnp.float32)
 
     def rates(self, timesteps: ArrayLike, ndim: int) -> tuple[jax.Array, jax.Array]:
-        """1 - s and s, float32, of the timesteps' shape with further axes of 1 up to ``ndim``."""
         levels = jnp.asarray(timesteps, jnp.float32)
         levels = levels.reshape(levels.shape + (1,) * (ndim - levels.ndim))
         return 1 - levels, levels
 
     def model_time(self, timesteps: ArrayLike) -> jax.Array:
-        """T times the level, as schedulers have it: float32, like ``timesteps``."""
         return jnp.asarray(timesteps, jnp.float32) * jnp.float32(self.num_train_timesteps)

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from winobench.base import options
-from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, tokenizer_files
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.flow_schedule import FlowSchedule
@@ -27,8 +26,6 @@ from winobench.models.transformer_flux_config import FluxTransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: the size of images that diffusers generates by default. It is in no file.
-_LATENT_SIZE = 128
 _STRENGTH = options.number(0, 1e3)
 
 
@@ -77,6 +74,9 @@ class Flux(Pipeline):
         "tokenizer": ("transformers", "CLIPTokenizer"),
         "tokenizer_2": ("transformers", "T5TokenizerFast"),
     }
+    SCHEDULE: ClassVar = FlowSchedule
+    LATENTS_A_SIDE: ClassVar = PATCH
+    LATENT_SIZE: ClassVar = 128
     DENOISER: ClassVar = "transformer"
     LARGE_ENCODERS: ClassVar = ("text_encoder_2",)
     RELEASED: ClassVar = {
@@ -87,34 +87,11 @@ class Flux(Pipeline):
     PUBLISHED_LEFT_OUT: ClassVar = 12
     EVEN_LEVELS: ClassVar = True
 
-    @staticmethod
-    def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """See `Pipeline`."""
-        return FlowSchedule.from_config(content)
-
-    @staticmethod
-    def latents_a_side(denoiser: Any) -> int:
-        """See `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
-        return PATCH
-
-    @property
-    def image_size(self) -> int:
-        """Height and width, in pixels, of the images that are generated where nobody says how large."""
-        return _LATENT_SIZE * self.autoencoder.config.downsampling
-
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids of both tokenizers.
 
-        Args:
-          texts: strings. The empty one is encoded as others are.
-          image_size: does not matter here.
-
-        Returns:
-          ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``, and of a transformer that is
-          told of it ``guidance``, float32 ``[num_texts]``.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+        Returns ``ids`` int32 ``[num_texts, 77]``; ``ids_2`` int32 ``[num_texts, text_tokens]``, and for a transformer
+        that takes it ``guidance``, float32 ``[num_texts]``.
         """
         length = stable_diffusion.max_text_tokens(self.tokenizer, self.text_encoder)
         ids = {
@@ -154,22 +131,12 @@ class Flux(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
-        if transformer.latent_channels != configs["vae"].latent_channels:
-            raise InputError(
-                f"the transformer takes latents of {transformer.latent_channels} channels, but the autoencoder's have"
-                f" {configs['vae'].latent_channels}: models for other inputs besides the text cannot be used",
-                code="mismatched-parts",
-            )
+        stable_diffusion.check_latents(transformer.latent_channels, configs["vae"], "transformer")
         for width, given, part in (
             (transformer.joint_attention_dim, second.d_model, "text states"),
             (transformer.pooled_projection_dim, first.hidden_size, "a pooled text"),
         ):
-            if width != given:
-                raise InputError(
-                    f"the transformer takes {part} of width {width}, but the text encoder gives {given}: the two are"
-                    " not of the same model",
-                    code="mismatched-parts",
-                )
+            stable_diffusion.check_width("transformer", part, width, "the text encoder", given)
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 

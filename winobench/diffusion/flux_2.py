@@ -27,17 +27,14 @@ from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 if TYPE_CHECKING:
     import transformers
 
-# Of the latents, along one side: the size of images that diffusers generates by default. It is in no file.
-_LATENT_SIZE = 128
 # diffusers' fits of the shift to the number of positions, in runs of 200 and of 10 steps: (slope, at none).
 _AT_200, _AT_10, _MOST_FITTED = (0.00016927, 0.45666666), (8.73809524e-05, 1.89833333), 4300
 
 
 def empirical_shift(positions: int, num_steps: int) -> float:
-    """How far an image's noise levels are shifted where it is generated: ``compute_empirical_mu`` of diffusers.
+    """The shift of a generated image's noise levels: ``compute_empirical_mu`` of diffusers.
 
-    On a straight line in the number of steps, through fits of 200 and of 10 of them. Of large images that of 200. At
-    200 steps, it is the shift that FLUX.1 and the scheduler's own options have.
+    A straight line in the number of steps, through fits at 200 and 10 of them; for large images the fit at 200.
     """
     at_200, at_10 = (slope * positions + offset for slope, offset in (_AT_200, _AT_10))
     return at_200 if positions > _MOST_FITTED else at_200 + (at_200 - at_10) / 190 * (num_steps - 200)
@@ -47,12 +44,11 @@ class Flux2Schedule(FlowSchedule):
     """As `FlowSchedule`, but images are generated with a shift that depends on the number of steps, too."""
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
-        """See `FlowSchedule`."""
-        drawn = self
+        shifted = self
         if self.positions is not None:
             shift = empirical_shift(self.positions, num_steps)
-            drawn = dataclasses.replace(self, base_shift=shift, max_shift=shift)
-        return FlowSchedule.sampling_levels(drawn, num_steps, evenly=evenly)
+            shifted = dataclasses.replace(self, base_shift=shift, max_shift=shift)
+        return FlowSchedule.sampling_levels(shifted, num_steps, evenly=evenly)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -94,6 +90,9 @@ class Flux2Klein(Pipeline):
         "tokenizer": ("transformers", "Qwen2TokenizerFast"),
     }
     INDEX_FIELDS: ClassVar = {"is_distilled": options.flag()}
+    SCHEDULE: ClassVar = Flux2Schedule
+    LATENTS_A_SIDE: ClassVar = PATCH
+    LATENT_SIZE: ClassVar = 128
     DENOISER: ClassVar = "transformer"
     LARGE_ENCODERS: ClassVar = ("text_encoder",)
     LATENT_MULTIPLE: ClassVar = PATCH
@@ -127,34 +126,11 @@ class Flux2Klein(Pipeline):
             )
         object.__setattr__(self, "text_encoder", self.text_encoder.taking(layers))
 
-    @staticmethod
-    def read_schedule(content: Mapping[str, Any]) -> Flux2Schedule:
-        """See `Pipeline`."""
-        return Flux2Schedule.from_config(content)
-
-    @staticmethod
-    def latents_a_side(denoiser: Any) -> int:
-        """See `Pipeline`: the transformer's positions are 2 x 2 latents, whatever its config calls a patch."""
-        return PATCH
-
-    @property
-    def image_size(self) -> int:
-        """Height and width, in pixels, of the images that are generated where nobody says how large."""
-        return _LATENT_SIZE * self.autoencoder.config.downsampling
-
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids, each in the chat template with an empty thought behind it.
 
-        Args:
-          texts: strings. The empty one is encoded as others are.
-          image_size: does not matter here.
-
-        Returns:
-          ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`texts.check_texts`). The tokenizer
-            has no chat template.
+        Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
+        Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts)
         ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
@@ -196,20 +172,14 @@ class Flux2Klein(Pipeline):
         transformer, encoder = configs["transformer"], configs["text_encoder"]
         if transformer.guidance_embeds:
             raise InputError(
-                "the transformer is told a strength of guidance (guidance_embeds), which no klein is",
+                "guidance_embeds of the transformer is not supported for FLUX.2-klein",
                 code="unsupported-option",
             )
-        if transformer.latent_channels != configs["vae"].latent_channels:
-            raise InputError(
-                f"the transformer takes latents of {transformer.latent_channels} channels, but the autoencoder's have"
-                f" {configs['vae'].latent_channels}: the two are not of the same model",
-                code="mismatched-parts",
-            )
+        stable_diffusion.check_latents(transformer.latent_channels, configs["vae"], "transformer")
         if transformer.joint_attention_dim % encoder.hidden_size:
             raise InputError(
-                f"the transformer takes text states of width {transformer.joint_attention_dim}, which is not a"
-                " multiple of"
-                f" the text encoder's {encoder.hidden_size}: the two are not of the same model",
+                f"the transformer takes text states of width {transformer.joint_attention_dim}, which is not a multiple"
+                f" of the text encoder's {encoder.hidden_size}: the two are not of the same model",
                 code="mismatched-parts",
             )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", encoder)

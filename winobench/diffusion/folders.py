@@ -31,30 +31,21 @@ _DIFFUSERS_VERSION = "0.42.0"
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a pipeline's small files say.
-
-    Attributes:
-      family: the class that loads it.
-      schedule: its noise schedule.
-      timestep_range: the timesteps that it is judged on; None for all.
-      configs: network -> config. Without the networks that are left out.
-      settings: what its folder states of the family's own options (``"_winobench": {"settings": {...}}``) and fields.
-    """
+    """A pipeline's small files."""
 
     family: type[AnyPipeline]
     schedule: Schedule
-    timestep_range: tuple[int, int] | None
-    configs: dict[str, Any]
+    timestep_range: tuple[int, int] | None  # that it is judged on; None for all
+    configs: dict[str, Any]  # network -> config, without the networks that are left out
+    # The family's own options and fields in its folder.
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def denoiser_config(self) -> Any:
-        """The config of the network that is scored."""
         return self.configs[self.family.DENOISER]
 
     @property
     def autoencoder_config(self) -> Any:
-        """The config of the network between images and latents."""
         return self.configs[self.family.AUTOENCODER]
 
 
@@ -70,7 +61,6 @@ def load(
     on_host: bool,
     settings: Mapping[str, Any],
 ) -> _Family:
-    """Loads a pipeline of a family. Arguments and errors as in `Pipeline.from_pretrained`."""
     dtype = models.as_dtype(dtype)
     encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
     source = sources.resolve(source, revision=revision)
@@ -112,7 +102,6 @@ def load(
 
 
 def save(pipeline: AnyPipeline, folder: str | os.PathLike, dtype: Any) -> None:
-    """Writes a pipeline's folder. Arguments and errors as in `Pipeline.save_pretrained`."""
     with files.writing(folder):
         index_path = os.path.join(folder, "model_index.json")
         with contextlib.suppress(FileNotFoundError):
@@ -128,7 +117,9 @@ def save(pipeline: AnyPipeline, folder: str | os.PathLike, dtype: Any) -> None:
         os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
         schedule = {**pipeline.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
         own = {} if pipeline.timestep_range is None else {"timestep_range": list(pipeline.timestep_range)}
-        if settings := _changed_settings(pipeline):
+        defaults = {field.name: field.default for field in dataclasses.fields(pipeline)}
+        values = {name: getattr(pipeline, name) for name in pipeline.SETTINGS}
+        if settings := {name: value for name, value in values.items() if value != defaults[name]}:
             own["settings"] = settings
         if own:
             schedule[_OWN_KEY] = own
@@ -148,7 +139,6 @@ def read_description(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Description:
-    """Reads what a pipeline is. Arguments and errors as in `Pipeline.read_description`."""
     source = sources.resolve(source, revision=revision)
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
@@ -183,19 +173,11 @@ def read_description(
 
 
 def _absent(family: type[AnyPipeline], source: Source, settings: Mapping[str, Any]) -> list[str]:
-    """The optional parts that a folder leaves out, or these settings do."""
     if not family.OPTIONAL:
         return []
     index = sources.read_json(source.require("model_index.json", "so it is not a pipeline in the diffusers layout"))
     unused = family.left_out(settings)
     return [part for part in family.OPTIONAL if part in unused or families.is_absent(index.get(part))]
-
-
-def _changed_settings(pipeline: AnyPipeline) -> dict[str, Any]:
-    """The family's own options that are not as they are by default."""
-    defaults = {field.name: field.default for field in dataclasses.fields(pipeline)}
-    values = {name: getattr(pipeline, name) for name in pipeline.SETTINGS}
-    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def _read_tokenizer(family: type[AnyPipeline], source: Source, name: str) -> Any:
@@ -211,7 +193,7 @@ def _is_clip(family: type[AnyPipeline] | AnyPipeline, name: str) -> bool:
 def _own_values(
     family: type[AnyPipeline], content: Mapping[str, Any], schedule: Schedule
 ) -> tuple[tuple[int, int] | None, dict[str, Any]]:
-    """The range of timesteps and the settings that a ``scheduler_config.json`` brings along, if it does."""
+    """The range of timesteps and the settings that a ``scheduler_config.json`` adds."""
     own = content.get(_OWN_KEY, {})
     if not isinstance(own, dict) or own.keys() - {"timestep_range", "settings"}:
         raise InputError(
@@ -229,24 +211,11 @@ def _own_values(
 
 
 def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
-    """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
     # Other networks than ours need not say how wide they are.
     channels = 3 + 2 * getattr(config, "block_out_channels", (0,))[0]
     memory.check(
         f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
         2 * batch_size * image_size**2 * channels,  # two bytes a number, in half precision
         "lower image_size",
-        device,
-    )
-
-
-def check_denoising(denoiser: Any, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
-    """Raises InputError if a device cannot hold what a denoiser's first layer reads and writes of a batch."""
-    height, width, channels = latent_shape
-    width_of_first = getattr(getattr(denoiser, "config", None), "width_per_position", channels)
-    memory.check(
-        f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
-        batch_size * height * width * (channels + 2 * width_of_first) * jnp.dtype(denoiser.dtype).itemsize,
-        "lower batch_size",
         device,
     )

@@ -14,10 +14,12 @@ from winobench.models.any_pipeline import AnyPipeline
 
 
 def fingerprint(pipeline: AnyPipeline) -> str:
-    """The value of `Pipeline.fingerprint`: 64 hexadecimal digits."""
     networks = pipeline.networks.values()
     description = {
-        "configs": [_without_bookkeeping(network.config.to_dict()) for network in networks],
+        "configs": [
+            {key: value for key, value in network.config.to_dict().items() if not key.startswith("_")}
+            for network in networks
+        ],
         "compute_dtypes": [jnp.dtype(network.dtype).name for network in networks],
         "schedule": pipeline.schedule.training,
         "weights": models.weights_sha256(*networks),
@@ -31,12 +33,8 @@ def fingerprint(pipeline: AnyPipeline) -> str:
 
 
 def tokenizer_identity(tokenizer: Any) -> list[Any]:
-    """What a tokenizer does, as JSON values that do not depend on the library's version."""
+    """A tokenizer's behaviour, as JSON values that do not depend on the library's version."""
     if not type(tokenizer).__name__.startswith("CLIP"):
         return fast_tokenizers.fast_identity(tokenizer)
     vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
     return [vocabulary, merges, tokenizer.pad_token_id]
-
-
-def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if not key.startswith("_")}

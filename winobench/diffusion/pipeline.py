@@ -1,8 +1,7 @@
-"""What the scorer, training and drawing know of a text-to-image model that diffuses latents: `Pipeline`.
+"""The interface of text-to-image models that diffuse latents: `Pipeline`.
 
 A family of models is one file: a frozen dataclass with its networks, its tokenizers and its schedule, and four pure
-functions that say how they work together (`Pipeline.encode_conditions`, `Pipeline.denoise`, `Pipeline.encode_latents`,
-`Pipeline.decode_pictures`). `winobench.diffusion.families` lists the families.
+functions (`encode_conditions`, `denoise`, `encode_latents`, `decode_pictures`). `families.py` lists the families.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import options
+from winobench.base import memory, options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import drawing, folders, identity, pure_functions, samplers
@@ -75,6 +74,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
     """Field -> what it may be, of the options that only this family has."""
 
+    SCHEDULE: ClassVar[type[Schedule]] = NoiseSchedule
+    LATENTS_A_SIDE: ClassVar[int | None] = None
+    """Of a position of the denoiser, where its config does not state it as ``patch_size``."""
+    LATENT_SIZE: ClassVar[int | None] = None
+    """Latents along one side of images of the usual size, where it is in no file but diffusers' code."""
+
     schedule: Schedule
     timestep_range: tuple[int, int] | None
 
@@ -83,7 +88,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     EVEN_LEVELS: ClassVar[bool] = False
     """Of a flow model: as ``evenly`` of `FlowSchedule.sampling_levels`."""
 
-    # What a family says -------------------------------------------------------------------------------------------
+    # Of each family -----------------------------------------------------------------------------------------------
 
     @staticmethod
     @abc.abstractmethod
@@ -96,7 +101,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
         Args:
           texts: strings. The empty one is the unconditional text, and otherwise a text like others.
-          image_size: height and width of the images, in pixels. The model's own when None.
+          image_size: height and width of the images, in pixels. The model's own when None. Most families ignore it.
+
+        Raises:
+          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
         """
 
     @staticmethod
@@ -122,14 +130,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """
         return denoiser(noisy, times, conditions, **keywords)
 
-    @staticmethod
-    def latents_a_side(denoiser: Any) -> int:
+    @classmethod
+    def latents_a_side(cls, denoiser: Any) -> int:
         """Latents along one side of a denoiser's position, of which an image must have a whole number.
 
         Args:
           denoiser: the config.
         """
-        return getattr(denoiser, "patch_size", 1)
+        return cls.LATENTS_A_SIDE or getattr(denoiser, "patch_size", 1)
 
     @staticmethod
     def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
@@ -165,7 +173,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         counts_from_one = self.guided(2.0)[1] == 2.0
         return {**of_sampler, **({"guided": False} if counts_from_one and guidance_scale < 1 else {})}
 
-    # What follows from it -----------------------------------------------------------------------------------------
+    # Of all families ----------------------------------------------------------------------------------------------
 
     def __post_init__(self):
         if self.timestep_range is not None:
@@ -322,10 +330,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
         height, width, _ = self.latent_shape(image_size)
         return self.schedule.for_positions(height * width // self.latents_a_side(self.denoiser.config) ** 2)
 
-    @staticmethod
-    def read_schedule(content: Mapping[str, Any]) -> Schedule:
+    @classmethod
+    def read_schedule(cls, content: Mapping[str, Any]) -> Schedule:
         """The schedule that a ``scheduler_config.json`` describes."""
-        return NoiseSchedule.from_config(content)
+        return cls.SCHEDULE.from_config(content)
 
     @property
     def fingerprint(self) -> str:
@@ -343,18 +351,13 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """
         networks = {name: holding.held(network) for name, network in self.networks.items()}
         others = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in networks]
+        parts = [*others, *networks.values()]
         before, reference = vars(self).get("_last_held", ((), None))
         there = None if reference is None else reference()
-        if (
-            there is not None
-            and len(before) == len(others)
-            and all(one is other for one, other in zip(before, others, strict=True))
-            and all(getattr(there, name) is network for name, network in networks.items())
-        ):
-            return there
-        there = self.replace(**networks)
-        vars(there)["_copies"] = self._copies
-        vars(self)["_last_held"] = others, weakref.ref(there)
+        if there is None or list(map(id, parts)) != list(map(id, [*before, *there.networks.values()])):
+            there = self.replace(**networks)
+            vars(there)["_copies"] = self._copies
+            vars(self)["_last_held"] = others, weakref.ref(there)
         return there
 
     def refresh(self) -> None:
@@ -375,7 +378,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         Raises:
           InputError: if the configs do not tell, or tell of images that are not square.
         """
-        latent_size = self.denoiser.config.sample_size
+        latent_size = self.LATENT_SIZE or self.denoiser.config.sample_size
         size = self.autoencoder.config.sample_size if latent_size is None else latent_size
         height, width = size if isinstance(size, tuple) else (size, size)
         if height != width:
@@ -401,7 +404,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         structure, params = holding.split(self.denoiser)
         return Denoising(type(self), structure), params
 
-    # What users call ----------------------------------------------------------------------------------------------
+    # For users ----------------------------------------------------------------------------------------------------
 
     def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
         """Encodes texts into what the denoiser is given of them.
@@ -480,8 +483,8 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
-        function, params = self.image_function()
-        decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
+        structure, params = holding.split(self.autoencoder)
+        decode = functools.partial(pure_functions.call, PictureDecoding(type(self), structure), params)
         decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
         names = [f"latents[{row}]" for row in range(len(latents))]
         drawing.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
@@ -514,7 +517,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
-        folders.check_denoising(self.denoiser, latent_shape, batch_size, device)
+        height, width, channels = latent_shape
+        width_of_first = getattr(getattr(self.denoiser, "config", None), "width_per_position", channels)
+        memory.check(
+            f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
+            batch_size * height * width * (channels + 2 * width_of_first) * jnp.dtype(self.denoiser.dtype).itemsize,
+            "lower batch_size",
+            device,
+        )
 
 
 def _shift(autoencoder: Network) -> float | None:

@@ -26,14 +26,13 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoding:
-    """Token ids as conditions. Hashable, and equal to those of pipelines that are built alike."""
+    """Token ids as conditions. Floats are rounded to ``dtype`` unless it is None."""
 
     family: type[AnyPipeline]
     structures: tuple[tuple[str, functional.Structure], ...]
     dtype: str | None
 
     def __call__(self, params: Mapping[str, list[jax.Array]], ids: Tree) -> Tree:
-        """The text encoders' parameters and token ids -> conditions."""
         networks = {name: structure.module(params[name]) for name, structure in self.structures}
         with functional.precision(next(iter(networks.values())).dtype):
             conditions = self.family.encode_conditions(networks, ids)
@@ -52,10 +51,7 @@ class ImageEncoding:
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """The autoencoder's parameters, images, and noise for a sample -> latents.
-
-        Without noise they are the posterior's mean: a sample would add noise to every comparison.
-        """
+        """Without noise, the posterior's mean: a sample would add noise to every comparison."""
         autoencoder = self.structure.module(params)
         if images.dtype == jnp.uint8:
             images = images.astype(jnp.float32) / 127.5 - 1.0
@@ -64,15 +60,8 @@ class ImageEncoding:
 
 
 class Decoded(NamedTuple):
-    """Images from an autoencoder.
-
-    Attributes:
-      images: uint8 ``[n, H, W, 3]``.
-      finite: bool ``[n]``, whether the autoencoder gave numbers alone.
-    """
-
-    images: jax.Array
-    finite: jax.Array
+    images: jax.Array  # uint8 ``[n, H, W, 3]``
+    finite: jax.Array  # bool ``[n]``, whether the autoencoder gave numbers alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +72,6 @@ class PictureDecoding:
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], latents: jax.Array) -> Decoded:
-        """The autoencoder's parameters and latents -> images."""
         autoencoder = self.structure.module(params)
         with functional.precision(autoencoder.dtype):
             pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
@@ -106,8 +94,6 @@ class Denoising:
         conditions: Tree,
         sample_rows: jax.Array | None = None,
     ) -> jax.Array:
-        """The denoiser's parameters and what `Pipeline.denoise` takes -> its prediction."""
-
         def run(params: list[jax.Array], *inputs: Any, **rows: jax.Array) -> jax.Array:
             return self.family.denoise(self.structure.module(params), *inputs, **rows)
 
@@ -117,19 +103,12 @@ class Denoising:
 
 
 class Rows(NamedTuple):
-    """What differs from image to image where latents are generated. Arguments of `winobench.diffusion.samplers.sample`.
+    """What differs from image to image where latents are generated."""
 
-    Attributes:
-      noise: float32 ``[n, h, w, c]``.
-      states: conditions, arrays ``[n, ...]``.
-      clean: like ``noise``, or None.
-      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is sampled from; None if missing.
-    """
-
-    noise: jax.Array
-    states: Tree
-    clean: jax.Array | None
-    keys: jax.Array | None
+    noise: jax.Array  # float32 ``[n, h, w, c]``
+    states: Tree  # conditions, arrays ``[n, ...]``
+    clean: jax.Array | None  # like ``noise``
+    keys: jax.Array | None  # uint32 ``[n, ...]``, the data of the keys of the steps' noise
 
 
 class Shared(NamedTuple):
@@ -149,7 +128,6 @@ class LatentDrawing:
     denoiser: Denoising
 
     def __call__(self, shared: Shared, rows: Rows) -> jax.Array:
-        """Latents, float32 ``[n, h, w, c]``."""
         # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
         with functional.precision(shared.params[0].dtype):
             return samplers.sample(
@@ -168,29 +146,24 @@ class LatentDrawing:
 
 @functools.partial(jax.jit, static_argnums=0)
 def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
-    """Calls a pure function, compiled."""
     return function(params, *arguments)
 
 
 def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
-    """The shapes and dtypes of what a pure function gives. Equal functions are traced once."""
+    """The shapes and dtypes of a pure function's result. Equal functions are traced once."""
     return jax.eval_shape(functools.partial(call, function), params, *arguments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any, rows: Tree) -> Tree:
-    """Calls a pure function, compiled, on rows that the mesh's data axis splits. Each device works on its own.
-
-    Args:
-      rows: a tree of arrays ``[n, ...]``, n a multiple of the number of parts.
-    """
+    """Calls a compiled function on rows ``[n, ...]`` that the mesh's data axis splits, each device by itself."""
     # On one device, too: under its mesh it is known which kernels it takes, and that it works by itself.
     split = PartitionSpec(parallel.DATA_AXIS)
     return parallel.map_over_data(function, mesh, (PartitionSpec(), split), split)(params, rows)
 
 
 def padded_rows(tree: Tree, start: int, batch_size: int) -> Tree:
-    """``batch_size`` rows of a tree (or None) from row ``start`` on. Zeros where there are fewer."""
+    """``batch_size`` rows of a tree (or None) from row ``start`` on, padded with zeros."""
 
     def rows(leaf: Any) -> jax.Array:
         part = jnp.asarray(leaf[start : start + batch_size])

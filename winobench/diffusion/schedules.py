@@ -1,11 +1,7 @@
-"""Noise schedules: how much noise the latents of each timestep hold, and what a network is asked to predict.
+"""Noise schedules: how much noise the latents of each timestep hold, and what a network predicts.
 
-A `Schedule` is three tables over the timesteps and a kind of prediction. It is a value: equal and hashed over all that
-changes a result, so it can be a static argument of ``jax.jit``. `NoiseSchedule` is that of Stable Diffusion. It is read
-from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the file: the samplers (PNDM, DDIM,
-Euler, DPM-Solver, ...) differ in how they step, but share one training schedule, and only that decides an error.
-Its timesteps are integers in ``[0, num_train_timesteps)``. Those of flow models are noise levels
-(`winobench.diffusion.flow_schedule`).
+A `scheduler_config.json` names a sampler (PNDM, DDIM, Euler, ...). Samplers step differently but share one training
+schedule, and only that decides an error.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import dataclasses
 import functools
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -23,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from winobench.base import options
 from winobench.base.errors import InputError
 
 PREDICTIONS = ("epsilon", "v", "flow")
@@ -31,77 +28,34 @@ _PREDICTION_NAMES = {"epsilon": "epsilon", "v_prediction": "v"}
 PREDICTION_TYPES = tuple(_PREDICTION_NAMES)
 BETA_SCHEDULES = ("linear", "scaled_linear", "squaredcos_cap_v2")
 
-# What beta_start, beta_end and beta_schedule are when the file leaves them out: each sampler class has its own.
+# beta_start, beta_end and beta_schedule where the file leaves them out: each sampler class has its own.
 _USUAL_DEFAULTS = (0.0001, 0.02, "linear")
 _LATENT_LINEAR = (0.00085, 0.012, "linear")
 _LATENT_SCALED = (0.00085, 0.012, "scaled_linear")
+_USUAL_CLASSES = """
+    DDIMInverseScheduler DDIMParallelScheduler DDIMScheduler DDPMParallelScheduler DDPMScheduler DEISMultistepScheduler
+    DPMSolverMultistepScheduler DPMSolverSinglestepScheduler EulerAncestralDiscreteScheduler EulerDiscreteScheduler
+    LMSDiscreteScheduler PNDMScheduler SASolverScheduler UniPCMultistepScheduler
+"""
 _CLASS_DEFAULTS = {
-    "DDIMInverseScheduler": _USUAL_DEFAULTS,
-    "DDIMParallelScheduler": _USUAL_DEFAULTS,
-    "DDIMScheduler": _USUAL_DEFAULTS,
-    "DDPMParallelScheduler": _USUAL_DEFAULTS,
-    "DDPMScheduler": _USUAL_DEFAULTS,
-    "DEISMultistepScheduler": _USUAL_DEFAULTS,
-    "DPMSolverMultistepScheduler": _USUAL_DEFAULTS,
+    **dict.fromkeys(_USUAL_CLASSES.split(), _USUAL_DEFAULTS),
     "DPMSolverSDEScheduler": _LATENT_LINEAR,
-    "DPMSolverSinglestepScheduler": _USUAL_DEFAULTS,
-    "EulerAncestralDiscreteScheduler": _USUAL_DEFAULTS,
-    "EulerDiscreteScheduler": _USUAL_DEFAULTS,
     "HeunDiscreteScheduler": _LATENT_LINEAR,
     "KDPM2AncestralDiscreteScheduler": _LATENT_LINEAR,
     "KDPM2DiscreteScheduler": _LATENT_LINEAR,
     "LCMScheduler": _LATENT_SCALED,
-    "LMSDiscreteScheduler": _USUAL_DEFAULTS,
-    "PNDMScheduler": _USUAL_DEFAULTS,
-    "SASolverScheduler": _USUAL_DEFAULTS,
     "TCDScheduler": _LATENT_SCALED,
-    "UniPCMultistepScheduler": _USUAL_DEFAULTS,
 }
 
-# Keys that shape the sampler's steps and nothing else: kept for writing the file back, otherwise ignored.
-_SAMPLER_KEYS = frozenset(
-    {
-        "algorithm_type",
-        "clip_sample",
-        "clip_sample_range",
-        "corrector_order",
-        "disable_corrector",
-        "dynamic_thresholding_ratio",
-        "euler_at_final",
-        "final_sigmas_type",
-        "flow_shift",
-        "interpolation_type",
-        "lambda_min_clipped",
-        "lower_order_final",
-        "noise_sampler_seed",
-        "original_inference_steps",
-        "predict_x0",
-        "predictor_order",
-        "sample_max_value",
-        "set_alpha_to_one",
-        "shift_terminal",
-        "sigma_max",
-        "sigma_min",
-        "skip_prk_steps",
-        "solver_order",
-        "solver_p",
-        "solver_type",
-        "steps_offset",
-        "tau_func",
-        "thresholding",
-        "time_shift_type",
-        "timestep_scaling",
-        "timestep_spacing",
-        "use_beta_sigmas",
-        "use_exponential_sigmas",
-        "use_karras_sigmas",
-        "use_lu_lambdas",
-        "variance_type",
-        # Of the files of 2022. Both were dropped from diffusers before 0.10.
-        "tensor_format",
-        "timestep_values",
-    }
-)
+# Keys that shape the sampler's steps alone: kept for writing the file back. The last two are of 2022's files.
+_SAMPLER_KEYS = """
+    algorithm_type clip_sample clip_sample_range corrector_order disable_corrector dynamic_thresholding_ratio
+    euler_at_final final_sigmas_type flow_shift interpolation_type lambda_min_clipped lower_order_final
+    noise_sampler_seed original_inference_steps predict_x0 predictor_order sample_max_value set_alpha_to_one
+    shift_terminal sigma_max sigma_min skip_prk_steps solver_order solver_p solver_type steps_offset tau_func
+    thresholding time_shift_type timestep_scaling timestep_spacing use_beta_sigmas use_exponential_sigmas
+    use_karras_sigmas use_lu_lambdas variance_type tensor_format timestep_values
+"""
 
 # Keys that would make another training schedule of it: accepted only with the value that leaves it alone.
 _NEUTRAL_VALUES = {
@@ -111,20 +65,17 @@ _NEUTRAL_VALUES = {
     "use_flow_sigmas": (False, None),
 }
 
-# More than any published schedule has, and few enough that a table of them is nothing.
-_MAX_TIMESTEPS = 1_000_000
-
 # The fields that decide an error. A model's fingerprint holds these and no others, so that runs recorded with one
 # sampler's file continue with another's.
-_TRAINING_FIELDS = (
-    "num_train_timesteps",
-    "beta_start",
-    "beta_end",
-    "beta_schedule",
-    "trained_betas",
-    "rescale_betas_zero_snr",
-    "prediction_type",
-)
+_TRAINING_FIELDS = {
+    "num_train_timesteps": options.whole(2, options.MAX_TIMESTEPS),
+    "beta_start": options.number(0, 1),
+    "beta_end": options.number(0, 1),
+    "beta_schedule": options.choice(*BETA_SCHEDULES),
+    "trained_betas": options.items(options.number(0, 1), 0, options.MAX_TIMESTEPS).or_none(),
+    "rescale_betas_zero_snr": options.flag(),
+    "prediction_type": options.choice(*PREDICTION_TYPES),
+}
 
 _COSINE_OFFSET = 0.008
 _COSINE_MAX_BETA = 0.999
@@ -287,58 +238,16 @@ class NoiseSchedule(Schedule):
     )
 
     def __post_init__(self):
-        options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
-        object.__setattr__(self, "sampler_options", options)
-        if not isinstance(self.prediction_type, str) or self.prediction_type not in PREDICTION_TYPES:
+        sampler_options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
+        object.__setattr__(self, "sampler_options", sampler_options)
+        for name, allowed in _TRAINING_FIELDS.items():
+            if name != "beta_schedule" or self.trained_betas is None:
+                code = "unsupported-option" if name == "prediction_type" else "out-of-range"
+                allowed.check(f"the noise schedule's {name}", getattr(self, name), code)
+        if self.trained_betas is not None and len(self.trained_betas) != self.num_train_timesteps:
             raise InputError(
-                f"the noise schedule's prediction_type is {self.prediction_type!r}, but only"
-                f" {' and '.join(PREDICTION_TYPES)} can be scored: use a checkpoint that predicts one of these",
-                code="unsupported-option",
-            )
-        for name in ("beta_start", "beta_end"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
-                raise InputError(
-                    f"the noise schedule's {name} is {_shown(value)}, but it must be a number from 0 to 1",
-                    code="out-of-range",
-                )
-        if not isinstance(self.rescale_betas_zero_snr, bool):
-            raise InputError(
-                f"the noise schedule's rescale_betas_zero_snr is {_shown(self.rescale_betas_zero_snr)}, but it must be"
-                " true or false",
-                code="out-of-range",
-            )
-        if self.trained_betas is not None:
-            is_list = isinstance(self.trained_betas, tuple | list | np.ndarray)
-            if not is_list or not all(isinstance(beta, numbers.Real) for beta in self.trained_betas):
-                raise InputError(
-                    f"the noise schedule's trained_betas are {_shown(self.trained_betas)}, but they must be a list of"
-                    " numbers",
-                    code="out-of-range",
-                )
-        if self.trained_betas is None and self.beta_schedule not in BETA_SCHEDULES:
-            raise InputError(
-                f"the noise schedule's beta_schedule is {self.beta_schedule!r}, but it must be one of"
-                f" {', '.join(BETA_SCHEDULES)}",
-                code="out-of-range",
-            )
-        steps = self.num_train_timesteps
-        if isinstance(steps, bool) or not isinstance(steps, int) or not 2 <= steps <= _MAX_TIMESTEPS:
-            raise InputError(
-                f"the noise schedule has {_shown(steps)} timesteps (num_train_timesteps), but it must have a whole"
-                f" number of them, from 2 to {_MAX_TIMESTEPS:,}",
-                code="out-of-range",
-            )
-        betas = self._betas_before_rescaling()
-        if not (np.isfinite(betas).all() and (betas >= 0).all() and (betas <= 1).all()):
-            raise InputError(
-                "the noise schedule's betas leave the range from 0 to 1: check beta_start, beta_end or trained_betas",
-                code="out-of-range",
-            )
-        if len(betas) != self.num_train_timesteps:
-            raise InputError(
-                f"the noise schedule lists {len(betas)} trained_betas for {self.num_train_timesteps} timesteps:"
-                " the two numbers must be equal",
+                f"the noise schedule lists {len(self.trained_betas)} trained_betas for"
+                f" {self.num_train_timesteps} timesteps: the two numbers must be equal",
                 code="wrong-number-of-betas",
             )
 
@@ -357,43 +266,20 @@ class NoiseSchedule(Schedule):
           InputError: for a sampler class, a key or a value that means another training schedule (flow matching,
             continuous timesteps, ``prediction_type="sample"``), or that is unknown and might.
         """
-        if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-            raise InputError(f"scheduler_config.json must hold an object, not {_shown(config)}", code="not-an-object")
-        options = {key: value for key, value in config.items() if not key.startswith("_")}
-        scheduler_class = config.get("_class_name", "DDIMScheduler")
-        if not isinstance(scheduler_class, str) or scheduler_class not in _CLASS_DEFAULTS:
-            raise InputError(
-                f"scheduler_config.json names the scheduler {scheduler_class!r}, whose training schedule is not known:"
-                f" it must be one of {', '.join(sorted(_CLASS_DEFAULTS))}",
-                code="unknown-scheduler",
-            )
-        for key, neutral in _NEUTRAL_VALUES.items():
-            if key in options and options[key] not in neutral:
-                raise InputError(
-                    f"scheduler_config.json sets {key} to {options[key]!r}, a training schedule that is not supported:"
-                    f" only {neutral[0]!r} is",
-                    code="unsupported-option",
-                )
-        fields = set(_TRAINING_FIELDS)
-        known = fields | _SAMPLER_KEYS | _NEUTRAL_VALUES.keys()
-        if unknown := sorted(options.keys() - known):
-            raise InputError(
-                f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
-                " which might change the noise schedule: remove what is not needed",
-                code="unknown-field",
-            )
+        known = {*_TRAINING_FIELDS, *_SAMPLER_KEYS.split()}
+        scheduler_class, content = read_keys(config, _CLASS_DEFAULTS, "DDIMScheduler", _NEUTRAL_VALUES, known)
         defaults = zip(("beta_start", "beta_end", "beta_schedule"), _CLASS_DEFAULTS[scheduler_class], strict=True)
         values: dict[str, Any] = {"num_train_timesteps": 1000, **dict(defaults)}
-        values |= {key: options[key] for key in fields if options.get(key) is not None}
+        values |= {key: content[key] for key in _TRAINING_FIELDS if content.get(key) is not None}
         if "trained_betas" in values:
             betas = values["trained_betas"]
             if isinstance(betas, list | tuple | np.ndarray):
                 betas = np.ravel(np.asarray(betas, object)).tolist()
-                # What is not a number is left to the check of the fields.
+                # The check of the fields refuses what is not a number.
                 values["trained_betas"] = tuple(float(b) if isinstance(b, numbers.Real) else b for b in betas)
-        sampler_options = {key: value for key, value in options.items() if key not in fields}
+        sampler_options = {key: value for key, value in content.items() if key not in _TRAINING_FIELDS}
         if str(config.get("_class_name")).startswith("DDIM"):
-            sampler_options.setdefault("clip_sample", True)  # what diffusers takes a file of this class to say
+            sampler_options.setdefault("clip_sample", True)  # as diffusers reads a file of this class
         try:
             return cls(**values, scheduler_class=scheduler_class, sampler_options=tuple(sampler_options.items()))
         except (TypeError, ValueError) as error:
@@ -465,13 +351,48 @@ class NoiseSchedule(Schedule):
         return np.minimum(1 - signal[1:] / signal[:-1], _COSINE_MAX_BETA)
 
 
+def read_keys(
+    config: Any, classes: Iterable[str], default: str, neutral: Mapping[str, tuple[Any, ...]], known: Iterable[str]
+) -> tuple[str, dict[str, Any]]:
+    """(class, keys and values) of a ``scheduler_config.json``.
+
+    Raises InputError for another class than one of ``classes``, for another value of a key than its ``neutral`` ones,
+    and for keys that are neither neutral nor ``known``.
+    """
+    if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+        raise InputError(
+            f"scheduler_config.json must hold an object, not {options.shown(config)}", code="not-an-object"
+        )
+    named = config.get("_class_name", default)
+    if not isinstance(named, str) or named not in classes:
+        raise InputError(
+            f"scheduler_config.json names the scheduler {options.shown(named)}, whose training schedule is not known"
+            f" here: it must be one of {', '.join(sorted(classes))}",
+            code="unknown-scheduler",
+        )
+    content = {key: value for key, value in config.items() if not key.startswith("_")}
+    for key, allowed in neutral.items():
+        if key in content and content[key] not in allowed:
+            raise InputError(
+                f"scheduler_config.json sets {key} to {options.shown(content[key])}, which is not supported: only"
+                f" {allowed[0]!r} is",
+                code="unsupported-option",
+            )
+    if unknown := sorted(content.keys() - neutral.keys() - set(known)):
+        raise InputError(
+            f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
+            " which might change the noise schedule: remove what is not needed",
+            code="unknown-field",
+        )
+    return named, content
+
+
 def _read_only(table: np.ndarray) -> np.ndarray:
     table.setflags(write=False)
     return table
 
 
 def _frozen(value: Any) -> Any:
-    """A JSON value as a hashable one."""
     if isinstance(value, list | tuple):
         return tuple(map(_frozen, value))
     if isinstance(value, Mapping):
@@ -480,9 +401,3 @@ def _frozen(value: Any) -> Any:
             code="wrong-type",
         )
     return value
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -80,15 +80,7 @@ class StableDiffusion(Pipeline):
 
         How many texts had to be truncated is logged, once a call.
 
-        Args:
-          texts: strings. The empty one is a text like others.
-          image_size: without influence on this family.
-
-        Returns:
-          int32 ``[num_texts, max_text_tokens]``.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+        Returns int32 ``[num_texts, max_text_tokens]``.
         """
         return tokenizer_files.clip_ids(self.tokenizer, texts, self.max_text_tokens)
 
@@ -100,7 +92,7 @@ class StableDiffusion(Pipeline):
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
-        check_latents(configs["unet"], configs["vae"])
+        check_latents(configs["unet"].in_channels, configs["vae"])
         check_states(configs["unet"], configs["text_encoder"].hidden_size)
         check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", configs["text_encoder"])
 
@@ -125,33 +117,34 @@ def published_schedule(prediction_type: str, scheduler: str = "DDIMScheduler") -
 
 
 def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:
-    """Number of tokens of every text of a CLIP, start, end and padding included."""
+    """Tokens of every text of a CLIP, start, end and padding included."""
     return int(min(tokenizer.model_max_length, text_encoder.config.max_position_embeddings))
 
 
-def check_latents(denoiser: Any, vae: Any, kind: str = "UNet") -> None:
-    """Raises InputError unless a denoiser, of the kind that is named, takes the latents of an autoencoder."""
-    if denoiser.in_channels != vae.latent_channels:
+def check_latents(channels: int, vae: Any, kind: str = "UNet") -> None:
+    if channels != vae.latent_channels:
         raise InputError(
-            f"the {kind} takes {denoiser.in_channels} channels, but the autoencoder's latents have"
-            f" {vae.latent_channels}: models for inpainting or other inputs besides the text cannot be used",
+            f"the {kind} takes {channels} channels, but the autoencoder's latents have {vae.latent_channels}: the two"
+            " are not of the same model, or it is for inpainting or inputs besides the text, which cannot be used",
             code="mismatched-parts",
         )
 
 
 def check_states(unet: Any, width: int) -> None:
-    """Raises InputError unless a UNet attends to text states of this width."""
     widths = unet.cross_attention_dim
-    if any(each != width for each in (widths if isinstance(widths, tuple) else (widths,))):
+    for each in widths if isinstance(widths, tuple) else (widths,):
+        check_width("UNet", "text states", each, "the text encoder", width)
+
+
+def check_width(takes: str, what: str, width: int, gives: str, given: int) -> None:
+    if width != given:
         raise InputError(
-            f"the UNet attends to text states of width {widths}, but the text encoder's have {width}:"
-            " the two are not of the same model",
+            f"the {takes} takes {what} of width {width}, but {gives} gives {given}: the two are not of the same model",
             code="mismatched-parts",
         )
 
 
 def check_vocabulary(tokenizer: str, num_tokens: int, encoder: str, config: Any) -> None:
-    """Raises InputError unless a text encoder knows all tokens of a tokenizer."""
     if num_tokens > config.vocab_size:
         raise InputError(
             f"the {tokenizer} has {num_tokens} tokens, but the {encoder} knows {config.vocab_size}:"

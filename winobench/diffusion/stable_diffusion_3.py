@@ -84,6 +84,7 @@ class StableDiffusion3(Pipeline):
         "tokenizer_3": ("transformers", "T5Tokenizer"),
     }
     OPTIONAL: ClassVar = ("text_encoder_3", "tokenizer_3")
+    SCHEDULE: ClassVar = FlowSchedule
     DENOISER: ClassVar = "transformer"
     LARGE_ENCODERS: ClassVar = ("text_encoder_3",)
     RELEASED: ClassVar = {
@@ -108,11 +109,6 @@ class StableDiffusion3(Pipeline):
         """See `Pipeline`."""
         return cls.OPTIONAL if settings.get("zero_t5") else ()
 
-    @staticmethod
-    def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """See `Pipeline`."""
-        return FlowSchedule.from_config(content)
-
     @property
     def max_text_tokens(self) -> int:
         """Number of tokens of every text of the CLIP encoders, start, end and padding included."""
@@ -122,16 +118,8 @@ class StableDiffusion3(Pipeline):
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids of the three tokenizers.
 
-        Args:
-          texts: strings. The empty one is encoded as others are.
-          image_size: does not matter here.
-
-        Returns:
-          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``ids_3`` int32 ``[num_texts, text_tokens]``,
-          zeros where T5 is left out.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+        Returns ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``ids_3`` int32
+        ``[num_texts, text_tokens]``, zeros where T5 is left out.
         """
         length = self.max_text_tokens
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
@@ -171,29 +159,21 @@ class StableDiffusion3(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
-        stable_diffusion.check_latents(transformer, configs["vae"], "transformer")
+        stable_diffusion.check_latents(transformer.in_channels, configs["vae"], "transformer")
         width, of_clip = transformer.joint_attention_dim, first.hidden_size + second.hidden_size
-        if third := configs.get("text_encoder_3"):
-            if third.d_model != width or width < of_clip:
-                raise InputError(
-                    f"the transformer takes text states of width {width}, but T5's have {third.d_model}, and those of"
-                    f" CLIP {of_clip}: the parts are not of the same model",
-                    code="mismatched-parts",
-                )
-            stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
-        elif width < of_clip:
+        third = configs.get("text_encoder_3")
+        if width < of_clip or (third and third.d_model != width):
+            of_t5 = f"T5's have {third.d_model} and " if third else ""
             raise InputError(
-                f"the transformer takes text states of width {width}, but those of CLIP have {of_clip}: the parts are"
+                f"the transformer takes text states of width {width}, but {of_t5}CLIP's have {of_clip}: the parts are"
                 " not of the same model",
                 code="mismatched-parts",
             )
+        if third:
+            stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
         pooled = first.projection_dim + second.projection_dim
-        if transformer.pooled_projection_dim != pooled:
-            raise InputError(
-                f"the transformer takes a pooled text of width {transformer.pooled_projection_dim}, but both CLIP"
-                f" encoders give {pooled}: the parts are not of the same model",
-                code="mismatched-parts",
-            )
+        wanted = transformer.pooled_projection_dim
+        stable_diffusion.check_width("transformer", "a pooled text", wanted, "the pair of CLIP encoders", pooled)
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 

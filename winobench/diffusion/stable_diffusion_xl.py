@@ -100,16 +100,8 @@ class StableDiffusionXL(Pipeline):
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids of both tokenizers, and adds the sizes.
 
-        Args:
-          texts: strings. The empty one is encoded as others are, unless ``zero_empty_text`` is set.
-          image_size: of the images, height and width in pixels. The model's own when None.
-
-        Returns:
-          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``time_ids`` int32 ``[num_texts, 6]``; ``keep``
-          int32 ``[num_texts]``, 0 where a text's conditions are zeros.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`winobench.base.texts.check_texts`).
+        Returns ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``time_ids`` int32 ``[num_texts, 6]``;
+        ``keep`` int32 ``[num_texts]``, 0 where a text's conditions are zeros (empty ones with ``zero_empty_text``).
         """
         size = self.image_size if image_size is None else image_size
         length = self.max_text_tokens
@@ -121,11 +113,7 @@ class StableDiffusionXL(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """See `Pipeline`.
-
-        Returns:
-          ``states`` ``[n, length, 2048]``, ``pooled`` ``[n, 1280]`` (widths of SDXL), ``time_ids`` int32 ``[n, 6]``.
-        """
+        """``states`` ``[n, length, 2048]``, ``pooled`` ``[n, 1280]`` (widths of SDXL), ``time_ids`` int32 [n, 6]."""
         first = networks["text_encoder"](ids["ids"])
         second = networks["text_encoder_2"](ids["ids_2"])
         states = jnp.concatenate([first.penultimate, second.penultimate], axis=-1)
@@ -163,7 +151,7 @@ class StableDiffusionXL(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
         unet, first, second = configs["unet"], configs["text_encoder"], configs["text_encoder_2"]
-        stable_diffusion.check_latents(unet, configs["vae"])
+        stable_diffusion.check_latents(unet.in_channels, configs["vae"])
         stable_diffusion.check_states(unet, first.hidden_size + second.hidden_size)
         if unet.pooled_text_dim != second.projection_dim:
             takes = "none" if unet.pooled_text_dim is None else f"one of width {unet.pooled_text_dim}"

@@ -56,6 +56,8 @@ class ZImage(Pipeline):
         "text_encoder": ("transformers", "Qwen3Model"),
         "tokenizer": ("transformers", "Qwen2TokenizerFast"),
     }
+    SCHEDULE: ClassVar = FlowSchedule
+    LATENTS_A_SIDE: ClassVar = PATCH
     DENOISER: ClassVar = "transformer"
     LARGE_ENCODERS: ClassVar = ("text_encoder",)
     RELEASED: ClassVar = {"z-image-turbo": lambda: _released(3.0), "z-image": lambda: _released(6.0)}
@@ -73,16 +75,6 @@ class ZImage(Pipeline):
         last_but_one = (self.text_encoder.config.num_hidden_layers - 1,)
         object.__setattr__(self, "text_encoder", self.text_encoder.taking(last_but_one))
 
-    @staticmethod
-    def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
-        """See `Pipeline`."""
-        return FlowSchedule.from_config(content)
-
-    @staticmethod
-    def latents_a_side(denoiser: Any) -> int:
-        """See `Pipeline`."""
-        return PATCH
-
     def check_image_size(self, image_size: int | None = None) -> int:
         """See `Pipeline`. The transformer has no more rows and columns than its config states."""
         size = super().check_image_size(image_size)
@@ -94,16 +86,8 @@ class ZImage(Pipeline):
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids, each in the chat template, which leaves room for a thought.
 
-        Args:
-          texts: strings. The empty one is encoded as others are.
-          image_size: does not matter here.
-
-        Returns:
-          ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
-
-        Raises:
-          InputError: ``texts`` is empty, or one cannot be tokenized (`texts.check_texts`). The tokenizer
-            has no chat template.
+        Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
+        Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
         asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)
         ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
@@ -131,15 +115,9 @@ class ZImage(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`."""
         transformer, vae, encoder = (configs[name] for name in ("transformer", "vae", "text_encoder"))
-        for takes, what, given, part in (
-            (transformer.in_channels, "latents of so many channels", vae.latent_channels, "autoencoder"),
-            (transformer.cap_feat_dim, "text states of this width", encoder.hidden_size, "text encoder"),
-        ):
-            if takes != given:
-                raise InputError(
-                    f"the transformer takes {what}: {takes}, but the {part} gives {given}: the two are not of the same"
-                    " model"
-                )
+        stable_diffusion.check_latents(transformer.in_channels, vae, "transformer")
+        width = transformer.cap_feat_dim
+        stable_diffusion.check_width("transformer", "text states", width, "the text encoder", encoder.hidden_size)
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", encoder)
 
 

@@ -15,18 +15,15 @@ from winobench import parallel
 from winobench.base import caches, files, json_files
 from winobench.base.errors import InputError
 
-SEARCH = "search"
-"""Stands for a batch size that is to be searched for."""
+SEARCH = "search"  # in place of a batch size
 
 _FILE = "batch_sizes.json"
 
-# A size is measured in rounds of this many steps, until this many seconds have passed. Its fastest round counts, which
-# other programs have disturbed the least.
+# A size is measured in rounds of these steps for these seconds. The fastest round counts, the least disturbed one.
 _STEPS = 3
 _SECONDS = 1.0
-# A next size has to bring this much for the search to continue, and the largest is this many times the default.
-_WORTH_GOING_ON = 1.03
-_SPAN = 16
+_LEAST_GAIN = 1.03  # of a next size, for the search to continue
+_SPAN = 16  # the largest size over the default
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +35,9 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 class BatchSize:
-    """A number of items that each device of a mesh works on at once, which is halved when they do not fit.
-
-    Attributes:
-      per_device: the number now.
-    """
+    """A number of items that each device of a mesh works on at once, which is halved when they do not fit."""
 
     def __init__(self, per_device: int, mesh: Mesh, noun: str):
-        """Keeps a number."""
         self.per_device = per_device
         self._mesh = mesh
         self._noun = noun
@@ -56,7 +48,7 @@ class BatchSize:
         return self.per_device * parallel.data_parallelism(self._mesh)
 
     def halve(self, error: Exception) -> None:
-        """Halves the number, and says so in one line of the log."""
+        """Halves the number, with one line of the log."""
         reason = " ".join(str(error).split())[:200].rstrip(".")
         if parallel.is_multihost(self._mesh):
             raise InputError(
@@ -87,15 +79,10 @@ def search(
     downwards: bool,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[int, float]:
-    """Measures some batch sizes: powers of two, upwards from the default while that helps and the memory allows it.
+    """Measures powers of two, upwards from the default while that helps and fits: batch size -> items a second.
 
-    Args:
-      run: ``run(batch size of each device, number of steps)`` makes steps of that size and waits for their end. It is
-        called once with a single step, which may compile, before the calls that count.
-      clock: tells the time in seconds.
-
-    Returns:
-      Batch size -> what one device does in a second, of each size that fits.
+    ``run(batch size of each device, number of steps)`` waits for the end of its steps. A first call with a single step,
+    which may compile, does not count.
     """
     first = 1 << (default.bit_length() - 1)
     rates: dict[int, float] = {}
@@ -106,7 +93,7 @@ def search(
         rate = _rate(run, size, clock)
         if rate is not None:
             rates[size] = rate
-        return rate is not None and rate > _WORTH_GOING_ON * best
+        return rate is not None and rate > _LEAST_GAIN * best
 
     size = first
     while not helps(size):
@@ -128,7 +115,7 @@ def search(
 
 
 def _rate(run: Callable[[int, int], None], size: int, clock: Callable[[], float]) -> float | None:
-    """Items in a second of a batch size; None if it does not fit."""
+    """Items a second of a batch size; None if it does not fit."""
     try:
         run(size, 1)
         best, begin = 0.0, clock()
@@ -156,8 +143,7 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
     on_cpu = device.platform == "cpu"
     key = key | {
         "device": device.device_kind,
-        # All CPUs are of one kind.
-        "processor": caches.processor() if on_cpu else None,
+        "processor": caches.processor() if on_cpu else None,  # CPUs have one device_kind
         "mesh": dict(mesh.shape),
         "jax": jax.__version__,
     }
@@ -170,7 +156,7 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
     rates = {size: rate * parts for size, rate in sorted(rates.items())}
     chosen = max(rates, key=rates.__getitem__)
     where = remember(key, chosen, rates)
-    # No cause for worry, but what is less than a warning is not shown, and a search takes its time.
+    # A warning, as lower levels are not shown, and a search takes its time.
     _log.warning(
         "batch size %d was found to be the fastest (passes/s: %s); %s",
         chosen,
@@ -181,14 +167,13 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
 
 
 def recall(key: dict[str, Any]) -> int | None:
-    """The batch size that is remembered for a key, if there is one."""
     entry = _read(os.path.join(caches.folder(), _FILE)).get(files.digest(key))
     size = entry.get("batch_size") if isinstance(entry, dict) else None
     return size if isinstance(size, int) and not isinstance(size, bool) and size >= 1 else None
 
 
 def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | None:
-    """Writes down a batch size, with what was measured. Returns the file, or None if it cannot be written."""
+    """Returns the file, or None if it cannot be written."""
     path = os.path.join(caches.folder(), _FILE)
     entry = {"key": key, "batch_size": size, "passes_per_second": {str(each): rate for each, rate in rates.items()}}
     try:
@@ -200,7 +185,7 @@ def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | N
 
 
 def _read(path: str) -> dict[str, Any]:
-    """The file's content. Nothing for a missing or damaged file, which the next search replaces."""
+    """Nothing for a missing or damaged file, which the next search replaces."""
     try:
         content = json_files.load(path)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The order in which the numbers of an array lie in a device's memory, where the device's kernels want another one."""
+"""Memory layouts of parameters, where a device's kernels need another one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from jax.sharding import Mesh
 
 from winobench import parallel
 
-# cuDNN reads a convolution's kernel with its outputs first: [height, width, inputs, outputs] in this order of axes.
-# In JAX's own order, each step of the program would begin with turning all kernels around.
+# cuDNN reads a convolution's kernel [height, width, inputs, outputs] with its outputs first. In JAX's own order, each
+# step of the program would begin with a transposition of all kernels.
 _OUTPUTS_FIRST = Layout(major_to_minor=(3, 0, 1, 2))
 
 
 def parameter_formats(parameters: Any, mesh: Mesh) -> Any:
-    """Where the parameters of a network live, and in which order: as `winobench.parallel.parameter_shardings`, for GPUs
-    with the kernels of convolutions as cuDNN takes them.
-
-    Args:
-      parameters: a pytree of arrays, or of anything with a shape and a dtype.
-    """
+    """`winobench.parallel.parameter_shardings`; on GPUs, with cuDNN's order of axes for convolution kernels."""
     shardings = parallel.parameter_shardings(parameters, mesh)
     if mesh.devices.flat[0].platform != "gpu":
         return shardings
@@ -30,7 +25,6 @@ def parameter_formats(parameters: Any, mesh: Mesh) -> Any:
 
 
 def place_parameters(parameters: Any, mesh: Mesh) -> Any:
-    """Puts parameters on the devices of the mesh, as `parameter_formats` says."""
     return jax.tree.map(_put, parameters, parameter_formats(parameters, mesh))
 
 

@@ -1,5 +1,4 @@
-"""How much one step takes on: less on CPUs, where large batches leave the caches, more on accelerators, which small
-ones leave idle."""
+"""Sizes of one step: smaller on CPUs, where large batches leave the caches, larger on accelerators."""
 
 from __future__ import annotations
 
@@ -10,12 +9,10 @@ from jax.sharding import Mesh
 
 _MAX_ROWS = 4096
 
-# Bytes of a denoiser's temporaries for each position of the latents and each byte of a number of its first layer's
-# width, of one triple: what XLA's compilers for TPUs and GPUs need for the UNets of SD 2.1 and SDXL, and some more
-# (benchmarks/results/compiled.json).
+# A triple's temporaries, in copies of the denoiser's first layer: XLA's need for SD 2.1 and SDXL on TPUs and GPUs, and
+# some more (benchmarks/results/compiled.json).
 _COPIES_OF_A_LAYER = 30
-# What is left to the allocator, to what is under way, and to the compiled program itself.
-_SPARE = 0.1
+_SPARE = 0.1  # for the allocator, work under way, and the compiled program
 
 
 class Limit(NamedTuple):
@@ -25,7 +22,7 @@ class Limit(NamedTuple):
     cpu: int
 
     def on(self, mesh: Mesh) -> int:
-        """The number for the devices of a mesh, which need not be the process's default devices."""
+        """The number for a mesh's devices, which need not be the process's default devices."""
         return self.cpu if mesh.devices.flat[0].platform == "cpu" else self.accelerator
 
 
@@ -38,13 +35,8 @@ def table_rows(encoded: Any, num_bytes: int) -> int:
 def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resident: int) -> int:
     """How many triples of a step an accelerator's memory holds, by a rule of thumb. At least 1.
 
-    The rule errs on the safe side. ``python -m launch.plan`` has the compiler say what a step needs, and a step that
-    does not fit is halved in any case (`winobench.engine.batch_size`).
-
-    Args:
-      itemsize: bytes of a number that it computes with.
-      memory: bytes of the device.
-      resident: bytes of parameters and tables on it.
+    ``memory``: bytes of the device, of which ``resident`` hold parameters and tables. A step that does not fit is
+    halved in any case (`winobench.engine.batch_size`).
     """
     of_a_triple = positions * width * itemsize * _COPIES_OF_A_LAYER
     return max(1, int((memory * (1 - _SPARE) - resident) // of_a_triple))

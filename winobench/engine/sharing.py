@@ -1,12 +1,9 @@
-"""What the texts about one image and one sample have in common, so that it is computed once for all of them.
+"""Shared work of the texts about one image and one sample: noisy latents, and layers before the first cross-attention.
 
-They meet the same noisy latents, and so does all that a network does ahead of its first cross-attention. The programs
-that make use of it have fixed shapes: a batch of n texts has room for m noisy latents, where m follows from how many
-texts there are about each.
+The programs have fixed shapes: a batch of n texts has room for m noisy latents.
 
-With sharing and without, an error differs by rounding. Which of the two computes it is therefore decided by all triples
-that there are to score (``among``), not by those that happen to be left: a run that was interrupted, or shared by
-processes, gives the same bits as one that was not.
+With sharing and without, an error differs by rounding. All triples of an evaluation (``among``), not only the remaining
+ones, decide which of the two computes it: an interrupted or distributed run gives the same bits.
 """
 
 from __future__ import annotations
@@ -17,19 +14,14 @@ import numpy as np
 
 from winobench.engine import tables
 
-# With more texts than the last number, little is left to be saved. Each number is a program to be compiled.
+# Each number is a program to be compiled. More texts than the last one save little more.
 _TEXTS = (2, 4, 8)
 
 
 def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
-    """The order in which all texts about an image and a sample follow each other.
+    """Rows of ``triples``, int [n, 3], (image, text, sample), in order: int [n].
 
-    Args:
-      triples: int [n, 3], (image, text, sample).
-      shared: bool [n], which of them are to be computed with sharing. Those come first.
-
-    Returns:
-      int [n], rows of ``triples``: by image in order of first use, then by sample, then by text.
+    Shared ones (bool [n]) come first; then by image in order of first use, by sample, and by text.
     """
     images, texts, samples = triples.T
     first, _ = tables.first_uses(images)
@@ -40,11 +32,7 @@ def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
 
 
 def texts_to_share(triples: np.ndarray) -> int:
-    """For how many texts about each image and sample it saves the most to be prepared; 1 if nothing can be saved.
-
-    Args:
-      triples: int [n, 3], (image, text, sample), at least one.
-    """
+    """The group size that saves most, for int triples [n, 3], (image, text, sample); 1 if nothing can be saved."""
     _, num_texts = _num_texts(triples)
     saved = {texts: np.count_nonzero(num_texts >= texts) * (1 - 1 / texts) for texts in _TEXTS}
     best = max(saved, key=saved.__getitem__)
@@ -55,11 +43,6 @@ class Shared:
     """Which triples are computed with sharing: those whose image and sample have enough texts among all triples."""
 
     def __init__(self, among: np.ndarray, texts: int):
-        """
-        Args:
-          among: int [m, 3], all triples (image, text, sample).
-          texts: from `texts_to_share`.
-        """
         self.texts = texts
         if texts > 1:
             keys, num_texts = _num_texts(among)
@@ -93,15 +76,10 @@ def room(size: int, texts: int) -> int | None:
 
 
 def cut(triples: np.ndarray, shared: np.ndarray, parts: int, size: int, texts: int) -> Iterator[np.ndarray]:
-    """Cuts triples into batches, each of which has a program that all of it fits into.
+    """Cuts triples in `order`, int [n, 3], with ``shared``, bool [n], into batches that each fit one program.
 
-    Args:
-      triples: int [n, 3], (image, text, sample), in `order`.
-      shared: bool [n], from `Shared`.
-
-    Yields:
-      int [parts x size], rows of ``triples``; -1 for places that stay empty, which all have a row before them on their
-      device, or on a device before.
+    Yields int [parts x size], rows of ``triples``; -1 for empty places, which follow a row on their device or on one
+    before.
     """
     keys = _keys(triples)
     new = np.ones(len(triples), bool)  # where another image or sample begins
@@ -123,14 +101,10 @@ def cut(triples: np.ndarray, shared: np.ndarray, parts: int, size: int, texts: i
 
 
 def group(columns: np.ndarray, parts: int, texts: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Takes together equal columns that follow each other.
+    """Groups equal adjacent columns [k, parts x n], such as image, sample and timestep of each text.
 
-    Args:
-      columns: [k, parts x n], what the texts of a batch are about, such as image, sample and timestep.
-
-    Returns:
-      The different columns [k, parts x m], and for each text which of its device's m it is about, int32 [parts x n].
-      All columns as they were, and None, where a device has more than m, or m would save nothing.
+    Returns the different columns [k, parts x m], and each text's index among its device's m, int32 [parts x n]. All
+    columns, and None, where a device has more than m, or m would save nothing.
     """
     of_device = columns.reshape(len(columns), parts, -1)
     size = of_device.shape[2]

@@ -1,4 +1,4 @@
-"""Parameters that are on the devices only while something needs them there."""
+"""Parameters that are on the devices only while they are needed there."""
 
 from __future__ import annotations
 
@@ -10,26 +10,21 @@ from winobench.engine import layouts
 
 
 class StagedParameters:
-    """A network's parameters, put on the devices when they are first asked for, and again once they were let go.
+    """A network's parameters, put on the devices at each first use since the last `release`.
 
-    Ask for them again for each program: what is kept of them elsewhere keeps them on the devices.
-
-    Attributes:
-      given: as they were given, wherever they are.
+    Ask for them again for each program: any other reference keeps them on the devices.
     """
 
     def __init__(self, given: Any, mesh: Mesh):
-        """Puts nothing anywhere."""
         self.given = given
         self._mesh = mesh
         self._placed: Any = None
 
     def on_devices(self) -> Any:
-        """The parameters, on the devices, as `winobench.engine.layouts.place_parameters` puts them there."""
         if self._placed is None:
             self._placed = layouts.place_parameters(self.given, self._mesh)
         return self._placed
 
     def release(self) -> None:
-        """Frees the devices of them, as soon as the programs that are under way have read them."""
+        """Frees the devices as soon as the programs that are under way have read the parameters."""
         self._placed = None

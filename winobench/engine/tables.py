@@ -1,9 +1,8 @@
 """Tables of encoded images and texts on the device, filled while the scoring runs.
 
-A table has a fixed number of rows, so that its size compiles nothing again, and an evaluation may have more images or
-texts than rows. The triples of an evaluation are therefore cut into segments that need no more items than there are
-rows. Within a segment, items are encoded in order of first use, a batch at a time and just before they are needed:
-loading and encoding overlap with scoring, and no more than a few batches of decoded images are in memory at once.
+A table has a fixed number of rows, so that one compilation serves any number of items. Triples are cut into segments
+that need no more items than there are rows. Within a segment, items are encoded in order of first use, a batch at a
+time and just before they are needed: loading and encoding overlap with scoring, and few decoded images are in memory.
 """
 
 from __future__ import annotations
@@ -26,24 +25,17 @@ from winobench import parallel
 from winobench.engine import batch_size as batch_sizes
 
 _LOADING_THREADS = min(8, os.cpu_count() or 1)
-# Steps that may be under way before a result is waited for.
-_STEPS_AHEAD = 4
+_STEPS_AHEAD = 4  # that may be under way before a result is waited for
 _WHOLE = PartitionSpec()
 
-LOADING, WAITING_FOR_ITEMS, WAITING_FOR_RESULTS = (
-    "winobench: load an item",
-    "winobench: wait for items",
-    "winobench: wait for results",
-)
-"""What the host's work is called in a profiler's trace. Without a profiler, a name costs less than a microsecond."""
+# Names of the host's work in a profiler's trace. Without a profiler, a name costs less than a microsecond.
+LOADING = "winobench: load an item"
+WAITING_FOR_ITEMS = "winobench: wait for items"
+WAITING_FOR_RESULTS = "winobench: wait for results"
 
 
 def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct items in order of first use, and the position of each one's first use.
-
-    Args:
-      items: int [n].
-    """
+    """The distinct items of int [n] in order of first use, and the position of each one's first use."""
     distinct, position = np.unique(items, return_index=True)
     order = np.argsort(position)
     return distinct[order], position[order]
@@ -80,7 +72,7 @@ def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
 
 
 def lower_encoder(function: Callable[[Any, Any], Any], mesh: Mesh, params: Any, batch: Any) -> jax.stages.Lowered:
-    """What an `Encoder` compiles, for shapes of parameters and of a batch at their places."""
+    """The lowered `Encoder` program, for shapes of parameters and of a batch."""
     return _encode.lower(_Encoding(function, mesh), params, batch)
 
 
@@ -107,9 +99,8 @@ def _empty(how: _Encoding, rows: int, spec: PartitionSpec, params: Any, batch: A
 class Encoder:
     """Turns batches of one fixed shape into rows of a table, each device its own part of the batch.
 
-    Attributes:
-      size: how many items a batch has.
-      params: the function's parameters, on the mesh.
+    ``function(params, batch [n, ...]) -> [n, ...]`` on pytrees is pure, hashable, and equal to functions of the same
+    computation.
     """
 
     def __init__(
@@ -121,12 +112,6 @@ class Encoder:
         noun: str = "item",
         spec: PartitionSpec = _WHOLE,
     ):
-        """Keeps what encoding needs.
-
-        Args:
-          function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``. Pure, hashable, and
-            equal to functions that do the same.
-        """
         self._spec = spec
         self._how = _Encoding(function, mesh)
         self.params = params
@@ -135,7 +120,6 @@ class Encoder:
 
     @property
     def batch_size(self) -> int:
-        """Items of a batch, over all devices."""
         return self.size.total
 
     def _put(self, items: Sequence[Any]) -> Any:
@@ -149,7 +133,6 @@ class Encoder:
 
     @parallel.without_mesh
     def empty_table(self, rows: int, example: Any) -> Any:
-        """A table of zeros for encoded items like ``example``."""
         return _empty(self._how, rows, self._spec, self.params, self._put([example]))
 
     @parallel.without_mesh
@@ -168,12 +151,9 @@ class Encoder:
 
 
 class DeviceTable:
-    """A table of encoded items, of which those of the current segment get a row before they are needed.
+    """A table of encoded items, a pytree of arrays [rows, ...]. The current segment's items have rows.
 
-    Attributes:
-      array: the table, a pytree of arrays [rows, ...]. Rows without an item hold anything finite.
-      encoder: what fills it.
-      encoded: number of items encoded so far.
+    Rows without an item hold anything finite.
     """
 
     def __init__(
@@ -184,7 +164,6 @@ class DeviceTable:
         example: Any,
         load: Callable[[Sequence[int]], Iterator[Any]],
     ):
-        """Makes an empty table."""
         self.array = encoder.empty_table(rows, example)
         self.encoder = encoder
         self.encoded = 0
@@ -201,20 +180,18 @@ class DeviceTable:
 
     @property
     def num_items(self) -> int:
-        """Number of items that there are."""
         return len(self._row_of_item)
 
     @property
     def capacity(self) -> int:
-        """Number of rows."""
         return len(self._item_of_row)
 
     def begin(self, needed: np.ndarray) -> None:
-        """Starts a segment: gives every item that it needs a row, and lines up those that have yet to be encoded."""
+        """Starts a segment: gives every item that it needs a row, and queues those that are not encoded."""
         self.close()
         if self._lost:
-            self._make_anew()
-        # What an unfinished segment did not come to encode.
+            self._make_again()
+        # Items of an unfinished segment that were not encoded.
         unfinished = self._queue[self._done :]
         self._item_of_row[self._row_of_item[unfinished]] = -1
         self._row_of_item[unfinished] = -1
@@ -250,13 +227,10 @@ class DeviceTable:
         return self._row_of_item[items]
 
     def has_failed(self) -> bool:
-        """After an error of a device: whether encoding has failed, now or earlier. Waits for what is under way.
-
-        What is lost by it is encoded again in the segments that begin hereafter.
-        """
+        """After an error of a device: whether encoding has failed. Later segments encode again what is lost."""
         leaves = jax.tree.leaves(self.array)
-        # The table is given up to each step of encoding. If that fails at once, there may be no table any more. If it
-        # fails later, the new one is no more than the error.
+        # Each step of encoding takes the table's buffers. If it fails at once, there may be no table any more. If it
+        # fails later, the new one holds only the error.
         self._lost = self._lost or any(leaf.is_deleted() for leaf in leaves)
         if not self._lost:
             try:
@@ -266,7 +240,7 @@ class DeviceTable:
         failed, self._encoding = self._encoding or self._lost, False
         return failed
 
-    def _make_anew(self) -> None:
+    def _make_again(self) -> None:
         self.array = None  # there may be no room for two
         self.array = self.encoder.empty_table(self.capacity, self._example)
         self._row_of_item[:] = -1
@@ -275,25 +249,19 @@ class DeviceTable:
         self._lost = False
 
     def close(self) -> None:
-        """Stops loading."""
-        close = getattr(self._arrays, "close", None)
-        if close is not None:
-            close()
+        getattr(self._arrays, "close", lambda: None)()
         self._arrays = iter(())
 
 
 def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[np.ndarray]:
-    """Yields ``load(number)`` for each number, in order, with up to ``ahead`` of them being loaded by threads.
-
-    Loading starts at once and ends when the iterator is closed or an item cannot be loaded.
-    """
+    """Yields ``load(number)`` for each number, in order. Threads load up to ``ahead`` of them, from now on."""
     items = _loaded_ahead(load, numbers, ahead)
     next(items)  # has the threads start
     return items
 
 
 def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[Any]:
-    """None, once the threads are at work, and then what `load_ahead` yields."""
+    """None, once the threads are at work, and then the items."""
 
     def named(number: int) -> np.ndarray:
         with jax.profiler.TraceAnnotation(LOADING):
@@ -327,17 +295,15 @@ def score_rows(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Scores items in batches, encoding images and texts shortly before they are needed.
 
-    A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good.
-    Then the work continues with the items whose results were not yet handed out.
+    A batch of items, images or texts that does not fit into a device's memory is halved, for good. The work continues
+    with the items without results.
 
     Args:
       items: int [n, 2 or more], rows (number of the image, number of the text, ...).
-      step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch. It reads the tables'
-        arrays when it is called.
-      order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
-        tables. As they are given when None.
+      step: ``step(rows of images, rows of texts, items) -> [size.total]`` for a whole batch. Reads the tables' arrays.
+      order: int [n, 2 or more] -> int [n], the order of the items of a segment. As they are given when None.
       cut: ``cut(items [n, 2 or more], size.total)`` cuts ordered items into batches, int [size.total]: numbers of
-        items, -1 for places that stay empty. One after the other when None.
+        items, -1 for empty places. One after the other when None.
 
     Yields:
       (numbers of items, int [b], their results [b]) of batch after batch, each item once.
@@ -357,7 +323,7 @@ def score_rows(
                 failed = [table.encoder.size for table in (images, texts) if table.has_failed()]
                 for each in failed or [size]:
                     each.halve(error)
-            # Lost tables are made again in the next round: here the error is gone, and with it what it held on to.
+            # Lost tables are made again in the next round, when the error and its references are gone.
             numbers = np.flatnonzero(~done)
     finally:
         images.close()
@@ -374,11 +340,10 @@ def _batches(
     order: Callable[[np.ndarray], np.ndarray] | None,
     cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As `score_rows`, of the items with these numbers, in batches of one size. Errors of devices are passed on."""
-    # Steps that are under way, oldest first: the device always has the next one available while Python prepares more or
-    # waits for a result.
+    """As `score_rows`, of the items with these numbers, in batches of one size."""
+    # Steps under way, oldest first: the device always has the next one while Python prepares more or waits.
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
-    cut = _one_after_the_other if cut is None else cut
+    cut = _in_order if cut is None else cut
     columns = (items[numbers, 0], items[numbers, 1])
     for begin, end in segments(columns, (images.capacity, texts.capacity)):
         segment = numbers[begin:end]
@@ -402,7 +367,7 @@ def _batches(
         yield _finished(*waiting.popleft())
 
 
-def _one_after_the_other(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
+def _in_order(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(items), size):
         batch = np.arange(start, start + size)
         yield np.where(batch < len(items), batch, -1)

@@ -1,7 +1,6 @@
-"""What a denoiser is given of texts, computed ahead of all scoring, by encoders that then leave the devices.
+"""Conditions of texts, computed before all scoring by encoders that then leave the devices, and kept on disk.
 
-The text encoders of large models take as much memory as their denoisers (T5-XXL: 9.5 GB in bfloat16), and each text is
-encoded once. Results are kept on disk by content, so that the next run over the same texts encodes nothing:
+The text encoders of large models take as much memory as their denoisers (T5-XXL: 9.5 GB in bfloat16):
 
     <folder>/<key of the encoders>/<key of a text>.safetensors
 """
@@ -28,23 +27,13 @@ _FORMAT = 1  # raised whenever states of the same texts could change
 
 
 def as_they_are(params: Any, batch: Any) -> Any:
-    """Stands for an encoder where what it would make is given."""
+    """Stands for an encoder whose results are given."""
     del params
     return batch
 
 
 class TextStore:
-    """Encodes texts and keeps what comes of them on disk.
-
-    Args:
-      function: ``(params, token ids) -> conditions``, as in `Pipeline.text_function`.
-      params: its parameters, in the host's memory.
-      identity: all that the conditions of given token ids depend on, as JSON values.
-      folder: where they are kept. Made if needed.
-      mesh: the devices that encode.
-      batch_per_device: texts that each device encodes at once.
-      make_room: called before the parameters are put on the devices. Lets go of what need not be next to them.
-    """
+    """Encodes texts and keeps the conditions on disk, by content."""
 
     def __init__(
         self,
@@ -61,9 +50,8 @@ class TextStore:
         self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
 
     def prepare(self, items: Sequence[Any]) -> None:
-        """Encodes the texts that are not on disk yet. The parameters are on the devices for as long as this takes."""
-        missing = {self._path(item): item for item in items}
-        missing = {path: item for path, item in missing.items() if not path.exists()}
+        """Encodes the texts that are not on disk yet. The parameters leave the devices afterwards."""
+        missing = {path: item for item in items if not (path := self._path(item)).exists()}
         if not missing:
             return
         paths, left = list(missing), list(missing.values())
@@ -75,15 +63,17 @@ class TextStore:
             for start in range(0, len(left), encoder.batch_size):
                 batch = left[start : start + encoder.batch_size]
                 rows = jax.tree.map(parallel.fetch, encoder.encode(batch))
+                # By their places, so that the order of names is the order of the leaves.
+                named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
                 for number, path in enumerate(paths[start : start + len(batch)]):
-                    weights.write_weights(path, _flat(jax.tree.map(lambda leaf, n=number: leaf[n], rows)))
+                    weights.write_weights(path, {name: np.asarray(leaf[number]) for name, leaf in named.items()})
         except OSError as error:
             raise InputError(
                 f"{self.folder} cannot be written ({error.strerror or error}): free some space", code="cannot-write"
             ) from error
 
     def read(self, items: Sequence[Any]) -> Iterator[Any]:
-        """The conditions of texts that have been prepared, in their order: trees of NumPy arrays."""
+        """The conditions of prepared texts, in their order: trees of NumPy arrays."""
         structure = None
         for item in items:
             if structure is None:
@@ -107,8 +97,3 @@ class TextStore:
             digest.update(f"{leaf.dtype} {np.shape(leaf)}\n".encode())
             digest.update(np.ascontiguousarray(leaf).data)
         return self.folder / f"{digest.hexdigest()[:32]}.safetensors"
-
-
-def _flat(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves by their place, so that the order of names is that of the leaves."""
-    return {f"{number:03d}": np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(tree))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,29 +14,16 @@ Params = Any  # a pytree of arrays
 
 
 class TrainState(NamedTuple):
-    """Everything that a step changes.
+    """Everything that a step changes."""
 
-    Attributes:
-      step: number of finished steps, int32 scalar.
-      params: trained parameters.
-      ema: exponential moving average of ``params``, float32; None where no average is kept.
-      opt_state: the optimizer's state.
-    """
-
-    step: jax.Array
+    step: jax.Array  # finished steps, int32 scalar
     params: Params
-    ema: Params | None
+    ema: Params | None  # exponential moving average of ``params``, float32; None where no average is kept
     opt_state: optax.OptState
 
 
 class Checkpoints:
-    """Orbax checkpoints of a TrainState in a folder. Written in the background, renamed when whole.
-
-    Args:
-      folder: made if needed.
-      max_to_keep: how many of the newest are kept.
-      best_metric: the one with the highest value of this metric is kept as well. Of equal ones, the newest.
-    """
+    """Orbax checkpoints of a TrainState: the newest, and of equal ones the newest with the best metric."""
 
     def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2, best_metric: str | None = None):
         import orbax.checkpoint as ocp  # late: a bare accelerator machine trains without it
@@ -45,10 +33,7 @@ class Checkpoints:
         self._best_metric = best_metric
         options: dict[str, Any] = {"max_to_keep": max_to_keep}
         if best_metric is not None:
-
-            def value(metrics: Mapping[str, float]) -> float:
-                return metrics[best_metric]
-
+            value = operator.itemgetter(best_metric)
             best = checkpoint_managers.BestN(get_metric_fn=value, n=1, keep_checkpoints_without_metrics=False)
             newest = checkpoint_managers.LatestN(max_to_keep)
             policy = checkpoint_managers.AnyPreservationPolicy([newest, best])
@@ -59,7 +44,6 @@ class Checkpoints:
         )
 
     def latest_step(self) -> int | None:
-        """The newest complete checkpoint's step, or None."""
         return self._manager.latest_step()
 
     def best(self) -> tuple[int, float] | None:
@@ -77,23 +61,16 @@ class Checkpoints:
 
     def restore(self, like: TrainState, step: int | None = None) -> TrainState:
         """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``."""
-        abstract = jax.tree.map(_abstract, like)
+        abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), like)
         step = self.latest_step() if step is None else step
         return self._manager.restore(step, args=self._ocp.args.StandardRestore(abstract))
 
     def wait(self) -> None:
-        """Waits for writes under way."""
         self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits for writes under way, and ends."""
         self.wait()
         self._manager.close()
-
-
-def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and placement of an array, which is what Orbax restores into."""
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def what_is_kept(checkpoints: Checkpoints | None) -> str:

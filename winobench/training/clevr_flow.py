@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from winobench.clevr import questions, renderer
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
 from winobench.models import clip, transformer_sd3
 from winobench.models.base import Network
 from winobench.training import clevr_tiny, embedded
@@ -18,13 +20,11 @@ from winobench.training import clevr_tiny, embedded
 if TYPE_CHECKING:
     import ml_collections
 
-JUDGED_TIMESTEPS = (250, 700)
-"""The numbers of the noise levels that the exported model is judged on, as `clevr_tiny.JUDGED_TIMESTEPS`."""
+JUDGED_TIMESTEPS = (250, 700)  # numbers of noise levels, as `clevr_tiny.JUDGED_TIMESTEPS`
 
 
 class ClevrFlow(embedded.Recipe):
-    """See `embedded.Recipe`."""
-
+    VOCABULARY = questions.VOCABULARY
     NAME = "clevr_flow"
     SHOWN = (
         "On the left is a red cube and on the right is a blue sphere.",
@@ -38,16 +38,8 @@ class ClevrFlow(embedded.Recipe):
     )
     AUTOENCODER: ClassVar = {"use_quant_conv": False, "use_post_quant_conv": False, "shift_factor": 0.0}
 
-    def vocabulary(self) -> Sequence[str]:
-        """See `embedded.Recipe`."""
-        from winobench.clevr import questions
-
-        return questions.VOCABULARY
-
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
-        """Those of clevr-tiny, then harder ones: half the captions of these are clevr-tiny's forms."""
-        from winobench.clevr import questions, renderer
-
+        """clevr-tiny's scenes, then harder ones: half of their captions have clevr-tiny's forms."""
         yield from clevr_tiny.free_scenes(config)
         settings = config.data
         own = settings.captions_per_scene // 2
@@ -64,7 +56,6 @@ class ClevrFlow(embedded.Recipe):
             yield pictures, [[first] * own + simple for first, *simple in captions]
 
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
-        """See `embedded.Recipe`."""
         settings, encoders = config.denoiser, {}
         for name in ("text_encoder", "text_encoder_2"):
             size = config[name].hidden_size
@@ -91,7 +82,6 @@ class ClevrFlow(embedded.Recipe):
         return {"transformer": (transformer_sd3.SD3Transformer2DModel, transformer), **encoders}
 
     def schedule(self, config: ml_collections.ConfigDict) -> FlowSchedule:
-        """Stable Diffusion 3's, with the recipe's shift."""
         return FlowSchedule(shift=config.denoiser.shift)
 
     def start(self, denoiser: Network) -> None:
@@ -105,7 +95,6 @@ class ClevrFlow(embedded.Recipe):
     def predict(
         self, networks: Mapping[str, Network], noisy: jax.Array, times: jax.Array, input_ids: jax.Array
     ) -> jax.Array:
-        """See `embedded.Recipe`."""
         texts = [networks[name](input_ids) for name in ("text_encoder", "text_encoder_2")]
         conditions = transformer_sd3.TextConditions(
             states=jnp.concatenate([text.penultimate for text in texts], axis=-1),
@@ -114,9 +103,6 @@ class ClevrFlow(embedded.Recipe):
         return networks["transformer"](noisy, times, conditions)
 
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
-        """See `embedded.Recipe`."""
-        from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
-
         return StableDiffusion3(
             **networks,
             text_encoder_3=None,

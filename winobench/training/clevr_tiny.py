@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from flax import nnx
 
+from winobench.clevr import captions, renderer
+from winobench.clevr import scenes as clevr_scenes
 from winobench.diffusion import schedules
 from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import clip, unet_2d_condition
 from winobench.models.base import Network
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
@@ -19,14 +22,12 @@ from winobench.training import embedded
 if TYPE_CHECKING:
     import ml_collections
 
+# The exported model is judged on the timesteps where it tells captions apart best, on scenes of neither split.
 JUDGED_TIMESTEPS = (300, 800)
-"""The timesteps that the exported model is judged on: where it tells captions apart best, on scenes that it was neither
-trained nor judged on."""
 
 
 class ClevrTiny(embedded.Recipe):
-    """See `embedded.Recipe`."""
-
+    VOCABULARY = captions.VOCABULARY
     NAME = "clevr_tiny"
     SHOWN = (
         "On the left is a red cube and on the right is a blue sphere.",
@@ -39,18 +40,10 @@ class ClevrTiny(embedded.Recipe):
         "",
     )
 
-    def vocabulary(self) -> Sequence[str]:
-        """See `embedded.Recipe`."""
-        from winobench.clevr import captions
-
-        return captions.VOCABULARY
-
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
-        """See `embedded.Recipe`."""
         return free_scenes(config)
 
     def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
-        """See `embedded.Recipe`."""
         text = embedded.text_config(config.text_encoder, vocab_size, config.data.max_length)
         return {
             "unet": (unet_2d_condition.UNet2DConditionModel, unet_config(config)),
@@ -58,20 +51,7 @@ class ClevrTiny(embedded.Recipe):
         }
 
     def schedule(self, config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
-        """Stable Diffusion's noise schedule with the recipe's parametrisation."""
-        return schedules.NoiseSchedule.from_config(
-            {
-                "_class_name": "DDIMScheduler",
-                "num_train_timesteps": 1000,
-                "beta_schedule": "scaled_linear",
-                "beta_start": 0.00085,
-                "beta_end": 0.012,
-                "prediction_type": config.denoiser.prediction_type,
-                "clip_sample": False,
-                "set_alpha_to_one": False,
-                "steps_offset": 1,
-            }
-        )
+        return schedules.NoiseSchedule(prediction_type=config.denoiser.prediction_type)
 
     def start(self, denoiser: Network) -> None:
         """Zeroes the last layer of every residual branch and of the network.
@@ -85,23 +65,16 @@ class ClevrTiny(embedded.Recipe):
     def predict(
         self, networks: Mapping[str, Network], noisy: jax.Array, times: jax.Array, input_ids: jax.Array
     ) -> jax.Array:
-        """See `embedded.Recipe`."""
         return networks["unet"](noisy, times, networks["text_encoder"](input_ids).last_hidden_state)
 
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
-        """See `embedded.Recipe`."""
-        from winobench.diffusion.stable_diffusion import StableDiffusion
-
         return StableDiffusion(
             **networks, tokenizer=tokenizer, schedule=self.schedule(config), timestep_range=JUDGED_TIMESTEPS
         )
 
 
 def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
-    """Scenes of one and two objects, as `embedded.Recipe.scenes` has them."""
-    from winobench.clevr import captions, renderer
-    from winobench.clevr import scenes as clevr_scenes
-
+    """Scenes of one and two objects."""
     settings = config.data
     chunk = 8 * renderer.chunk_size(settings.image_size)
     for start in range(0, settings.num_scenes, chunk):
@@ -109,16 +82,13 @@ def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray,
         scenes = clevr_scenes.sample_free_scenes(
             count, seed=config.seed, split="train", start=start, distinct=settings.task_like_fraction
         )
-        pictures = renderer.render(scenes, settings.image_size)
+        images = renderer.render(scenes, settings.image_size)
         generator = np.random.default_rng((config.seed, start))
-        yield (
-            pictures,
-            captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene),
-        )
+        yield images, captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene)
 
 
 def unet_config(config: ml_collections.ConfigDict) -> UNet2DConditionConfig:
-    """The denoiser's architecture. The way up mirrors the way down."""
+    """The way up mirrors the way down."""
     settings = config.denoiser
     down_blocks = tuple(settings.down_block_types)
     factor = 2 ** (len(config.autoencoder.block_out_channels) - 1)

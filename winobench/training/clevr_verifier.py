@@ -1,8 +1,7 @@
-"""The recipe of the verifier: rendered scenes, and what two autoencoders make of them -> detector -> folder.
+"""The recipe of the verifier: rendered scenes, and their reconstructions by two autoencoders -> detector -> folder.
 
-Images that a diffusion model generates come out of its autoencoder, and its latents are never quite right. So half of
-what the verifier learns from are reconstructions of the images by the autoencoders of the embedded models, from
-latents with some noise. Colours, sharpness and noise of all images vary a little.
+A diffusion model's autoencoder decodes latents that are never quite right. So half of the training images are
+reconstructions by the embedded models' autoencoders, from latents with some noise.
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
@@ -17,7 +16,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -25,49 +24,38 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.base import files, memory, random_numbers, registry
-from winobench.base.errors import InputError
+from winobench import checkpoints, metrics
+from winobench.base import files, memory, registry
+from winobench.clevr import objects, questions, renderer
+from winobench.clevr import scenes as clevr_scenes
+from winobench.data import array_records
+from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, loss
-from winobench.training import loop, optimizers
-from winobench.training.checkpoints import Checkpoints
+from winobench.training import embedded, loop
 from winobench.training.images import decode_png, encode_png
 
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.clevr.objects import SceneObject
-    from winobench.clevr.scenes import Scenes
-
-NAME = "clevr_verifier"
-"""Of the exported folder."""
-
-DRAWERS = ("clevr-tiny", "clevr-flow")
-"""The models whose autoencoders reconstruct images."""
-
-MAX_OBJECTS = 5
-"""Most objects of a scene that the verifier learns from."""
-
+NAME = "clevr_verifier"  # of the exported folder
+DRAWERS = ("clevr-tiny", "clevr-flow")  # the models whose autoencoders reconstruct images
+MAX_OBJECTS = 5  # of a training scene
 _BATCH = 64
 _MOST_BLUR = 0.8  # share of an image's neighbours in it
 _MOST_NOISE = 0.04  # of the range from black to white
 _GAIN, _SHIFT = 0.06, 0.03  # spread of the factor and of the term of each colour channel
 
+# (images, levels of noise, source of the noise) -> images
 Reconstruct = Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
-"""(images, levels of noise, source of the noise) -> images, as `reconstructor` says."""
+
+default_name = embedded.default_name
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run continues: the length of the training."""
-    return tuple(f"training.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
-
-
-def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-    """What a run's folder is called when the config was named ``spec``."""
-    return f"train-{registry.model_label(spec.replace(':', '-'))}"
+    return embedded.free_fields("training")
 
 
 def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
-    """Runs every stage that is not finished yet, exports the averaged weights and measures them."""
     workdir = pathlib.Path(workdir)
     check(config)
     make_scenes(config, workdir)
@@ -83,11 +71,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     """Refuses a network that cannot be made and batches that cannot fit, before the first scene is rendered."""
     shape = network_config(config)
     settings = config.training
-    if settings.decay_steps > settings.num_steps:
-        raise InputError(
-            f"config.training.decay_steps is {settings.decay_steps:,}, but must be at most the"
-            f" {settings.num_steps:,} of config.training.num_steps, so that the learning rate ends at zero"
-        )
+    embedded.check_decay(config, "training")
     memory.check(
         f"training the verifier on {settings.batch_size:,} images a step",
         4 * 2 * settings.batch_size * (shape.sample_size // 4) ** 2 * shape.widths[0] // jax.device_count(),
@@ -97,23 +81,14 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def network_config(config: ml_collections.ConfigDict) -> ClevrVerifierConfig:
-    """The network's architecture."""
     return ClevrVerifierConfig(widths=tuple(config.network.widths), num_blocks=tuple(config.network.num_blocks))
 
 
 # Scenes ---------------------------------------------------------------------------------------------------------------
 
 
-def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> Scenes:
-    """Scenes that the verifier learns from, or is measured on.
-
-    Args:
-      kind: ``free``, one to five objects, large in scenes of two, whose halves they then take in nine of ten. Or
-        ``random``, placed as in the questions of `clevr_hard`.
-    """
-    from winobench.clevr import questions
-    from winobench.clevr import scenes as clevr_scenes
-
+def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> clevr_scenes.Scenes:
+    """Scenes: ``free`` ones of 1 to 5 objects (large if two, 9 of 10 in halves), or ``random`` as in `clevr_hard`."""
     if kind == "random":
         return questions.random_scenes(count, seed=seed, split=split, start=start)
     return clevr_scenes.sample_free_scenes(
@@ -122,10 +97,7 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
 
 
 def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-    """Writes the shards of images and their objects."""
-    from winobench.data import array_records
-
-    about = {"seed": config.seed, "recipe": 1, "data": config.data.to_dict()}
+    about = embedded.about_stage(config, "data")
     if not array_records.is_complete(workdir / "scenes", about):
         records = scene_records(config, [reconstructor(name) for name in DRAWERS])
         array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
@@ -134,13 +106,9 @@ def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Non
 def scene_records(
     config: ml_collections.ConfigDict, reconstructors: Sequence[Reconstruct]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Renders the training scenes, of either kind by turns, and has half of the images reconstructed.
-
-    Yields ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
-    ``present`` bool [objects], as in `winobench.models.clevr_verifier.loss`.
+    """Training scenes of either kind by turns, half of them reconstructed: ``image`` (a PNG file), and as in `loss`
+    ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4], ``present`` bool [objects].
     """
-    from winobench.clevr import objects, renderer
-
     size = network_config(config).sample_size
     chunk = renderer.chunk_size(size)
     for number, start in enumerate(range(0, config.data.num_scenes, chunk)):
@@ -165,13 +133,10 @@ def scene_records(
 
 @functools.cache
 def reconstructor(model: str) -> Reconstruct:
-    """Encodes and decodes images by the autoencoder of an embedded model.
+    """Encodes and decodes images uint8 [n, h, w, 3] by the autoencoder of an embedded model.
 
-    Returns (images uint8 [n, h, w, 3], levels [n], generator) -> the same in shape and dtype. An image's latents get
-    Gaussian noise of its level times their own spread in between.
+    An image's latents get Gaussian noise of its level times their own spread in between.
     """
-    from winobench.models.autoencoder_kl import AutoencoderKL
-
     vae = AutoencoderKL.from_pretrained(registry.resolve(model).source, subfolder="vae")
     spread = 1.0 / vae.config.scaling_factor
 
@@ -215,68 +180,29 @@ def vary(images: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.clip(images * gain + shift + noise, -1.0, 1.0)
 
 
-def training_step(config: ml_collections.ConfigDict) -> tuple[loop.StepFn, loop.TrainState]:
-    """The jitted training step, and its first state."""
-    settings, shape = config.training, network_config(config)
-    make = jax.jit(lambda key: nnx.split(ClevrVerifier(shape, rngs=nnx.Rngs(key))))
-    graphdef, state = make(random_numbers.seed_key(config.seed))
-    params = nnx.to_pure_dict(state)
-
-    def loss_fn(params: loop.Params, batch: loop.Batch, key: jax.Array) -> tuple[jax.Array, Mapping[str, jax.Array]]:
-        images = vary(batch["images"].astype(jnp.float32) / 127.5 - 1.0, key)
-        maps = nnx.merge(graphdef, params)(images)
-        return loss(maps, batch["places"], batch["attributes"], batch["present"])
-
-    rate = optimizers.warmup_constant_decay(
-        settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        total_steps=settings.num_steps,
-        decay_steps=settings.decay_steps,
-    )
-    optimizer = optimizers.make_optimizer(settings.optimizer, rate)
-    step = loop.make_step(loss_fn, optimizer, seed=config.seed, ema_decay=settings.ema_decay)
-    return step, loop.create_state(params, optimizer)
-
-
 def train(
     config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
 ) -> loop.TrainState:
     """Trains the verifier from ``scenes/``, or resumes."""
-    from winobench.data import array_records
+    graphdef, params = embedded.split_model(ClevrVerifier, network_config(config), config.seed)
 
-    settings = config.training
-    step, state = training_step(config)
-    source = array_records.ShardSource(workdir / "scenes")
+    def loss_fn(params: loop.Params, batch: loop.Batch, key: jax.Array) -> tuple[jax.Array, loop.Metrics]:
+        images = vary(batch["images"].astype(jnp.float32) / 127.5 - 1.0, key)
+        maps = nnx.merge(graphdef, params)(images)
+        return loss(maps, batch["places"], batch["attributes"], batch["present"])
 
-    def batches_from(first: int) -> Iterator[loop.Batch]:
-        return array_records.shuffled_batches(
-            source, batch_size=settings.batch_size, seed=config.seed, transform=_decoded, first_batch=first
-        )
-
-    checkpoints = Checkpoints(workdir / "verifier" / "checkpoints")
-    state = loop.train(
-        step,
-        state,
-        batches_from,
-        num_steps=settings.num_steps,
-        checkpoints=checkpoints,
-        metrics_file=workdir / "verifier" / "metrics.jsonl",
-        name="verifier",
-        log_every=settings.log_every,
-        checkpoint_every=settings.checkpoint_every,
-        max_seconds=max_seconds,
+    step, state = embedded.make_step(loss_fn, params, config.training, config.seed)
+    source, folder = array_records.ShardSource(workdir / "scenes"), workdir / "verifier"
+    return embedded.train_stage(
+        step, state, source, _decoded, config.training, folder, config.seed, max_seconds=max_seconds
     )
-    checkpoints.close()
-    return state
 
 
 def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
     """Writes ``<workdir>/clevr_verifier`` in float16."""
-    from winobench import checkpoints
-
     folder = pathlib.Path(workdir) / NAME
     network = ClevrVerifier(network_config(config), rngs=nnx.Rngs(0))
-    nnx.update(network, jax.device_put(params, jax.local_devices()[0]))
+    nnx.update(network, embedded.on_one_device(params))
     checkpoints.save_model(network, folder, dtype="float16")
     return folder
 
@@ -288,15 +214,8 @@ def _decoded(record: dict[str, np.ndarray], generator: np.random.Generator) -> d
 # Accuracy -------------------------------------------------------------------------------------------------------------
 
 
-def held_out(group: str, count: int, seed: int) -> Scenes:
-    """Scenes of the split ``evaluation``, which no training run can contain.
-
-    Args:
-      group: ``two``, free scenes of two objects; ``crowd``, free ones of three to five. Or ``hard``, scenes of three to
-        five placed as in the questions of `clevr_hard`.
-    """
-    from winobench.clevr import scenes as clevr_scenes
-
+def held_out(group: str, count: int, seed: int) -> clevr_scenes.Scenes:
+    """Scenes of the split ``evaluation``: of ``two`` objects, a ``crowd`` of 3 to 5, or 3 to 5 as in `clevr_hard`."""
     if group == "hard":  # three of five random scenes have three objects or more
         scenes = sample("random", 2 * count + 40, seed=seed, split="evaluation")
         return scenes[np.flatnonzero(scenes.num_objects >= 3)[:count]]
@@ -305,12 +224,7 @@ def held_out(group: str, count: int, seed: int) -> Scenes:
 
 
 def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Measures a verifier on held-out scenes, and on what the autoencoders make of them.
-
-    Returns group and kind of image ("two, rendered") -> what `measure` says.
-    """
-    from winobench.clevr import objects, renderer
-
+    """Group and kind of image ("two, rendered") -> `measure`, of held-out scenes and their reconstructions."""
     measured = {}
     for group in ("two", "crowd", "hard"):
         scenes = held_out(group, count, seed)
@@ -324,17 +238,14 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
 
 
 def measure(
-    found: Sequence[Sequence[SceneObject]], truth: Sequence[Sequence[SceneObject]]
+    found: Sequence[Sequence[objects.SceneObject]], truth: Sequence[Sequence[objects.SceneObject]]
 ) -> dict[str, dict[str, float]]:
-    """Compares lists of objects with the true ones. Intervals are of 95% and clustered by image. Pure.
+    """Compares lists of objects with the true ones: name -> value, low and high of a 95% interval clustered by image.
 
-    Returns name -> value, low and high. Of true objects: ``found`` (one is listed within the tolerance of its place),
-    each attribute (found, and right), ``all_right`` (found, shape, colour and size right). Of images: ``exact`` (all
-    objects are all right, and nothing else is listed) and ``nothing_else``.
+    Shares of true objects: ``found`` (one is listed within the tolerance of its place), each attribute (found and
+    right), ``all_right`` (shape, colour and size). Shares of images: ``exact`` (all right and nothing else listed),
+    ``nothing_else``.
     """
-    from winobench import metrics
-    from winobench.clevr import objects
-
     rows: dict[str, list[bool]] = {name: [] for name in ("found", *objects.ATTRIBUTES, "all_right")}
     pictures: dict[str, list[bool]] = {"exact": [], "nothing_else": []}
     numbers = []

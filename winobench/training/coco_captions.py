@@ -1,11 +1,8 @@
 """Training sets of captioned photographs with hard negatives: the layout of NegCLIP's, and sets that have it.
 
 A table, such as ``train_neg_clip.tsv``, has a row for each caption: its number, ``title`` (the caption), ``filepath``
-(the image), ``neg_caption`` (a Python list of captions) and ``neg_image`` (a Python list of numbers of rows, whose
-images are meant). The published ones are of COCO (Yuksekgonul et al. 2023, section 4.1, used by Krojer et al. 2023,
-section 3.2); `build_table` makes one for any captioned images, with negatives of ours.
-
-``python -m launch.prepare`` prepares these sets like the data of tasks, but nothing is evaluated on them.
+(the image), ``neg_caption`` (a Python list of captions) and ``neg_image`` (a Python list of numbers of rows). The
+published ones are of COCO (Yuksekgonul et al. 2023, section 4.1, used by Krojer et al. 2023, section 3.2).
 """
 
 from __future__ import annotations
@@ -41,19 +38,11 @@ _COCO_TRAIN_IMAGES = Download(
     unpack=True,
     note="13 GB, photographs from Flickr under its terms",
 )
-_SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSet:
-    """A training set that ``python -m launch.prepare`` prepares, as it does the data of a `winobench.tasks.base.Task`.
-
-    Attributes:
-      name: what ``--task`` calls it.
-      version: raised whenever a row could change.
-      description: one line for listings.
-      source: the published files.
-    """
+    """A training set that ``launch.prepare`` prepares, like the data of a task."""
 
     name: str
     version: int
@@ -65,7 +54,6 @@ class TrainingSet:
         return published.problem(self.name, self.version, self.source, data_dir)
 
     def load(self, data_dir: str | None = None) -> PreparedSource:
-        """The prepared rows and images."""
         from winobench.data import hard_negatives, prepared
 
         problem = self.ready(data_dir)
@@ -75,26 +63,19 @@ class TrainingSet:
 
 
 class TableRow(NamedTuple):
-    """A row of a table. Images are files relative to the table's folder.
-
-    Attributes:
-      caption: true of the image.
-      image: the file.
-      negative_captions: false of it.
-      negative_images: numbers of rows whose images the caption is not true of.
-    """
+    """A row of a table."""
 
     caption: str
-    image: str
+    image: str  # a file relative to the table's folder
     negative_captions: tuple[str, ...]
-    negative_images: tuple[int, ...]
+    negative_images: tuple[int, ...]  # numbers of rows
 
 
 def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
     """The rows of a table, each with its image and caption first and the negatives behind them.
 
-    Negatives that are the image itself, or that differ from the caption in capital letters and spaces alone, are left
-    out, and so is a row without any other.
+    Left out are negatives that are the image itself, or that differ from the caption in capital letters and spaces
+    alone, and rows without any other.
     """
     rows = list(read_table(path, _COLUMNS[1:]).rows())
     images = [ImageFile(path.parent / row["filepath"].text().removeprefix(prefix)) for row in rows]
@@ -126,16 +107,12 @@ def write_table(path: pathlib.Path, rows: Sequence[TableRow]) -> None:
             writer.writerow([number, row.caption, row.image, *map(repr, negatives)])
 
 
-def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, seed: int = _SEED) -> pathlib.Path:
-    """Makes negatives of ours for captioned images and writes them as a table.
+def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, seed: int = 0) -> pathlib.Path:
+    """Makes negatives of ours (`winobench.data.negatives`) for a folder's captioned images and writes them as a table.
 
-    A caption's negatives have two of its elements exchanged. Its image's are the three nearest ones under the scorer
-    (`winobench.data.negatives`). Captions that have no two elements to exchange are left out, as in the published
-    tables, and so are images without any other caption.
-
-    Args:
-      folder: holds the images and ``captions.jsonl``, rows {"image": file, "caption": text or list of texts}, or a file
-        of Karpathy's splits, ``dataset_<name>.json``, of which the training images are taken.
+    A caption's negatives have two of its elements exchanged. Its image's are the three nearest ones under the scorer.
+    Captions without two elements to exchange are left out, as in the published tables, and so are images without any
+    other caption. The folder has ``captions.jsonl`` or a file of Karpathy's splits (its training images are taken).
     """
     from winobench.data import negatives, word_order
 
@@ -157,7 +134,7 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
             f"{folder} has no caption with two words of the same kind to exchange: add captions", code="no-negative"
         )
     vectors = scorer.encode_images([folder / image for image in swapped])
-    # Captions that were left out still tell which images must not be each other's negatives.
+    # Captions that were left out still forbid images as each other's negatives.
     neighbours = negatives.nearest_images(vectors, [captioned[image] for image in swapped])
     first_row, count = [], 0
     for own in swapped.values():
@@ -174,7 +151,7 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
 
 
 def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
-    """The captions of each image, which is a file relative to the folder."""
+    """Image file, relative to the folder -> captions."""
     path = folder / _CAPTIONS
     captions: dict[str, list[str]] = {}
     if path.is_file():
@@ -204,7 +181,7 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
 
 
 def _source(how_to_get: str, *, table: str = _PUBLISHED, prefix: str = "", **fields: Any) -> PublishedData:
-    """What reads the table of this name; ``how_to_get`` is of everything but the table."""
+    """Reads the table of this name; ``how_to_get`` is of everything but the table."""
 
     def with_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> PublishedData:
         build_table(folder, scorer, name)
@@ -222,33 +199,29 @@ def _source(how_to_get: str, *, table: str = _PUBLISHED, prefix: str = "", **fie
 
 _COCO_TABLE = _TABLE.format(_PUBLISHED)
 
-TRAINING_SETS: Mapping[str, TrainingSet] = {
-    training_set.name: training_set
-    for training_set in (
-        TrainingSet(
-            name="coco_hardneg_train",
-            version=1,
-            description="COCO's training captions with the hard negatives of NegCLIP.",
-            source=_source(
-                f"(from temp_data of {REPOSITORY}) and the folders train2014 and val2014, unpacked from"
-                f" {_COCO_TRAIN_IMAGES.url} and {COCO_IMAGES.url}",
-                prefix="coco/",
-                downloads=(
-                    Download(_COCO_TABLE, f"{RAW}/{_COCO_TABLE}", note="MIT licence"),
-                    _COCO_TRAIN_IMAGES,
-                    COCO_IMAGES,
-                ),
-                shared_folder=COCO_FOLDER,
+# The second one is for any images, and `build_table` makes negatives for either.
+_SETS = (
+    TrainingSet(
+        "coco_hardneg_train",
+        1,
+        "COCO's training captions with the hard negatives of NegCLIP.",
+        _source(
+            f"(from temp_data of {REPOSITORY}) and the folders train2014 and val2014, unpacked from"
+            f" {_COCO_TRAIN_IMAGES.url} and {COCO_IMAGES.url}",
+            prefix="coco/",
+            downloads=(
+                Download(_COCO_TABLE, f"{RAW}/{_COCO_TABLE}", note="MIT licence"),
+                _COCO_TRAIN_IMAGES,
+                COCO_IMAGES,
             ),
+            shared_folder=COCO_FOLDER,
         ),
-        TrainingSet(
-            name="captions_hardneg_train",
-            version=1,
-            description="Captioned images of your own, with hard negatives of ours or yours.",
-            source=_source(
-                f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"
-            ),
-        ),
-    )
-}
-"""Name -> training set. The second one is for any images, and `build_table` makes negatives for either."""
+    ),
+    TrainingSet(
+        "captions_hardneg_train",
+        1,
+        "Captioned images of your own, with hard negatives of ours or yours.",
+        _source(f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"),
+    ),
+)
+TRAINING_SETS: Mapping[str, TrainingSet] = {training_set.name: training_set for training_set in _SETS}

@@ -1,4 +1,4 @@
-"""What the recipes of the embedded models share: rendered scenes -> autoencoder -> latents -> denoiser -> folder.
+"""Shared by the recipes of the embedded models: rendered scenes -> autoencoder -> latents -> denoiser -> folder.
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
@@ -6,7 +6,7 @@ Each stage keeps its result in ``<workdir>`` and is skipped when that is there a
               scenes/               ArrayRecord shards: images (PNG) and the token ids of several captions each
               autoencoder/          checkpoints, metrics.jsonl, reconstructions
               latents/              ArrayRecord shards: scaled latents and token ids
-              denoiser/             checkpoints, metrics.jsonl, drawn images
+              denoiser/             checkpoints, metrics.jsonl, generated images
               <name>/               the exported diffusers folder
 """
 
@@ -27,11 +27,13 @@ from flax import nnx
 
 from winobench.base import memory, random_numbers, registry
 from winobench.base.errors import InputError
+from winobench.checkpoints import tokenizer_files
+from winobench.data import array_records
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.models import autoencoder_kl
 from winobench.models.base import Network
-from winobench.training import autoencoder, denoiser, loop, optimizers
+from winobench.training import loop, losses, optimizers
 from winobench.training.checkpoints import Checkpoints
 from winobench.training.images import decode_png, encode_png, save_pictures
 
@@ -42,20 +44,15 @@ _ENCODE_BATCH = 64
 
 
 class Recipe(abc.ABC):
-    """The recipe of one embedded model: what is its own, and the stages that all go through."""
+    """The recipe of one embedded model: its own parts, and the stages that all recipes share."""
 
-    NAME: ClassVar[str]
-    """Of the exported folder."""
-    SHOWN: ClassVar[tuple[str, ...]]
-    """Captions that are drawn at every checkpoint."""
-    AUTOENCODER: ClassVar[Mapping[str, Any]] = {}
-    """Fields of the autoencoder's config that no option decides."""
+    NAME: ClassVar[str]  # of the exported folder
+    SHOWN: ClassVar[tuple[str, ...]]  # captions of the images that are generated at every checkpoint
+    AUTOENCODER: ClassVar[Mapping[str, Any]] = {}  # fields of its config that no option decides
 
-    # What a recipe says -------------------------------------------------------------------------------------------
+    VOCABULARY: ClassVar[Sequence[str]]  # every word and mark of the captions
 
-    @abc.abstractmethod
-    def vocabulary(self) -> Sequence[str]:
-        """Every word and mark of the captions."""
+    # Of each recipe -----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
@@ -67,11 +64,11 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
-        """The noise schedule. Raises InputError for an unknown one."""
+        """The noise schedule."""
 
     @abc.abstractmethod
     def start(self, denoiser: Network) -> None:
-        """Changes a fresh denoiser in place, so that its branches start as nothing."""
+        """Changes a fresh denoiser in place, so that its residual branches start at zero."""
 
     @abc.abstractmethod
     def predict(
@@ -83,20 +80,17 @@ class Recipe(abc.ABC):
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
         """The pipeline of trained networks, the autoencoder ``vae`` among them."""
 
-    # What launch.train asks for -----------------------------------------------------------------------------------
+    # For launch.train ---------------------------------------------------------------------------------------------
 
     def free_fields(self, config: ml_collections.ConfigDict) -> tuple[str, ...]:
-        """The fields of the config that may change when a run continues: the length of the denoiser's training."""
-        return tuple(f"denoiser.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
+        return free_fields("denoiser")
 
     def default_name(self, config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-        """What a run's folder is called when the config was named ``spec``."""
-        return f"train-{registry.model_label(spec.replace(':', '-'))}"
+        return default_name(config, spec, digest)
 
     def run(
         self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
     ) -> str:
-        """Runs every stage that is not finished yet, and exports the averaged weights."""
         workdir = pathlib.Path(workdir)
         self.check(config)
         self.make_scenes(config, workdir)
@@ -108,14 +102,11 @@ class Recipe(abc.ABC):
     def check(self, config: ml_collections.ConfigDict) -> None:
         """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered."""
         vae = self.autoencoder_config(config)
-        width = _first_width(next(iter(self.networks(config, vocab_size=2).values()))[1])
+        _, denoiser = next(iter(self.networks(config, vocab_size=2).values()))
+        width = getattr(denoiser, "width", None) or denoiser.block_out_channels[0]
         self.schedule(config)
         for name in ("autoencoder", "denoiser"):
-            if config[name].decay_steps > config[name].num_steps:
-                raise InputError(
-                    f"config.{name}.decay_steps is {config[name].decay_steps:,}, but must be at most the"
-                    f" {config[name].num_steps:,} of config.{name}.num_steps, so that the learning rate ends at zero"
-                )
+            check_decay(config, name)
         settings, side = config.data, config.data.image_size // vae.downsampling
         if settings.image_size % vae.downsampling or not side:
             raise InputError(
@@ -143,35 +134,28 @@ class Recipe(abc.ABC):
     # Scenes -------------------------------------------------------------------------------------------------------
 
     def make_scenes(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-        """Writes the tokenizer and the shards of images with captions."""
-        from winobench.checkpoints import tokenizer_files
-        from winobench.data import array_records
-
-        about = _about(config, "data")
+        about = about_stage(config, "data")
         if array_records.is_complete(workdir / "scenes", about):
             return
         tokenizer_files.write_clip_tokenizer(
-            workdir / "tokenizer", self.vocabulary(), model_max_length=config.data.max_length
+            workdir / "tokenizer", self.VOCABULARY, model_max_length=config.data.max_length
         )
         records = self.scene_records(config, _tokenizer(workdir))
         array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
 
     def scene_records(self, config: ml_collections.ConfigDict, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
-        """Renders the training scenes and says several things of each.
-
-        Yields ``image`` (the bytes of a PNG file, uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
-        """
+        """Yields ``image`` (a PNG file as uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length])."""
         ids: dict[str, np.ndarray] = {}
-        for pictures, captions in self.scenes(config):
+        for rendered, captions in self.scenes(config):
             new = [text for text in dict.fromkeys(text for texts in captions for text in texts) if text not in ids]
             ids.update(zip(new, _tokenize(tokenizer, new), strict=True))
-            for picture, texts in zip(pictures, captions, strict=True):
-                yield {"image": encode_png(picture), "input_ids": np.stack([ids[text] for text in texts])}
+            for image, texts in zip(rendered, captions, strict=True):
+                yield {"image": encode_png(image), "input_ids": np.stack([ids[text] for text in texts])}
 
     # Autoencoder --------------------------------------------------------------------------------------------------
 
     def autoencoder_config(self, config: ml_collections.ConfigDict) -> autoencoder_kl.AutoencoderKLConfig:
-        """The autoencoder's architecture, with a scaling factor of 1 that ``fit_scaling_factor`` replaces."""
+        """The architecture, with a scaling factor of 1 that ``fit_scaling_factor`` replaces."""
         settings = config.autoencoder
         levels = len(settings.block_out_channels)
         return autoencoder_kl.AutoencoderKLConfig.from_dict(
@@ -189,44 +173,34 @@ class Recipe(abc.ABC):
         )
 
     def train_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
-        """Trains the autoencoder, or resumes. Returns its averaged parameters."""
-        from winobench.data import array_records
-
+        """Trains, or resumes. Returns the averaged parameters."""
         settings = config.autoencoder
-        graphdef, params = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
-        optimizer = _optimizer(settings)
-        step = loop.make_step(
-            autoencoder.make_loss(graphdef, pixel_noise=settings.pixel_noise),
-            optimizer,
-            seed=config.seed,
-            ema_decay=settings.ema_decay,
+        graphdef, params = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        step, state = make_step(
+            losses.of_autoencoder(graphdef, pixel_noise=settings.pixel_noise), params, settings, config.seed
         )
         folder = workdir / "autoencoder"
         source = array_records.ShardSource(workdir / "scenes")
         shown = np.stack([decode_png(source[index]["image"]) for index in range(min(16, len(source)))])
-        reconstruct = jax.jit(lambda params, images: _reconstruct(nnx.merge(graphdef, params), images))
+
+        @jax.jit
+        def reconstruct(params: loop.Params, images: jax.Array) -> jax.Array:
+            model = nnx.merge(graphdef, params)
+            return model.decode(model.encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
 
         def show(state: loop.TrainState) -> None:
-            pictures = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
-            save_pictures(pictures, folder / f"step-{int(state.step):06d}.png")
+            sheet = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
+            save_pictures(sheet, folder / f"step-{int(state.step):06d}.png")
 
-        def batches_from(first: int) -> Iterator[loop.Batch]:
-            return array_records.shuffled_batches(
-                source, batch_size=settings.batch_size, seed=config.seed, transform=_only_image, first_batch=first
-            )
-
-        state = _train(step, loop.create_state(params, optimizer), batches_from, show, settings, folder)
-        return state.ema
+        return train_stage(step, state, source, _only_image, settings, folder, config.seed, on_checkpoint=show).ema
 
     def make_latents(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-        """Trains the autoencoder and encodes every training image. The latents' scaling factor lies next to them."""
-        from winobench.data import array_records
-
-        about = _about(config, "data", "autoencoder")
+        """Trains the autoencoder and encodes every training image, with the scaling factor in a file of its own."""
+        about = about_stage(config, "data", "autoencoder")
         if array_records.is_complete(workdir / "latents", about):
             return
-        graphdef, _ = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
-        params = _on_one_device(self.train_autoencoder(config, workdir))
+        graphdef, _ = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        params = on_one_device(self.train_autoencoder(config, workdir))
         encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
         source = array_records.ShardSource(workdir / "scenes")
         means, ids = [], []
@@ -247,10 +221,10 @@ class Recipe(abc.ABC):
     # Denoiser -----------------------------------------------------------------------------------------------------
 
     def fresh(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[dict[str, Any], loop.Params]:
-        """The graph definitions and first parameters of denoiser and text encoders, by their names."""
+        """Graph definitions and first parameters of denoiser and text encoders, by name."""
         graphdefs, params = {}, {}
         for index, (name, (network, network_config)) in enumerate(self.networks(config, vocab_size).items()):
-            graphdefs[name], params[name] = _split_model(network, network_config, config.seed + index)
+            graphdefs[name], params[name] = split_model(network, network_config, config.seed + index)
             if index == 0:
                 model = nnx.merge(graphdefs[name], params[name])
                 self.start(model)
@@ -258,7 +232,6 @@ class Recipe(abc.ABC):
         return graphdefs, params
 
     def denoiser_step(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[loop.StepFn, loop.TrainState]:
-        """The jitted training step of denoiser and text encoders, and its first state."""
         settings = config.denoiser
         graphdefs, params = self.fresh(config, vocab_size)
 
@@ -266,54 +239,45 @@ class Recipe(abc.ABC):
             networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
             return self.predict(networks, noisy, times, input_ids)
 
-        loss = denoiser.make_loss(
+        loss = losses.of_denoiser(
             predict,
             self.schedule(config),
             timestep_range=tuple(settings.timestep_range),
             timestep_power=settings.timestep_power,
         )
-        optimizer = _optimizer(settings)
-        step = loop.make_step(loss, optimizer, seed=config.seed, ema_decay=settings.ema_decay)
-        return step, loop.create_state(params, optimizer)
+        return make_step(loss, params, settings, config.seed)
 
     def train_denoiser(
         self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
     ) -> loop.TrainState:
-        """Trains denoiser and text encoders from ``latents/``, or resumes. Draws images at every checkpoint."""
-        from winobench.data import array_records
-
+        """Trains denoiser and text encoders from ``latents/``, or resumes. Generates images at checkpoints."""
         settings = config.denoiser
         step, state = self.denoiser_step(config, len(_tokenizer(workdir)))
         transform = ChooseCaption(_tokenize(_tokenizer(workdir), [""])[0], settings.empty_text_fraction)
-        source = array_records.ShardSource(workdir / "latents")
-
-        def batches_from(first: int) -> Iterator[loop.Batch]:
-            return array_records.shuffled_batches(
-                source, batch_size=settings.batch_size, seed=config.seed, transform=transform, first_batch=first
-            )
+        source, folder = array_records.ShardSource(workdir / "latents"), workdir / "denoiser"
 
         def show(state: loop.TrainState) -> None:
             pipeline = self.bundle(config, workdir, state.ema)
-            pictures = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
-            save_pictures(pictures / np.float32(127.5) - 1, workdir / "denoiser" / f"step-{int(state.step):06d}.png")
+            generated = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
+            save_pictures(generated / np.float32(127.5) - 1, folder / f"step-{int(state.step):06d}.png")
 
-        return _train(step, state, batches_from, show, settings, workdir / "denoiser", max_seconds=max_seconds)
+        return train_stage(
+            step, state, source, transform, settings, folder, config.seed, on_checkpoint=show, max_seconds=max_seconds
+        )
 
     def bundle(self, config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
-        """The trained networks as a pipeline."""
         factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
         vae_config = dataclasses.replace(self.autoencoder_config(config), scaling_factor=factor)
         vae = autoencoder_kl.AutoencoderKL(vae_config, rngs=nnx.Rngs(0))
         nnx.update(vae, self._averaged_autoencoder(config, workdir))
         tokenizer = _tokenizer(workdir)
         graphdefs, _ = self.fresh(config, len(tokenizer))
-        params = _on_one_device(params)
+        params = on_one_device(params)
         networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
         return self.assemble(config, tokenizer, {**networks, "vae": vae})
 
     def _averaged_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
-        """The finished autoencoder's averaged parameters, from its checkpoint."""
-        _, params = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        _, params = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
         checkpoints = Checkpoints(workdir / "autoencoder" / "checkpoints")
         state = checkpoints.restore(loop.create_state(params, _optimizer(config.autoencoder)))
         checkpoints.close()
@@ -322,7 +286,7 @@ class Recipe(abc.ABC):
     def export(
         self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params
     ) -> pathlib.Path:
-        """Writes ``<workdir>/<name>``, a diffusers folder in float16 that torch diffusers loads unchanged."""
+        """Writes ``<workdir>/<name>``, a diffusers folder in float16."""
         workdir = pathlib.Path(workdir)
         folder = workdir / self.NAME
         self.bundle(config, workdir, params).save_pretrained(folder, dtype="float16")
@@ -331,15 +295,10 @@ class Recipe(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ChooseCaption:
-    """Draws one of a record's captions, or the empty text: Grain's random transform.
+    """Samples one of a record's captions, or the empty text: Grain's random transform."""
 
-    Attributes:
-      empty: token ids of the empty text.
-      empty_fraction: probability of the empty text, for the unconditional pass (Ho and Salimans 2022).
-    """
-
-    empty: np.ndarray
-    empty_fraction: float
+    empty: np.ndarray  # token ids of the empty text
+    empty_fraction: float  # its probability, for the unconditional pass (Ho and Salimans 2022)
 
     def __call__(self, record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Record -> ``latents`` and ``input_ids`` int32 [max_length]."""
@@ -354,7 +313,6 @@ def fit_scaling_factor(latents: np.ndarray) -> float:
 
 
 def zero(module: Any) -> None:
-    """Zeroes a layer's kernel and bias in place."""
     for parameter in (module.kernel, module.bias):
         if parameter is not None:
             parameter[...] = jnp.zeros_like(parameter[...])
@@ -377,15 +335,32 @@ def text_config(settings: ml_collections.ConfigDict, vocab_size: int, max_length
     }
 
 
-def _about(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:
-    """What a stage's result depends on, to be compared when the stage is found finished."""
-    values = {name: config[name].to_dict() for name in parts}
-    return {"seed": config.seed, "recipe": 1, **values}
+def free_fields(stage: str) -> tuple[str, ...]:
+    """The fields of a config that may change when a run continues: the length of the training."""
+    return tuple(f"{stage}.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
+
+
+def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+    """The name of a run's folder, where the config was named ``spec``."""
+    return f"train-{registry.model_label(spec.replace(':', '-'))}"
+
+
+def check_decay(config: ml_collections.ConfigDict, stage: str) -> None:
+    """Refuses a decay of the learning rate that is longer than the training."""
+    settings = config[stage]
+    if settings.decay_steps > settings.num_steps:
+        raise InputError(
+            f"config.{stage}.decay_steps is {settings.decay_steps:,}, but must be at most the"
+            f" {settings.num_steps:,} of config.{stage}.num_steps, so that the learning rate ends at zero"
+        )
+
+
+def about_stage(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:
+    """All that a stage's result depends on."""
+    return {"seed": config.seed, "recipe": 1, **{name: config[name].to_dict() for name in parts}}
 
 
 def _tokenizer(workdir: pathlib.Path) -> Any:
-    from winobench.checkpoints import tokenizer_files
-
     return tokenizer_files.read_clip_tokenizer(workdir / "tokenizer")
 
 
@@ -393,11 +368,6 @@ def _tokenize(tokenizer: Any, texts: list[str]) -> np.ndarray:
     if not texts:
         return np.zeros((0, tokenizer.model_max_length), np.uint16)
     return tokenizer(texts, padding="max_length", truncation=False, return_tensors="np")["input_ids"].astype(np.uint16)
-
-
-def _first_width(config: Any) -> int:
-    """Features at each place of a denoiser's first layer."""
-    return getattr(config, "width", None) or config.block_out_channels[0]
 
 
 def _optimizer(settings: ml_collections.ConfigDict) -> Any:
@@ -410,38 +380,48 @@ def _optimizer(settings: ml_collections.ConfigDict) -> Any:
     return optimizers.make_optimizer(settings.optimizer, rate)
 
 
+def make_step(
+    loss_fn: loop.LossFn, params: loop.Params, settings: ml_collections.ConfigDict, seed: int
+) -> tuple[loop.StepFn, loop.TrainState]:
+    """The jitted training step of a stage, and its first state."""
+    optimizer = _optimizer(settings)
+    step = loop.make_step(loss_fn, optimizer, seed=seed, ema_decay=settings.ema_decay)
+    return step, loop.create_state(params, optimizer)
+
+
 @functools.cache
-def _split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+def split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """A fresh network's graph definition and parameters. Made in one compiled call, which is far quicker."""
     make = jax.jit(lambda key: nnx.split(network(model_config, rngs=nnx.Rngs(key))))
     graphdef, state = make(random_numbers.seed_key(seed))
     return graphdef, nnx.to_pure_dict(state)
 
 
-def _train(
+def train_stage(
     step: loop.StepFn,
     state: loop.TrainState,
-    batches_from: Any,
-    show: Any,
+    source: Any,
+    transform: Any,
     settings: ml_collections.ConfigDict,
     folder: pathlib.Path,
-    *,
-    max_seconds: float | None = None,
+    seed: int,
+    **options: Any,
 ) -> loop.TrainState:
-    """Trains one stage, or resumes. The folder's name is the stage's."""
+    """Trains one stage on a `ShardSource`, or resumes. The folder is named after it."""
     checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         step,
         state,
-        batches_from,
+        lambda first: array_records.shuffled_batches(
+            source, batch_size=settings.batch_size, seed=seed, transform=transform, first_batch=first
+        ),
         num_steps=settings.num_steps,
         checkpoints=checkpoints,
         metrics_file=folder / "metrics.jsonl",
         name=folder.name,
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,
-        on_checkpoint=show,
-        max_seconds=max_seconds,
+        **options,
     )
     checkpoints.close()
     return state
@@ -451,11 +431,6 @@ def _only_image(record: dict[str, np.ndarray], generator: np.random.Generator) -
     return {"images": decode_png(record["image"])}
 
 
-def _reconstruct(model: autoencoder_kl.AutoencoderKL, images: jax.Array) -> jax.Array:
-    mean, _ = model.encode(images.astype(jnp.float32) / 127.5 - 1.0)
-    return model.decode(mean)
-
-
-def _on_one_device(params: loop.Params) -> loop.Params:
-    """Training leaves a copy on every device. Drawing and encoding use one, as the other networks are there."""
+def on_one_device(params: loop.Params) -> loop.Params:
+    """Training leaves a copy on every device. Generating and encoding use one, as the other networks are there."""
     return jax.device_put(params, jax.local_devices()[0])

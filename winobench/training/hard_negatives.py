@@ -1,16 +1,10 @@
 """HardNeg-DiffusionITM: the loss of fine-tuning with hard negatives (paper, section 3.2, Eq. 6-7).
 
-E is the mean squared error of the network's answer over a batch. A pair that belongs together is to have a low one, a
-pair that does not a high one, but no higher than is good for the network:
-
     L = E_pos - min(E_neg, lambda * stop_gradient(E_pos))
 
-A negative is another text for the image (a random one, or a hard one) or another image for the text. It shares noise
-and timestep with its positive, and both go through the network in one pass, side by side: rows 2 i and 2 i + 1 are the
-positive and the negative of example i, so a device that holds an example holds both.
-
-Everything random comes from the key that a step is given. With ``make_loss`` it is sampled example by example, from the
-key and the example's place in the global batch, so that it does not depend on how the batch is spread over devices.
+E is the mean squared error of the network's answer over a batch. A negative is another text for the image (a random
+one, or a hard one) or another image for the text. It shares noise and timestep with its positive, and both go through
+the network in one pass: rows 2 i and 2 i + 1 are the positive and the negative of example i.
 """
 
 from __future__ import annotations
@@ -50,28 +44,17 @@ Metrics = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class LossConfig:
-    """What is minimised.
+    """The minimised loss."""
 
-    Attributes:
-      kind: ``none`` (positives alone), ``random_text``, ``hard_text``, ``hard_image``, or ``mixed``: an image with
-        probability 1/2, a hard text with 1/4, a random text with 1/4.
-      threshold: lambda; None for the ``unhinged`` variant without a threshold.
-      objective: what E_neg measures: ``hinged`` the error of the negative's prediction; ``relativistic`` its mean
-        squared distance to the positive's prediction, through both of which gradients flow (published code).
-      mixing: whether ``mixed`` samples once a ``batch`` (published code) or for each ``example``.
-      timestep_range: timesteps are sampled uniformly from [first, last); None for all of the schedule's (published
-      code). threshold_over: whether E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published
-        code), or for each ``example`` by itself, so that a batch's easy negatives do not silence its hard ones (ours).
-
-    Raises:
-      InputError: for a value that is not one of these.
-    """
-
-    kind: str = "mixed"
-    threshold: float | None = 1.0
+    kind: str = "mixed"  # of the negatives. None of them (``none``), one of NEGATIVES, or by MIXED_SHARES
+    threshold: float | None = 1.0  # lambda; None for the ``unhinged`` variant
+    # E_neg is the error of the negative's prediction (``hinged``), or its mean squared distance to the positive's
+    # prediction, through both of which gradients flow (``relativistic``, published code).
     objective: str = "hinged"
-    mixing: str = "batch"
-    timestep_range: tuple[int, int] | None = None
+    mixing: str = "batch"  # ``mixed`` samples once a ``batch`` (published code) or for each ``example``
+    timestep_range: tuple[int, int] | None = None  # sampled uniformly from [first, last); None for all (published code)
+    # E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published code), or for each ``example``,
+    # so that a batch's easy negatives do not silence its hard ones (ours).
     threshold_over: str = "batch"
 
     def __post_init__(self):
@@ -96,7 +79,7 @@ class LossConfig:
             )
 
     def timesteps(self, schedule: Schedule) -> tuple[int, int]:
-        """The timesteps of a schedule to draw from, as [first, last)."""
+        """The schedule's timesteps to sample from, as [first, last)."""
         total = schedule.num_train_timesteps
         first, last = (0, total) if self.timestep_range is None else self.timestep_range
         if not 0 <= first < last <= total:
@@ -109,24 +92,15 @@ class LossConfig:
 
 
 class Draws(NamedTuple):
-    """What is random about one step.
+    """What is random about one step."""
 
-    Attributes:
-      noise: [B, h, w, c] float32. A positive and its negative share it.
-      timesteps: [B] of the schedule, int32, or noise levels, float32. Likewise.
-      kinds: the negative's index in ``NEGATIVES``, int32, a scalar or [B] as ``LossConfig.mixing`` says. Read for
-        ``mixed`` alone.
-      dropout_key: of the adapters' dropout; None for none. Each row, positive or negative, drops its own inputs.
-    """
-
-    noise: jax.Array
-    timesteps: jax.Array
-    kinds: jax.Array | None = None
-    dropout_key: jax.Array | None = None
+    noise: jax.Array  # [B, h, w, c] float32. A positive and its negative share it
+    timesteps: jax.Array  # [B], int32, or noise levels, float32. Likewise
+    kinds: jax.Array | None = None  # index in ``NEGATIVES``, int32, scalar or [B]; read for ``mixed`` alone
+    dropout_key: jax.Array | None = None  # of the adapters. Each row drops its own inputs
 
 
-LossOfDraws = Callable[[Any, Any, Batch, Draws], tuple[jax.Array, Metrics]]
-LossFn = Callable[[Any, Any, Batch, jax.Array], tuple[jax.Array, Metrics]]
+LossFn = Callable[..., tuple[jax.Array, Metrics]]
 
 
 def contrast(
@@ -134,15 +108,8 @@ def contrast(
 ) -> tuple[jax.Array, jax.Array]:
     """L = E_pos - min(E_neg, lambda * stop_gradient(E_pos)) (paper, Eq. 6), or E_pos - E_neg without a threshold.
 
-    The paper writes the second term as L_neg = -E_neg, clipped to [-lambda L_pos, lambda L_pos]. Of the two bounds only
-    the lower can be reached, as no error is negative.
-
-    Args:
-      positive_error: E_pos, float32, a scalar or one an example.
-
-    Returns:
-      The loss, and whether E_neg was above the threshold, so that no gradient flows through it. Both of the errors'
-      shape.
+    The paper clips L_neg = -E_neg to [-lambda L_pos, lambda L_pos]; the upper bound is never reached. Returns the loss,
+    and whether E_neg was above the threshold, so that no gradient flows through it, both of the errors' shape.
     """
     if threshold is None:
         return positive_error - negative_error, jnp.zeros(positive_error.shape, bool)
@@ -166,12 +133,9 @@ def draw(
     *,
     first_example: int | jax.Array = 0,
 ) -> Draws:
-    """Draws a step's noise, timesteps, kinds of negatives and dropout key.
+    """Samples a step's noise, timesteps, kinds of negatives and dropout key for latents [B, h, w, c].
 
-    Args:
-      shape: [B, h, w, c] of the latents.
-      first_example: place of the first of these examples in the global batch. What is sampled for an example depends on
-        its place and on ``key``, and on nothing else.
+    An example's samples depend on ``key`` and its place in the global batch alone, not on the split over devices.
     """
     first, last = config.timesteps(schedule)
     kind_key, dropout_key, examples_key = jax.random.split(key, 3)
@@ -199,74 +163,52 @@ def make_loss(
     remat: bool = False,
     axis_name: str | None = None,
 ) -> LossFn:
-    """The loss as a function of the adapters, with all that is random sampled from a key.
+    """The loss as a function of the adapters.
 
     Errors are reduced in float32, also for networks in half precision. Under ``jax.jit`` with a batch that is split
-    over a mesh, the means are those of the global batch, and results equal those of one device but for rounding.
-
-    Args:
-      axis_name: axis over which the batch is split where the loss runs inside ``jax.shard_map``. The loss and the
-        metrics are then those of the global batch. A device's gradients must be averaged over the axis
-        (``jax.lax.pmean``) to be. Draws are those of one device, but for dropout.
+    over a mesh, the means are those of the global batch. Inside ``jax.shard_map`` they need ``axis_name``, the axis
+    that splits the batch, and a device's gradients must be averaged over it (``jax.lax.pmean``).
 
     Returns:
-      loss_fn(params, frozen, batch, key) -> (loss, metrics).
+      loss_fn(params, frozen, batch, key, draws=None) -> (loss, metrics). ``draws`` take the place of the key's.
 
-      ``params`` and ``frozen`` have the networks' names as entries (in ``params`` only those with adapters), each a
-      state. Together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
+      ``params`` (networks with adapters alone) and ``frozen``: network -> state, as `lora.split` parts them.
 
-      ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids``, what the pipeline's
-      tokenizer returns of B texts: [B, L] int32, or a tree of arrays (or ``text_states``, what the encoders make of
-      them). For a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``),
-      for an image negative ``negative_latents``, all of them for ``mixed``, of the same shapes. Other entries are
-      ignored.
+      ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids``, the tokenizer's output for
+      B texts: [B, L] int32, or a tree of arrays (or ``text_states``, the encoders' output). Text negatives need
+      ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``), image negatives
+      ``negative_latents``, ``mixed`` all of them, of the same shapes.
 
-      ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``. With negatives ``negative_error``
-      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0, with a threshold over examples, the
-      share of those where it was). For ``mixed``
-      ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds sampled.
+      ``loss`` and metrics are float32 scalars: ``loss``, ``positive_error``; with negatives ``negative_error`` and
+      ``share_clipped`` (of the batch, 0 or 1, or of its examples); for ``mixed`` ``share_random_text``,
+      ``share_hard_text``, ``share_hard_image``.
     """
-    loss_of_draws = make_loss_of_draws(family, graphdefs, schedule, config, remat=remat, axis_name=axis_name)
     config.timesteps(schedule)  # Refused here rather than in the first step.
-
-    def loss_fn(params: Any, frozen: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Metrics]:
-        shape = _entry(batch, "latents", config.kind).shape
-        device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
-        draws = draw(key, shape, schedule, config, first_example=device * shape[0])
-        if axis_name is not None:
-            draws = draws._replace(dropout_key=jax.random.fold_in(draws.dropout_key, device))
-        return loss_of_draws(params, frozen, batch, draws)
-
-    return loss_fn
-
-
-def make_loss_of_draws(
-    family: type[Pipeline],
-    graphdefs: Mapping[str, nnx.GraphDef],
-    schedule: Schedule,
-    config: LossConfig,
-    *,
-    remat: bool = False,
-    axis_name: str | None = None,
-) -> LossOfDraws:
-    """As `make_loss`, with noise, timesteps and kinds of negatives given instead of a key.
-
-    Returns loss_fn(params, frozen, batch, draws) -> (loss, metrics).
-    """
     encoders = tuple(name for name in graphdefs if name != family.DENOISER)
 
     def batch_mean(values: jax.Array) -> jax.Array:
         return values.mean() if axis_name is None else jax.lax.pmean(values.mean(), axis_name)
 
-    def loss_fn(params: Any, frozen: Any, batch: Batch, draws: Draws) -> tuple[jax.Array, Metrics]:
-        # Of two, as of one encoder, so that runs of before continue.
+    def sample(batch: Batch, key: jax.Array) -> Draws:
+        shape = _entry(batch, "latents", config.kind).shape
+        device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
+        draws = draw(key, shape, schedule, config, first_example=device * shape[0])
+        if axis_name is None:
+            return draws
+        return draws._replace(dropout_key=jax.random.fold_in(draws.dropout_key, device))
+
+    def loss_fn(
+        params: Any, frozen: Any, batch: Batch, key: jax.Array | None, draws: Draws | None = None
+    ) -> tuple[jax.Array, Metrics]:
+        draws = sample(batch, key) if draws is None else draws
+        # Two keys also for one encoder, so that earlier runs continue.
         keys = [None] * 2 if draws.dropout_key is None else jax.random.split(draws.dropout_key)
         denoiser = _merge(graphdefs, params, frozen, family.DENOISER, keys[0])
 
         def encode(ids: Tree) -> Tree:
             if not encoders:
                 return ids
-            # Merged here, as this may run in a branch, to which a network from outside would be foreign.
+            # Merged here, as a branch of `jax.lax.cond` cannot use a network from outside.
             networks = {}
             for number, name in enumerate(encoders):
                 key = keys[1] if number == 0 or keys[1] is None else jax.random.fold_in(keys[1], number)
@@ -310,12 +252,8 @@ def _contrasted(
     else:
         losses_of_examples, clipped = contrast(positive_errors, negative_errors, config.threshold)
         loss, share_clipped = batch_mean(losses_of_examples), batch_mean(clipped.astype(jnp.float32))
-    metrics = {
-        "loss": loss,
-        "positive_error": positive_error,
-        "negative_error": negative_error,
-        "share_clipped": share_clipped,
-    }
+    metrics = {"loss": loss, "positive_error": positive_error}
+    metrics |= {"negative_error": negative_error, "share_clipped": share_clipped}
     if config.kind == "mixed":
         for index, name in enumerate(NEGATIVES):
             metrics[f"share_{name}"] = batch_mean((kinds == index).astype(jnp.float32))
@@ -325,7 +263,6 @@ def _contrasted(
 def _merge(
     graphdefs: Mapping[str, nnx.GraphDef], params: Any, frozen: Any, name: str, dropout_key: jax.Array | None
 ) -> nnx.Module:
-    """A network out of its two parts, either of which may be missing."""
     network = nnx.merge(graphdefs[name], *(part[name] for part in (params, frozen) if name in part))
     lora.set_dropout_key(network, dropout_key)
     return network

@@ -13,87 +13,57 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
 from __future__ import annotations
 
 import dataclasses
-import math
 import pathlib
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 from flax import nnx
 
-from winobench import parallel
+from winobench import checkpoints, parallel
 from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
+from winobench.clevr.negatives import ClevrNegatives
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
-from winobench.training import hardneg_step, latent_cache, loop, tuning, writers
+from winobench.evaluation import evaluate
+from winobench.tasks import clevr_hardneg
+from winobench.training import hardneg_step, latent_cache, loop, tuning
+from winobench.training.coco_captions import TRAINING_SETS
 from winobench.training.validation import MEAN, Validation
 
 if TYPE_CHECKING:
     import ml_collections
 
-CLEVR = "clevr"
-"""The training set that is rendered here. Others are prepared by ``launch.prepare``."""
-
+CLEVR = "clevr"  # the training set that is rendered here. Others are prepared by ``launch.prepare``
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
-# What a run may change as it continues. The length is added where the learning rate does not depend on it.
-_FREE = (
-    "log_every",
-    "checkpoint_every",
-    "data.data_dir",
-    "data.cache_dir",
-    "validation.batch_size",
-    "mesh.model_parallel",
-    "remat",
-    "wandb",
-)
-_LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run continues."""
-    return _FREE + (_LENGTH if config.optimizer.schedule == "constant" else ())
+    is_constant = config.optimizer.schedule == "constant"
+    return tuning.free_fields(is_constant, "data.data_dir", "data.cache_dir", "remat")
 
 
 def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-    """What a run's folder is called: what is trained, with which negatives, and a digest of all settings."""
     is_unhinged = config.loss.threshold is None and config.loss.kind != "none"
-    kind = f"{config.loss.kind}{'-unhinged' * is_unhinged}"
-    return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{kind}-{digest}"
-
-
-def _check_numbers(config: ml_collections.ConfigDict) -> None:
-    tuning.check_numbers(config)
-    options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
-    options.STEPS.or_none().check("config.num_steps", config.num_steps)
-    hardneg_step.optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
+    return tuning.folder_name(config, spec, config.loss.kind + "-unhinged" * is_unhinged, digest)
 
 
 class Training(tuning.Tuning):
-    """One run: the model with its adapters, the data, the step, and what validation says.
-
-    Args:
-      config: from ``configs/hardneg.py``.
-      workdir: the run's folder.
-
-    Raises:
-      InputError: an option, the model or the data cannot be used.
-    """
-
     best_metric = MEAN
     watched = "positive_error"
 
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
-        self._config, self._workdir = config, workdir
-        # What is cheap to check comes before the model is loaded and images are encoded.
+        # Cheap checks come before the model is loaded and images are encoded.
         registry.resolve(config.model)
         hardneg_step.lora_config(config)
         loss_config = hardneg_step.loss_config(config)
-        _check_numbers(config)
-        self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
-        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
+        tuning.check_numbers(config)
+        options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
+        options.STEPS.or_none().check("config.num_steps", config.num_steps)
+        hardneg_step.optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
+        super().__init__(config, workdir)
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
         schedule = families.read_description(config.model, revision=config.revision).schedule
@@ -105,9 +75,7 @@ class Training(tuning.Tuning):
 
         self._pipeline = self._load()
         self._images = self._encode(source)
-        self.num_steps = config.num_steps
-        if self.num_steps is None:
-            self.num_steps = math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
+        self.num_steps = self.count_steps(len(self._images.rows))
         self._adapted = hardneg_step.adapt(self._pipeline, config)
         self._frozen = parallel.place_parameters(self._adapted.frozen, self._mesh)
         self._step, optimizer = hardneg_step.make_step(
@@ -115,7 +83,7 @@ class Training(tuning.Tuning):
         )
         self._state = hardneg_step.first_state(self._adapted, optimizer, config)
         self._adapted = dataclasses.replace(self._adapted, trained={}, frozen={})
-        # Lets go of the networks as they were loaded, which are on one device.
+        # Releases the networks as they were loaded, which are on one device.
         self._pipeline = self.model(self._state)
         self._validation = self._make_validation() if self._tasks else None
 
@@ -185,21 +153,16 @@ class Training(tuning.Tuning):
         return self._pipeline.replace(**networks)
 
     def measure(self, state: loop.TrainState) -> dict[str, float]:
-        """See `Tuning`."""
         return self._validation(self.model(state))
 
     def export_best(self, state: loop.TrainState) -> None:
-        """See `Tuning`."""
         self.export(state, self._workdir / "lora")
 
     def export_newest(self, state: loop.TrainState) -> None:
-        """See `Tuning`."""
         self.export(state, self._workdir / "lora" / "last")
 
     def export(self, state: loop.TrainState, folder: pathlib.Path) -> None:
         """Writes a state's adapters as ``<folder>/pytorch_lora_weights.safetensors``, from the first process."""
-        from winobench import checkpoints
-
         # Every process has a part in this where the adapters are spread over several.
         state = state._replace(params=jax.tree.map(parallel.fetch, state.params))
         if state.ema is not None:
@@ -214,10 +177,10 @@ class Training(tuning.Tuning):
             )
 
     def report(self) -> str:
-        """What validation said, where the adapters are, and the command that evaluates them."""
         folder = self._workdir / "lora"
         lines = []
-        rows = [row for row in _rows(self._workdir / "metrics.jsonl") if MEAN in row]
+        path = self._workdir / "metrics.jsonl"
+        rows = [row for _, row in json_files.read_lines(path, constants=True) if MEAN in row] if path.exists() else []
         trained = [row for row in rows if row["step"]]
         if trained:
             names = [name for name in rows[0] if name.startswith("validation/")]
@@ -225,18 +188,14 @@ class Training(tuning.Tuning):
             shown = {"untuned": rows[0]} if not rows[0]["step"] else {}
             shown |= {f"step {best['step']}, the best": best, f"step {trained[-1]['step']}, the last": trained[-1]}
             width = max(map(len, shown))
-            lines += [
-                f"{label:<{width}}  " + ", ".join(f"{_short(name)} {100 * row[name]:.1f}%" for name in names)
-                for label, row in shown.items()
-            ]
+            for label, row in shown.items():
+                numbers = (f"{name.removeprefix('validation/')} {100 * row[name]:.1f}%" for name in names)
+                lines.append(f"{label:<{width}}  {', '.join(numbers)}")
             if not rows[0]["step"] and best[MEAN] < rows[0][MEAN]:
                 lines.append("no checkpoint is better in this validation than the model was before")
-        lines.append(f"exported {folder}: judge it with")
-        lines.append(f"  {self.evaluation_command(folder)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"exported {folder}: judge it with", f"  {self.evaluation_command(folder)}"])
 
     def evaluation_command(self, folder: pathlib.Path) -> str:
-        """The ``launch.eval`` command for adapters in a folder."""
         config = self._config
         fields: dict[str, Any] = {"model": config.model, "lora": folder}
         fields |= {name: config[name] for name in ("variant", "revision", "image_size") if config[name] is not None}
@@ -247,19 +206,13 @@ class Training(tuning.Tuning):
         span = hardneg_step.pair("validation.timestep_range", config.validation.timestep_range)
         if span is not None:
             fields["sampling.timestep_range"] = span if isinstance(span, str) else ",".join(map(str, span))
-        words = ["python", "-m", "launch.eval", "--config=gdbench"]
-        words += [f"--config.{name}={value}" for name, value in fields.items()]
-        return " ".join(map(shlex.quote, words))
+        return tuning.evaluation_command("gdbench", fields)
 
 
 run = Training.run
 
 
 def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
-    """The training set that ``config.data`` names, its images not yet encoded."""
-    from winobench.clevr.negatives import ClevrNegatives
-    from winobench.training.coco_captions import TRAINING_SETS
-
     settings = config.data
     if settings.name == CLEVR:
         if settings.num_scenes < 2:
@@ -277,21 +230,10 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
 
 
 def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
-    """The tasks of ``config.validation``: those that it names, or those that go with the training set."""
-    from winobench.evaluation import evaluate
-    from winobench.tasks import clevr_hardneg
-
+    """The tasks that ``config.validation`` names, or else the training set's own."""
     names = config.validation.tasks
     own = {task.name: task for task in clevr_hardneg.validation_tasks(seed=config.seed)}
     if names is None:
         names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
     chosen = options.comma_separated(names)
     return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
-
-
-def _rows(path: pathlib.Path) -> list[Mapping[str, Any]]:
-    return [row for _, row in json_files.read_lines(path, constants=True)] if path.exists() else []
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("validation/")

@@ -1,4 +1,4 @@
-"""The step of HardNeg fine-tuning, apart from data and weights: what runs on the devices, and on which arrays."""
+"""The step of HardNeg fine-tuning, apart from data and weights."""
 
 from __future__ import annotations
 
@@ -22,28 +22,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Adapted:
-    """A pipeline's networks with adapters, in the parts that a step takes.
+    """A pipeline's networks with adapters, in the parts that a step takes."""
 
-    Attributes:
-      names: of the networks that have adapters.
-      graphdefs: structures of the denoiser and the text encoders.
-      trained: network -> parameters of its adapters.
-      frozen: network -> all else.
-    """
-
-    names: tuple[str, ...]
-    graphdefs: dict[str, Any]
-    trained: dict[str, Any]
-    frozen: dict[str, Any]
+    names: tuple[str, ...]  # of the networks that have adapters
+    graphdefs: dict[str, Any]  # of the denoiser and the text encoders
+    trained: dict[str, Any]  # network -> parameters of its adapters
+    frozen: dict[str, Any]  # network -> all else
 
 
 def lora_config(config: ml_collections.ConfigDict) -> lora.LoRAConfig:
-    """The adapters of ``config.lora``."""
     return lora.LoRAConfig(config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout)
 
 
 def loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
-    """What ``config.loss`` minimises."""
     return hard_negatives.LossConfig(
         config.loss.kind,
         config.loss.threshold,
@@ -55,12 +46,11 @@ def loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
 
 
 def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.GradientTransformation:
-    """The optimizer of ``config.optimizer`` for a number of steps."""
     return optimizers.from_settings(settings, num_steps, warmup_steps=settings.warmup_steps)
 
 
 def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
-    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config states so."""
+    """Adds adapters in place: to the denoiser, and to the text encoders if the config states so."""
     names = [pipeline.DENOISER]
     if config.lora.text_encoder:
         # T5 stays as it is: it names no layers for adapters.
@@ -82,7 +72,6 @@ def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
 def make_step(
     pipeline: Pipeline, adapted: Adapted, config: ml_collections.ConfigDict, num_steps: int, mesh: Mesh
 ) -> tuple[loop.StepFn, optax.GradientTransformation]:
-    """The jitted step, as in `loop.make_step`, and its optimizer."""
     loss = hard_negatives.make_loss(
         type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat
     )
@@ -94,7 +83,6 @@ def make_step(
 
 
 def first_state(adapted: Adapted, chosen: optax.GradientTransformation, config: Any) -> loop.TrainState:
-    """What the first step starts from."""
     return loop.create_state(adapted.trained, chosen, average=config.ema_decay is not None)
 
 

@@ -1,15 +1,11 @@
-"""Images as PNG: records of training sets, and sheets that show how a training goes."""
+"""Images as PNG: records of training sets, and sheets that show a training's progress."""
 
 from __future__ import annotations
 
 import io
 import pathlib
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    pass
 
 
 def encode_png(image: np.ndarray) -> np.ndarray:
@@ -22,7 +18,6 @@ def encode_png(image: np.ndarray) -> np.ndarray:
 
 
 def decode_png(data: np.ndarray) -> np.ndarray:
-    """The inverse of ``encode_png``."""
     from PIL import Image
 
     return np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))

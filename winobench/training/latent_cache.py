@@ -1,15 +1,13 @@
 """The images of a training set as latents, encoded once and kept.
 
-    <folder>/latents-<key>/    the key is a hash of what the latents depend on: the autoencoder's weights, config and
-                               dtype, the image size, and the training set's fingerprint
+    <folder>/latents-<key>/    a hash of the autoencoder's weights, config and dtype, the image size, and the training
+                               set's fingerprint
         shard-00000-of-00110.arrayrecord    1,024 images each: float16 [h, w, c]
         rows.parquet                        the training set's rows
-        index.json                          what they depend on in full. Written last
+        index.json                          the parts of the key. Written last
 
-Shards are written whole or not at all, so an encoding that was interrupted continues at the first shard that is
-missing. Latents of another autoencoder or of other images are never found, as they have another key. Delete their
-folders when they are not needed any more. A finished folder holds all that training reads: the images are not needed
-next to it.
+Shards are written whole or not at all, so an interrupted encoding continues at the first missing shard. A finished
+folder holds all that training reads.
 """
 
 from __future__ import annotations
@@ -27,9 +25,10 @@ import jax
 import numpy as np
 
 from winobench import parallel
-from winobench.base import json_files
+from winobench.base import json_files, parquet_files
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+from winobench.checkpoints import models
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.engine import tables
@@ -42,26 +41,17 @@ if TYPE_CHECKING:
 _FORMAT = 1  # raised whenever the files or the latents of the same images could change
 _IMAGES_A_SHARD = 1024
 _ROWS = "rows.parquet"
-# Images that each device encodes at once, on accelerators and on CPUs.
-_BATCH = Limit(16, cpu=4)
-# Batches that are loaded, or under way, before a result is waited for.
-_BATCHES_AHEAD = 2
+_BATCH = Limit(16, cpu=4)  # images that each device encodes at once
+_BATCHES_AHEAD = 2  # batches that are loaded, or under way, before a result is waited for
 
 
 class LatentSet:
     """A training set whose images are encoded, as `winobench.data.hard_negatives.EncodedSource` describes it."""
 
     def __init__(self, folder: str | os.PathLike):
-        """
-        Args:
-          folder: one that `encode` has finished.
-
-        Raises:
-          InputError: it is not.
-        """
         self.folder = pathlib.Path(folder)
         try:
-            self.latents: Sequence[np.ndarray] = _Latents(array_records.ShardSource(self.folder))
+            self.latents: Sequence[np.ndarray] = _Latents(self.folder)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder} holds no finished latents: encode the training set's images again",
@@ -70,9 +60,6 @@ class LatentSet:
 
     @functools.cached_property
     def rows(self) -> list[hard_negatives.Row]:
-        """The training set's records."""
-        from winobench.base import parquet_files
-
         try:
             columns = parquet_files.read(self.folder / _ROWS).to_pydict()
         except (OSError, parquet_files.DamagedError) as error:
@@ -89,15 +76,9 @@ class LatentSet:
         ]
 
 
-class _Latents(Sequence):
-    def __init__(self, source: array_records.ShardSource):
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
+class _Latents(array_records.ShardSource):
     def __getitem__(self, number: int) -> np.ndarray:
-        return self._source[number]["latents"]
+        return super().__getitem__(number)["latents"]
 
 
 def encode(
@@ -112,11 +93,8 @@ def encode(
 ) -> LatentSet:
     """Encodes every image of a training set, unless that has been done, on all devices.
 
-    The latents are the means of the posterior, scaled as in training. Images are resized to a square without crop, as
-    for scoring. Where several processes run, each takes its share of the shards, and all must see the same folder.
-
-    Args:
-      image_size: height and width in pixels. The pipeline's own when None.
+    The latents are the means of the posterior, scaled as in training, of images that are resized to a square without
+    crop, as for scoring. Several processes share the shards, in a folder that all of them see.
     """
     size = pipeline.check_image_size(image_size)
     about = _about(pipeline, source, size)
@@ -135,9 +113,6 @@ def encode(
 
 
 def _about(pipeline: Pipeline, source: hard_negatives.Source, size: int) -> dict[str, Any]:
-    """All that the cache depends on, as JSON values."""
-    from winobench.checkpoints import models
-
     autoencoder = pipeline.autoencoder
     return {
         "format": _FORMAT,
@@ -186,7 +161,6 @@ def _encode_shards(
 
 
 def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
-    """Of this process's devices. One compiled shape."""
     function, params = pipeline.image_function()
     mesh = parallel.default_mesh(params)
     if batch_size is None:
@@ -205,7 +179,7 @@ def _records(
     """The latents of some images, in their order. Loading, encoding and writing overlap."""
 
     def finish(first: int, count: int, encoded: jax.Array) -> Iterator[array_records.Record]:
-        with np.errstate(over="ignore"):  # told of below
+        with np.errstate(over="ignore"):  # checked below
             rounded = parallel.fetch(encoded)[:count].astype(np.float16)
         for number, latents in enumerate(rounded, start=first):
             if not np.isfinite(latents).all():
@@ -239,8 +213,6 @@ def _records(
 def _write_rows(path: pathlib.Path, rows: Sequence[hard_negatives.Row]) -> None:
     import pyarrow
 
-    from winobench.base import parquet_files
-
     columns = [list(column) for column in zip(*rows, strict=True)]
     types = [pyarrow.int64(), pyarrow.string(), pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int64())]
     schema = pyarrow.schema(list(zip(hard_negatives.Row._fields, types, strict=True)))
@@ -249,7 +221,6 @@ def _write_rows(path: pathlib.Path, rows: Sequence[hard_negatives.Row]) -> None:
 
 
 def _wait_for_all() -> None:
-    """Until every process is here."""
     if jax.process_count() > 1:
         from jax.experimental import multihost_utils
 

@@ -1,4 +1,4 @@
-"""The training loop: a pure step function, batches by index, checkpoints, metrics. It knows nothing of models."""
+"""The training loop: a pure step function, batches by index, checkpoints, metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Metrics = dict[str, jax.Array]
 
 # Steps that may be under way on the devices: enough that they never wait, few enough that batches do not pile up there.
 _STEPS_AHEAD = 2
-# An exploding loss is told by comparison with the median of this many values before it, once there are enough.
+# An exploding loss is compared with the median of this many values before it, once there are enough.
 _LONGEST_MEMORY = 200
 _SHORTEST_MEMORY = 20
 
@@ -39,11 +39,11 @@ StepFn = Callable[..., tuple[TrainState, Metrics]]
 
 
 class DivergenceError(InputError, FloatingPointError):
-    """Training has left the numbers that make sense. The message says which, where, and what is kept from before."""
+    """Training diverged. The message names the number, the step, and the last checkpoint."""
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
-    """A fresh state that starts from ``params``. It holds copies, as the step donates its buffers."""
+    """A fresh state with copies of ``params``, as the step donates its buffers."""
     copy = jax.tree.map(jnp.copy, params)
     ema = jax.tree.map(jnp.copy, params) if average else None
     return TrainState(jnp.zeros((), jnp.int32), copy, ema, optimizer.init(copy))
@@ -60,25 +60,19 @@ def make_step(
 ) -> StepFn:
     """Jits one update. The step's randomness depends on (seed, step) alone, so a resumed run repeats it exactly.
 
-    With ``accumulate`` above 1 the batch is cut into so many micro-batches, which are worked off one after the other,
-    and their gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its
-    own rows. A loss that is a mean of examples gets the large batch's gradient. A loss that compares means, such as
-    the hinged one of hard negatives, takes them over the micro-batch, as the published code does with accumulation.
-    Each micro-batch has its own key. Metrics are means over micro-batches.
+    With ``accumulate`` above 1 the batch is cut into so many micro-batches, processed one after the other, and their
+    gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its own rows.
+    A loss that compares means, such as the hinged one of hard negatives, takes them over the micro-batch, as the
+    published code does. Each micro-batch has its own key. Metrics are means over micro-batches.
 
     Args:
-      loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
-        ``frozen``. Metrics are scalars.
-      ema_decay: of the averaged parameters. The first steps use a shorter average, min(decay, (1 + n) / (10 + n)).
-        None keeps no average.
-      mesh: where given, the new state is laid out on it as ``parallel.parameter_shardings`` says. Needed when the mesh
-        has an axis that splits parameters. Otherwise the compiler's choice, which is right when every device has a
-        copy.
+      loss_fn: (params, batch, key) -> (scalar loss, scalar metrics); (params, frozen, batch, key) with ``frozen``.
+      ema_decay: of the averaged parameters, or None. The first steps use min(decay, (1 + n) / (10 + n)).
+      mesh: lays out the new state by ``parallel.parameter_shardings``. Needed where an axis splits parameters.
 
     Returns:
       step(state, batch, frozen=None) -> (state, metrics). The passed state's buffers are donated, ``frozen``'s are not.
     """
-
     options.EMA_DECAY.check("ema_decay", ema_decay)
     options.BATCH_SIZE.check("accumulate", accumulate)
 
@@ -129,13 +123,12 @@ def make_step(
 
 
 def local_rows(batch_size: int) -> slice:
-    """The rows of a whole batch that this process feeds: as many as every other one, in the order of processes."""
+    """This process's rows of a batch: equal shares, in the order of processes."""
     each = batch_size // jax.process_count()
     return slice(jax.process_index() * each, (jax.process_index() + 1) * each)
 
 
 def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> None:
-    """Refuses a batch that cannot be cut into equal parts."""
     devices = parallel.as_mesh(mesh).size
     parts = devices * accumulate
     if batch_size % parts or batch_size < 1:
@@ -172,11 +165,7 @@ def _share(batch: Batch, rows: NamedSharding) -> dict[str, jax.Array]:
 
 
 class _Watch:
-    """Looks at the numbers of every step for signs of divergence.
-
-    The rule: the loss and the gradient's norm are finite, and the watched metric is at most ``factor`` times the
-    median of its values in the up to 200 steps before, once there are 20 of them and the median is above zero.
-    """
+    """Finds steps with signs of divergence, by the rule of `train`."""
 
     def __init__(self, watched: str, factor: float | None):
         self._watched, self._factor = watched, factor
@@ -230,21 +219,19 @@ def train(
 ) -> TrainState:
     """Runs ``step_fn`` up to ``num_steps``, from the newest checkpoint if there is one.
 
-    Metrics stay on the devices until a line is due. Then every step since the last line is looked at. A loss or
-    gradient that is not finite, or a watched metric above ``explosion_factor`` times the median of its last 200 values
-    (with at least 20, and a median above zero), ends the run. That is asked before every validation and checkpoint, and
-    so are the state's own values, so nothing bad is saved.
+    Metrics stay on the devices until a line is due. Then every step since the last line is checked. A loss or gradient
+    that is not finite, or a watched metric above ``explosion_factor`` times the median of its last 200 values (with at
+    least 20, and a median above zero), ends the run. These checks, and one of the state's values, come before every
+    validation and checkpoint, so nothing bad is saved.
 
-    With several processes, all of which call this, every process feeds its rows of each batch (``local_rows``), and the
-    first one writes metrics.
+    With several processes, each one feeds its rows of every batch (``local_rows``), and the first one writes metrics.
 
     Args:
       max_seconds: stop early, with a checkpoint, after this many seconds.
-      mesh: devices that share each batch. All devices when None. Every one has its own copy of state and ``frozen``,
-        unless the mesh has an axis ``model``: then they are split over that axis where it divides them, while the batch
-        is split over all devices (fully sharded data parallelism).
-      validate: called before the first step, every ``validate_every`` steps and at the end. What it returns is logged,
-        and kept with the checkpoint that is made then, for its ``best_metric``.
+      mesh: devices that share each batch. All devices when None. Each has its own copy of state and ``frozen``, but an
+        axis ``model`` splits them where it divides them (fully sharded data parallelism).
+      validate: called before the first step, every ``validate_every`` steps and at the end. Its values are logged, and
+        kept with the checkpoint of that step, for its ``best_metric``.
     """
     mesh = parallel.as_mesh(mesh)
     state = parallel.place_parameters(state, mesh)
@@ -278,7 +265,7 @@ def train(
             validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
             saves = last or validates or step % checkpoint_every == 0
             if saves or step % log_every == 0:
-                bar.note(journal.log(step, _rates(clock.speed(step), _num_rows(batch)), watched))
+                bar.note(journal.log(step, clock.rates(step, _num_rows(batch)), watched))
             if saves:
                 _save(step, state, journal, validate if validates else None, on_checkpoint, checkpoints)
                 clock.start(step)
@@ -295,7 +282,6 @@ def _save(
     on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None,
     checkpoints: Checkpoints | None,
 ) -> None:
-    """Validates if it is time to, and keeps the state."""
     if not bool(_all_finite((state.params, state.ema, state.opt_state))):
         journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
     measured = None if validate is None else validate(state)
@@ -307,18 +293,8 @@ def _save(
         journal.write(step, row)
 
 
-def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
-    """Metrics of the speed. None where it is not known."""
-    if steps_per_second is None:
-        return {}
-    return {
-        "steps_per_second": round(steps_per_second, 3),
-        "images_per_second": round(steps_per_second * images_per_step, 1),
-    }
-
-
 class _Journal:
-    """The metrics of steps: left on the devices until a line is due, then fetched, looked at, and written."""
+    """The metrics of steps: left on the devices until a line is due, then fetched, checked, and written."""
 
     def __init__(
         self, name: str, outputs: Sequence[metric_writers.Writer], watch: _Watch, checkpoints: Checkpoints | None
@@ -330,7 +306,7 @@ class _Journal:
         self._pending: list[tuple[int, Metrics]] = []
 
     def open(self, stack: contextlib.ExitStack, first: int) -> None:
-        """Has the outputs begin at a step, and close with a stack."""
+        """Starts the outputs at a step, and closes them with a stack."""
         for output in self._outputs:
             stack.callback(output.close)
             output.start(first)
@@ -342,7 +318,7 @@ class _Journal:
             jax.block_until_ready(self._pending[max(0, len(self._pending) - 1 - _STEPS_AHEAD)])
 
     def look(self) -> dict[str, float]:
-        """Fetches the numbers of the steps since the last look, checks them, and returns the last ones."""
+        """Fetches and checks the numbers of the steps since the last look, and returns the last ones."""
         for step, values in jax.device_get(self._pending):
             values = {key: float(value) for key, value in values.items()}
             if fault := self._watch.fault(step, values):
@@ -352,7 +328,7 @@ class _Journal:
         return values
 
     def log(self, step: int, rates: Mapping[str, float], watched: str) -> str:
-        """Writes the line of a step, after a `look`. Returns what the progress bar says of it."""
+        """Writes the line of a step. Returns the text of the progress bar."""
         values = self.look()
         self.write(step, {**rates, **values})
         shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
@@ -369,24 +345,26 @@ class _Journal:
 
 
 class _Clock:
-    """Steps a second, without the time that goes into other things than steps."""
+    """Steps a second, without the time of validations and checkpoints."""
 
     def __init__(self, step: int):
         self.start(step)
 
     def start(self, step: int) -> None:
-        """Begins to count again."""
         self._step, self._time = step, time.monotonic()
 
-    def speed(self, step: int) -> float | None:
-        """Steps a second since the last call or start; None if there were none."""
+    def rates(self, step: int, images_per_step: int) -> dict[str, float]:
+        """The speed since the last call or start; nothing if there were no steps."""
         steps, seconds = step - self._step, time.monotonic() - self._time
         self.start(step)
-        return steps / seconds if steps and seconds else None
+        if not steps or not seconds:
+            return {}
+        speed = steps / seconds
+        return {"steps_per_second": round(speed, 3), "images_per_second": round(speed * images_per_step, 1)}
 
 
 def _agreed(is_over: bool, step: int, log_every: int) -> bool:
-    """Whether time is up. Several processes do as the first one says, and ask it with every line only."""
+    """Whether time is up. Several processes follow the first one, asked at every line only."""
     if jax.process_count() == 1:
         return is_over
     if step % log_every:

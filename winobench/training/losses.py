@@ -1,9 +1,15 @@
-"""Losses as pure functions of predictions and targets. They know nothing of networks or files."""
+"""Losses as functions of arrays, and of the parameters of an autoencoder or a denoiser."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from flax import nnx
+
+from winobench.diffusion.schedules import Schedule
 
 
 def kl_to_standard_normal(mean: jax.Array, logvar: jax.Array) -> jax.Array:
@@ -19,17 +25,9 @@ def autoencoder_loss(
     """The negative evidence lower bound of a VAE whose pixels have Gaussian noise of a fixed size.
 
     Scaled by 2 * pixel_noise^2 / number of pixel values, so that its first term is the mean squared error. A larger
-    ``pixel_noise`` lets the encoder drop more detail and leaves the latents closer to white noise.
-
-    Args:
-      images: [batch, height, width, 3] in [-1, 1].
-      reconstructions: the decoder's output, same shape.
-      mean: posterior mean, [batch, h, w, latent_channels].
-      logvar: posterior log variance, same shape as ``mean``.
-      pixel_noise: standard deviation that the decoder may be wrong by at no cost, in units of [-1, 1].
-
-    Returns:
-      The loss (scalar float32) and its parts: ``mse``, ``kl`` (nats an image), ``psnr`` (dB, peak-to-peak 2).
+    ``pixel_noise``, in units of [-1, 1], lets the encoder drop more detail and leaves the latents closer to white
+    noise. ``images`` and ``reconstructions`` are [batch, height, width, 3] in [-1, 1]. Returns the loss (scalar
+    float32) and its parts: ``mse``, ``kl`` (nats an image), ``psnr`` (dB, peak-to-peak 2).
     """
     error = jnp.square(images.astype(jnp.float32) - reconstructions.astype(jnp.float32))
     mse = error.mean()
@@ -40,14 +38,53 @@ def autoencoder_loss(
 
 
 def denoising_loss(prediction: jax.Array, target: jax.Array) -> jax.Array:
-    """Mean squared error between the denoiser's output and its target (noise or velocity), reduced in float32.
-
-    Args:
-      prediction: [batch, h, w, c].
-      target: same shape.
-
-    Returns:
-      Per-example losses, [batch] float32.
-    """
+    """Mean squared error of predictions and targets [batch, h, w, c], in float32: [batch]."""
     error = jnp.square(prediction.astype(jnp.float32) - target.astype(jnp.float32))
     return error.mean(axis=tuple(range(1, error.ndim)))
+
+
+def of_autoencoder(graphdef: Any, *, pixel_noise: float):
+    """loss_fn(params, batch, key) with ``batch["images"]`` uint8 [batch, height, width, 3]."""
+
+    def loss_fn(params, batch, key):
+        model = nnx.merge(graphdef, params)
+        images = batch["images"].astype(jnp.float32) / 127.5 - 1.0
+        mean, logvar = model.encode(images)
+        latents = mean + jnp.exp(0.5 * logvar) * jax.random.normal(key, mean.shape, mean.dtype)
+        return autoencoder_loss(images, model.decode(latents), mean, logvar, pixel_noise=pixel_noise)
+
+    return loss_fn
+
+
+def of_denoiser(
+    predict: Callable[[Any, jax.Array, jax.Array, jax.Array], jax.Array],
+    schedule: Schedule,
+    *,
+    timestep_range: tuple[int, int],
+    timestep_power: float = 1.0,
+):
+    """The denoising loss (Ho et al. 2020; Salimans and Ho 2022; Liu et al. 2023).
+
+    Returns loss_fn(params, batch, key): ``batch["latents"]`` [batch, h, w, c] is scaled, ``batch["input_ids"]`` is
+    [batch, length] int32.
+    """
+    first, last = timestep_range
+
+    def loss_fn(params, batch, key):
+        latents = batch["latents"].astype(jnp.float32)
+        key_noise, key_timesteps = jax.random.split(key)
+        noise = jax.random.normal(key_noise, latents.shape)
+        # Stratified over the batch: the same distribution with less variance between steps.
+        count = latents.shape[0]
+        position = (jnp.arange(count) + jax.random.uniform(key_timesteps, (count,))) / count
+        numbers = (first + position ** (1.0 / timestep_power) * (last - first)).astype(jnp.int32)
+        timesteps = schedule.timesteps_at(numbers)
+        noisy = schedule.add_noise(latents, noise, timesteps)
+        target = schedule.target(latents, noise, timesteps)
+        prediction = predict(params, noisy, schedule.model_time(timesteps), batch["input_ids"])
+        per_example = denoising_loss(prediction, target)
+        half = count // 2
+        metrics = {"loss_low_noise": per_example[:half].mean(), "loss_high_noise": per_example[half:].mean()}
+        return per_example.mean(), metrics
+
+    return loss_fn

@@ -13,9 +13,7 @@ training on SNLI and ANLI, of which pairs with other labels are left out. The ru
 from __future__ import annotations
 
 import functools
-import math
 import pathlib
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.base import memory, options, registry
+from winobench.base import memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, models
 from winobench.data import nli as nli_data
@@ -34,65 +32,38 @@ from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders
 from winobench.scorers import common
-from winobench.training import loop, optimizers, tuning, writers
+from winobench.training import loop, optimizers, tuning
 
 if TYPE_CHECKING:
     import ml_collections
 
-LABELS = (nli_data.ENTAILMENT, nli_data.CONTRADICTION)
-"""What the head's outputs mean."""
-
-ACCURACY = "validation/accuracy"
-"""Share of the validation pairs that are labelled right."""
+LABELS = (nli_data.ENTAILMENT, nli_data.CONTRADICTION)  # of the head's outputs
+ACCURACY = "validation/accuracy"  # share of the validation pairs that are labelled right
 
 # Batches within which pairs are sorted by length, so that pairs of one batch are about equally long.
 _SORTED_BATCHES = 64
-# What a run may change as it continues. The length is added where the learning rate does not depend on it.
-_FREE = (
-    "log_every",
-    "checkpoint_every",
-    "data.folder",
-    "validation.batch_size",
-    "mesh.model_parallel",
-    "wandb",
-)
-_LENGTH = ("num_steps", "epochs")
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
-    """The fields of the config that may change when a run continues."""
-    is_free = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
-    return _FREE + (_LENGTH if is_free else ())
+    is_constant = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
+    return tuning.free_fields(is_constant, "data.folder")
 
 
 def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
-    """What a run's folder is called: what is trained, from which model, and a digest of all settings."""
-    return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{digest}"
+    return tuning.folder_name(config, spec, digest)
 
 
 class Training(tuning.Tuning):
-    """One run: the model, the pairs, the step, and what validation says.
-
-    Args:
-      config: from ``configs/nli.py``.
-      workdir: the run's folder.
-
-    Raises:
-      InputError: an option, the model or the data cannot be used.
-    """
-
     best_metric = ACCURACY
 
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
-        self._config, self._workdir = config, workdir
-        # What is cheap to check comes before data and model are read.
+        # Cheap checks come before data and model are read.
         _check(config)
         dtype = models.as_dtype(config.dtype)
-        self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        super().__init__(config, workdir)
         sets = options.comma_separated(config.data.sets)
         pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
         validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
-        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
 
         model, self._tokenizer = encoder_layouts.load_bert_for_tuning(
             config.model,
@@ -106,9 +77,7 @@ class Training(tuning.Tuning):
         self._check_size()
         self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
         self._pairs.check_size(config.batch_size)
-        self.num_steps = config.num_steps
-        if self.num_steps is None:
-            self.num_steps = math.ceil(config.epochs * len(self._pairs) / config.batch_size)
+        self.num_steps = self.count_steps(len(self._pairs))
         # Computed in another dtype than it is kept in.
         abstract = nnx.eval_shape(
             lambda: BertForSequenceClassification(
@@ -127,17 +96,8 @@ class Training(tuning.Tuning):
             mesh=self._mesh,
         )
         self._state = loop.create_state(params, optimizer, average=False)
-        self._validation = None
         if validation:
-            self._validation = Validation(
-                validation,
-                self._tokenizer,
-                self._graphdef,
-                max_tokens=config.data.max_tokens,
-                limit=config.validation.limit,
-                batch_size=config.validation.batch_size,
-                mesh=self._mesh,
-            )
+            self._validation = Validation(validation, self._tokenizer, self._graphdef, config, self._mesh)
 
     def _check_size(self) -> None:
         """Refuses pairs that the model does not take, or micro-batches that no device holds."""
@@ -151,24 +111,22 @@ class Training(tuning.Tuning):
         rows = config.batch_size // (config.accumulate * self._mesh.size)
         memory.check(
             f"a micro-batch of {rows:,} pairs of {config.data.max_tokens:,} tokens",
-            # What a layer reads and writes.
+            # Read and written by a layer.
             2 * 4 * rows * config.data.max_tokens * self._bert.hidden_size,
             "lower config.batch_size or config.data.max_tokens, or raise config.accumulate",
             self._mesh.devices.flat[0],
         )
 
     def _batches_from(self, first: int) -> Iterator[loop.Batch]:
-        size = self._config.batch_size
-        rows = loop.local_rows(size)
-        for batch in self._pairs.batches(size, self._config.seed, first):
+        rows = loop.local_rows(self._config.batch_size)
+        for batch in self._pairs.batches(self._config.batch_size, self._config.seed, first):
             yield {name: array[rows] for name, array in batch.items()}
 
     def measure(self, state: loop.TrainState) -> dict[str, float]:
-        """See `Tuning`."""
         return self._validation(state.params)
 
     def export_best(self, state: loop.TrainState) -> None:
-        """Writes the model of a state as ``<workdir>/model``, from the first process."""
+        """Writes ``<workdir>/model``, from the first process."""
         # Every process has a part in this where the parameters are spread over several.
         params = jax.tree.map(parallel.fetch, state.params)
         if jax.process_index() == 0:
@@ -176,23 +134,19 @@ class Training(tuning.Tuning):
             encoder_layouts.save_bert(self._workdir / "model", model, self._tokenizer)
 
     def report(self) -> str:
-        """What validation said, and where the model is."""
         lines = []
         if self._best is not None:
             step, value = self._best
             lines.append(f"validation accuracy {100 * value:.1f}% at step {step}, the best")
         folder = self._workdir / "model"
-        lines.append(f"exported {folder}: judge it with")
-        command = ["python", "-m", "launch.eval", "--config=winoviz", f"--config.model={folder}"]
-        lines.append(f"  {shlex.join(command)}")
-        return "\n".join(lines)
+        command = tuning.evaluation_command("winoviz", {"model": folder})
+        return "\n".join([*lines, f"exported {folder}: judge it with", f"  {command}"])
 
 
 run = Training.run
 
 
 def _check(config: ml_collections.ConfigDict) -> None:
-    """Refuses what can be told from the config alone."""
     tuning.check_numbers(config)
     if config.num_steps is not None:
         common.positive("config.num_steps", config.num_steps)
@@ -209,13 +163,7 @@ def _check(config: ml_collections.ConfigDict) -> None:
 
 
 class PairSet:
-    """Tokenised pairs with their labels.
-
-    Args:
-      pairs: with labels in ``LABELS``.
-      tokenizer: a fast BERT tokenizer of transformers.
-      max_tokens: longer pairs are truncated.
-    """
+    """Tokenised pairs with labels in ``LABELS``, truncated to ``max_tokens``."""
 
     def __init__(self, pairs: Sequence[nli_data.Pair], tokenizer: Any, max_tokens: int):
         self._rows = text_encoders.pack(tokenizer, [(pair.premise, pair.hypothesis) for pair in pairs], max_tokens)
@@ -240,7 +188,6 @@ class PairSet:
         return {"rows": rows, "labels": labels}
 
     def check_size(self, size: int) -> None:
-        """Raises InputError if there are fewer pairs than a batch has."""
         if len(self) < size:
             raise InputError(
                 f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it",
@@ -254,8 +201,8 @@ class PairSet:
     def batches(self, size: int, seed: int, first: int) -> Iterator[loop.Batch]:
         """Batches without end from a number on. Batch n depends on (size, seed, n) alone.
 
-        Every epoch has its own order, and leaves out what does not fill a batch. Pairs of a batch are about equally
-        long: long stretches of the order are sorted by length, cut into batches, and these are shuffled.
+        Every epoch has its own order, and drops an incomplete last batch. Pairs of a batch are about equally long: long
+        segments of the order are sorted by length, cut into batches, and these are shuffled.
         """
         self.check_size(size)
         count = len(self) // size
@@ -269,48 +216,35 @@ class PairSet:
         """The pairs of each batch: int [batches, size]."""
         rng = np.random.default_rng((seed, epoch))
         order = rng.permutation(len(self))[: len(self) // size * size]
-        stretch = size * _SORTED_BATCHES
-        parts = [order[start : start + stretch] for start in range(0, len(order), stretch)]
+        segment = size * _SORTED_BATCHES
+        parts = [order[start : start + segment] for start in range(0, len(order), segment)]
         order = np.concatenate([part[np.argsort(self._lengths[part], kind="stable")] for part in parts])
         return rng.permutation(order.reshape(-1, size))
 
 
 class Validation:
-    """Measures how many pairs a model labels right, by part and over all.
-
-    Args:
-      pairs: the validation set.
-      tokenizer: a fast BERT tokenizer of transformers.
-      graphdef: of the network.
-      max_tokens: longer pairs are truncated.
-      limit: pairs of each part, evenly chosen; None for all.
-      batch_size: pairs at once on each device.
-      mesh: the devices.
-    """
+    """Share of the pairs that a model labels right, by part (``limit`` pairs of each, evenly chosen) and over all."""
 
     def __init__(
         self,
         pairs: Sequence[nli_data.Pair],
         tokenizer: Any,
         graphdef: Any,
-        *,
-        max_tokens: int,
-        limit: int | None,
-        batch_size: int,
+        config: ml_collections.ConfigDict,
         mesh: Mesh,
     ):
         parts: dict[str, list[nli_data.Pair]] = {}
         for pair in pairs:
             parts.setdefault(pair.part, []).append(pair)
-        chosen = [pair for part in parts.values() for pair in _evenly(part, limit)]
-        self._pairs = PairSet(chosen, tokenizer, max_tokens)
+        chosen = [pair for part in parts.values() for pair in _evenly(part, config.validation.limit)]
+        self._pairs = PairSet(chosen, tokenizer, config.data.max_tokens)
         self._parts = np.asarray([pair.part for pair in chosen])
         self._graphdef = graphdef
-        self._size = common.positive("config.validation.batch_size", batch_size) * mesh.size
+        self._size = common.positive("config.validation.batch_size", config.validation.batch_size) * mesh.size
         self._mesh = mesh
 
     def __call__(self, params: Any) -> dict[str, float]:
-        """The accuracies: ``validation/accuracy`` over all pairs, ``validation/<part>`` of each part."""
+        """``validation/accuracy`` over all pairs, ``validation/<part>`` of each part."""
         order = self._pairs.by_length()
         is_right = np.zeros(len(order), bool)
         rows = parallel.split_rows(self._mesh)

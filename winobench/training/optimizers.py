@@ -15,8 +15,7 @@ from winobench.base.errors import InputError
 def warmup_constant_decay(peak: float, *, warmup_steps: int, total_steps: int, decay_steps: int) -> optax.Schedule:
     """Linear warm-up, a plateau, then a linear decay to zero over the last ``decay_steps``.
 
-    A plateau, unlike a cosine, does not need the length of the run to be known when it starts: a run can be
-    prolonged from any checkpoint before the decay.
+    With a plateau, unlike a cosine, a run can be prolonged from any checkpoint before the decay.
     """
     return optax.join_schedules(
         [
@@ -49,16 +48,11 @@ def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
 
 
-def _is_matrix(path, leaf) -> bool:
-    name = jax.tree_util.keystr(path, simple=True, separator="/")
-    return name.endswith("kernel") and leaf.ndim >= 2
-
-
 def _muon_dimensions(params):
     """Dense kernels are [in, out]. Convolution kernels [h, w, in, out] act as one matrix [h * w * in, out]."""
 
     def dimensions(path, leaf):
-        if not _is_matrix(path, leaf):
+        if leaf.ndim < 2 or not jax.tree_util.keystr(path, simple=True).endswith("kernel"):
             return None
         axes = tuple(range(leaf.ndim - 1))
         return contrib.MuonDimensionNumbers(reduction_axis=axes, output_axis=(leaf.ndim - 1,))
@@ -78,8 +72,8 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """``adamw`` or ``muon`` behind a clip of the global gradient norm.
 
-    ``muon`` orthogonalises the updates of matrices and convolution kernels (Newton-Schulz) and leaves embeddings,
-    norms and biases to Adam. Its updates are scaled to Adam's size, so both take the same learning rate.
+    ``muon`` orthogonalises the updates of matrices and convolution kernels (Newton-Schulz) and leaves the rest to Adam.
+    Its updates have Adam's size, so both take the same learning rate.
     """
     numbers = {"name": name, "weight_decay": weight_decay, "clip_norm": clip_norm, "b1": b1, "b2": b2, "eps": eps}
     for option, value in numbers.items():
@@ -103,14 +97,6 @@ def make_optimizer(
 
 
 def from_settings(settings: Any, num_steps: int, *, warmup_steps: int) -> optax.GradientTransformation:
-    """The optimizer that a config's ``optimizer`` describes, with its schedule over a number of steps."""
     rate = make_schedule(settings.schedule, settings.learning_rate, warmup_steps=warmup_steps, total_steps=num_steps)
-    return make_optimizer(
-        settings.name,
-        rate,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        b1=settings.b1,
-        b2=settings.b2,
-        eps=settings.eps,
-    )
+    numbers = {name: settings[name] for name in ("weight_decay", "clip_norm", "b1", "b2", "eps")}
+    return make_optimizer(settings.name, rate, **numbers)

@@ -1,4 +1,4 @@
-"""What ``python -m launch.train`` can do, and the folder of a run: its config is kept, and another's is refused."""
+"""The recipes of ``launch.train``, and the folder of a run: its config is kept, and another's is refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 
+# Recipe -> module. It, or its ``RECIPE``, has ``run(config, workdir, max_seconds=...)``, which returns a report,
+# ``free_fields(config)``, which may change when a run continues, and ``default_name(config, spec, digest)``.
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
     "clevr_flow": "winobench.training.clevr_flow",
@@ -20,17 +22,10 @@ RECIPES = {
     "hardneg": "winobench.training.hardneg",
     "nli": "winobench.training.nli",
 }
-"""Recipe, as a config's field ``recipe`` names it -> module. It, or its ``RECIPE``, has
-``run(config, workdir, max_seconds=...)``, which returns what to tell the user at the end; ``free_fields(config)``, the
-fields that may change when a run continues, and ``default_name(config, spec, digest)``, the name of a run's folder."""
-
-
-EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")
-"""Those of the networks that winobench comes with, which one process trains."""
+EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")  # one process trains the networks that winobench ships
 
 
 def load(name: str) -> Any:
-    """A recipe: its module, or the ``RECIPE`` there."""
     if name not in RECIPES:
         raise InputError(
             f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}", code="unknown-name"
@@ -43,12 +38,7 @@ def load(name: str) -> Any:
 def run_folder(
     values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str], alone: bool = True
 ) -> Iterator[None]:
-    """Writes the run's config into its folder, or checks that the run there is this one. Holds the folder meanwhile.
-
-    Where the block fails before it has left anything else in a new folder, the folder goes again.
-    """
-    from winobench.base import files
-
+    """Writes or checks the run's config in its folder, and locks it. A failed block leaves no new, empty folder."""
     path = workdir / "config.json"
     values = json_files.as_json(values)
     with files.writing(workdir):
@@ -80,13 +70,13 @@ def run_folder(
 
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
-    """Eight hexadecimal digits that tell runs with different settings apart. Arguments as in `run_folder`."""
+    """Eight hexadecimal digits that identify the settings. Arguments as in `run_folder`."""
     fixed = _fixed(json_files.as_json(values), free)
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _fixed(values: Mapping[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
-    """Dotted field -> value, without those that are free."""
+    """Dotted field -> value, without the free ones."""
     flat = {}
     for name, value in values.items():
         if isinstance(value, dict):

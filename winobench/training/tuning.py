@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import pathlib
+import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from winobench import parallel
-from winobench.base import options
-from winobench.training import loop
+from winobench.base import options, registry
+from winobench.training import loop, writers
 from winobench.training.checkpoints import Checkpoints, TrainState
 
 if TYPE_CHECKING:
@@ -21,22 +23,27 @@ class Tuning:
 
     They define ``measure(state)``, the validation's numbers of a state, ``export_best(state)``, which writes the model
     of the best validation, or of the newest checkpoint without validation, ``_batches_from(step)`` and ``report()``.
-
-    Attributes:
-      best_metric: the validation's number by which checkpoints are compared. Higher is better.
-      watched: the number whose growth ends a run that diverges.
     """
 
-    best_metric: ClassVar[str]
-    watched: ClassVar[str] = "loss"
+    best_metric: ClassVar[str]  # of the validation, by which checkpoints are compared. Higher is better
+    watched: ClassVar[str] = "loss"  # the number whose growth ends a run that diverges
     _frozen: Any = None
     _validation: Any = None
+
+    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+        self._config, self._workdir = config, workdir
+        self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
+
+    def count_steps(self, num_rows: int) -> int:
+        """The steps of the config, or else of its epochs over so many rows."""
+        config = self._config
+        return config.num_steps or math.ceil(config.epochs * num_rows / config.batch_size)
 
     @classmethod
     def run(
         cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
     ) -> str:
-        """Trains, or continues training, and exports what was trained."""
         parallel.one_device_per_core()
         training = cls(config, pathlib.Path(workdir))
         training.train(max_seconds=max_seconds)
@@ -46,7 +53,6 @@ class Tuning:
         """Writes the model of the newest checkpoint where a recipe keeps it."""
 
     def train(self, *, max_seconds: float | None = None) -> None:
-        """Trains up to the last step, with validations, checkpoints and exports."""
         config = self._config
         validates = self._validation is not None
         checkpoints = Checkpoints(self._workdir / "checkpoints", best_metric=self.best_metric if validates else None)
@@ -95,8 +101,24 @@ class Tuning:
             checkpoints.close()
 
 
+def free_fields(is_length_free: bool, *more: str) -> tuple[str, ...]:
+    """What a run may change as it continues. Its length, where the learning rate does not depend on it."""
+    free = ("log_every", "checkpoint_every", "validation.batch_size", "mesh.model_parallel", "wandb", *more)
+    return free + ("num_steps", "epochs") * is_length_free
+
+
+def folder_name(config: ml_collections.ConfigDict, spec: str, *ends: str) -> str:
+    """The name of a run's folder: the config's and the model's, and ``ends``, the last one a digest of all settings."""
+    return "-".join((registry.model_label(spec.replace(":", "-")), registry.model_label(config.model), *ends))
+
+
+def evaluation_command(config_name: str, fields: Mapping[str, Any]) -> str:
+    """The ``launch.eval`` command with fields of its config."""
+    words = ["python", "-m", "launch.eval", f"--config={config_name}"]
+    return shlex.join(words + [f"--config.{name}={value}" for name, value in fields.items()])
+
+
 def check_numbers(config: ml_collections.ConfigDict) -> None:
-    """Checks the ranges of the numbers that all recipes have."""
     for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
         options.STEPS.check(f"config.{name}", config[name])
     options.FACTOR.check("config.explosion_factor", config.explosion_factor)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jax.sharding import Mesh
 
 from winobench.base import memory
 from winobench.base.errors import InputError
@@ -19,30 +18,11 @@ from winobench.tasks.base import Task
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
-# Its three numbers, and its error.
-_BYTES_OF_A_TRIPLE = 3 * 4 + 4
-
-MEAN = "validation/mean"
-"""The name of the mean over tasks, by which checkpoints are selected (paper, section 4)."""
+MEAN = "validation/mean"  # over tasks: selects checkpoints (paper, section 4)
 
 
 class Validation:
-    """Tasks and the samples that they are judged on, the same every time, so that values can be compared.
-
-    Args:
-      tasks: with the metric ``accuracy``, such as the text side and the image side of a set with hard negatives.
-      data_dir: where the tasks find their data.
-      limit: scenes or items a task; None means all.
-      num_samples: of noise and timestep, for every pair.
-      seed: of the samples.
-      timestep_range: (first, end) of the timesteps that are drawn; ``all``; None for what the model's folder states.
-      batch_size: of the scorer, on each device; None lets it choose.
-      image_size: images are resized to it; None for the model's own.
-      mesh: the devices.
-
-    Raises:
-      InputError: a task's data cannot be used.
-    """
+    """Tasks of the metric ``accuracy`` and fixed samples, so that values of one training can be compared."""
 
     def __init__(
         self,
@@ -52,11 +32,9 @@ class Validation:
         limit: int | None = None,
         num_samples: int = 8,
         seed: int = 0,
-        timestep_range: tuple[int, int] | str | None = None,
-        batch_size: int | None = None,
-        image_size: int | None = None,
-        mesh: Mesh | None = None,
+        **options: Any,
     ):
+        """Takes ``options`` of the scorer: timestep_range, batch_size, image_size, mesh."""
         for task in tasks:
             if task.metric != "accuracy":
                 raise InputError(
@@ -68,27 +46,13 @@ class Validation:
         self._sampling = {"num_samples": samples.check_num_samples(num_samples), "seed": seed}
         memory.check(
             f"a validation on {len(self._plan.pairs):,} pairs x {num_samples:,} samples",
-            self.num_passes * _BYTES_OF_A_TRIPLE,
+            len(self._plan.pairs) * num_samples * 4 * 4,  # a triple's three numbers, and its error
             "lower validation.num_samples or validation.limit",
         )
-        self._options = {
-            "timestep_range": timestep_range,
-            "batch_size": batch_size,
-            "image_size": image_size,
-            "mesh": mesh,
-        }
-
-    @property
-    def num_passes(self) -> int:
-        """Passes of the denoiser that one validation takes."""
-        return len(self._plan.pairs) * self._sampling["num_samples"]
+        self._options = options
 
     def __call__(self, pipeline: Pipeline) -> dict[str, float]:
-        """Judges the model as it is now.
-
-        Returns ``validation/<task>``, the accuracy of each task in [0, 1], and ``validation/mean``, their mean. Ties
-        are wrong.
-        """
+        """``validation/<task>``, each task's accuracy in [0, 1], and ``validation/mean``. Ties are wrong."""
         scorer = DiffusionITM(pipeline, **self._options)
         plan, num_samples = self._plan, self._sampling["num_samples"]
         triples = np.column_stack(

@@ -1,7 +1,6 @@
-"""Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases.
+"""Writers of a training run's numbers: JSON lines, TensorBoard, Weights & Biases.
 
-Every writer knows how to continue after a stop: what an earlier process wrote about steps that are now done again is
-dropped or hidden, so that a run that was killed and one that was not leave the same curve.
+After a stop, rows of steps that are done again are dropped or hidden, so that a killed run leaves the same curve.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from winobench.base import json_files
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 
 
@@ -23,7 +22,7 @@ class Writer(Protocol):
     """Takes rows of numbers."""
 
     def start(self, step: int) -> None:
-        """Tells how many steps are done. Rows of later ones, from before a stop, no longer count."""
+        """Takes the number of finished steps. Rows of later ones, from before a stop, no longer count."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step."""
@@ -33,23 +32,14 @@ class Writer(Protocol):
 
 
 class JsonLines:
-    """One JSON object a line: ``{"step": 100, "loss": 0.12, ...}``.
-
-    Args:
-      path: the file. Its folder is made if needed.
-    """
+    """One JSON object a line: ``{"step": 100, "loss": 0.12, ...}``."""
 
     def __init__(self, path: str | os.PathLike):
         self._path = pathlib.Path(path)
         self._file: Any = None
 
     def start(self, step: int) -> None:
-        """Opens the file, without the rows of steps that are done again and without lines that are not rows.
-
-        Such a line was cut off by a kill, or damaged.
-        """
-        from winobench.base import files
-
+        """Opens the file, without rows of steps that are done again and without lines that a kill cut off."""
         with files.writing(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._path.exists():
@@ -62,12 +52,10 @@ class JsonLines:
             self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Appends a line, and has the operating system keep it."""
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         if self._file is not None:
             self._file.close()
 
@@ -80,21 +68,14 @@ def _is_row_until(line: bytes, step: int) -> bool:
 
 
 class TensorBoard:
-    """TensorBoard event files, for ``tensorboard --logdir=<folder>``.
-
-    tensorboardX writes them: it needs NumPy and protobuf only, while the writers of TensorBoard itself, Flax and CLU
-    need TensorFlow or a web server.
-
-    Args:
-      folder: for the event files. Made if needed.
-    """
+    """TensorBoard event files by tensorboardX, which needs no TensorFlow and no web server."""
 
     def __init__(self, folder: str | os.PathLike):
         self._folder = os.fspath(folder)
         self._writer: Any = None
 
     def start(self, step: int) -> None:
-        """Opens a new file; TensorBoard hides what older ones hold of later steps."""
+        """Opens a new file; TensorBoard hides later steps in older ones."""
         import tensorboardX
 
         self._writer = tensorboardX.SummaryWriter(
@@ -104,33 +85,26 @@ class TensorBoard:
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to each number's curve. Numbers that are not finite are in the JSON lines alone."""
+        """Leaves out numbers that are not finite."""
         for name, value in values.items():
             if math.isfinite(value):
                 self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         if self._writer is not None:
             self._writer.close()
 
 
 class WeightsAndBiases:
-    """A run on Weights & Biases, which continues under its id after a stop.
-
-    Args:
-      folder: the training run's folder. The id is kept in it.
-      project: the project; None leaves it to ``WANDB_PROJECT``.
-      config: recorded with the run.
-    """
+    """A run on Weights & Biases, which continues under its id, kept in the run's folder, after a stop."""
 
     def __init__(self, folder: str | os.PathLike, project: str | None, config: Mapping[str, Any]):
         self._folder, self._project, self._config = pathlib.Path(folder), project, dict(config)
         self._run: Any = None
 
     def start(self, step: int) -> None:
-        """Begins the run, or continues with it. The service itself ignores steps that it has seen."""
+        """Starts or continues the run. The service itself ignores steps that it has seen."""
         import wandb
 
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -147,21 +121,15 @@ class WeightsAndBiases:
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Sends the numbers."""
         self._run.log(dict(values), step=step)
 
     def close(self) -> None:
-        """Ends the run."""
         if self._run is not None:
             self._run.finish()
 
 
 def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[str, Any]) -> list[Writer]:
-    """The writers of a run next to its JSON lines: TensorBoard, and Weights & Biases where it is wanted.
-
-    It is wanted when ``project`` names one, or when wandb is installed and the environment holds any ``WANDB_*``
-    variable.
-    """
+    """TensorBoard, and Weights & Biases with a ``project``, or with wandb installed and a ``WANDB_*`` variable set."""
     writers: list[Writer] = [TensorBoard(pathlib.Path(workdir) / "tensorboard")]
     is_installed = importlib.util.find_spec("wandb") is not None
     if project is not None and not is_installed:

@@ -6,7 +6,9 @@ from typing import Any
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.diffusion.samplers.base import Denoiser, Plan, Sampler, sample
+from winobench.diffusion.samplers.base import Plan as Plan
+from winobench.diffusion.samplers.base import Sampler
+from winobench.diffusion.samplers.base import sample as sample
 from winobench.diffusion.samplers.ddim import Ddim
 from winobench.diffusion.samplers.dpm_solver import DpmSolver
 from winobench.diffusion.samplers.euler import Euler
@@ -38,7 +40,6 @@ def has_own(schedule: Schedule) -> bool:
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
-    """The sampler of a name; None follows the model's folder."""
     fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
     if name is None:
         return SAMPLERS[_OF_FOLDERS.get(schedule.scheduler_class, fitting[0])]
@@ -53,19 +54,3 @@ def find_sampler(name: Any, schedule: Schedule) -> Sampler:
             code="wrong-kind-of-sampler",
         )
     return SAMPLERS[name]
-
-
-__all__ = [
-    "SAMPLERS",
-    "Ddim",
-    "Denoiser",
-    "DpmSolver",
-    "Euler",
-    "EulerAncestral",
-    "FlowEuler",
-    "Plan",
-    "Sampler",
-    "find_sampler",
-    "has_own",
-    "sample",
-]

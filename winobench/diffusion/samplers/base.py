@@ -16,38 +16,21 @@ from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
 
 Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
-Row = Mapping[str, jax.Array]
-"""Name -> float32 scalar: one step's entries of `Plan.tables`."""
+Row = Mapping[str, jax.Array]  # name -> float32 scalar: one step's entries of `Plan.tables`
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps of a run, S of them, computed on the host. A pytree, so that one compiled loop takes any of S steps.
+    """The steps of a run, S of them, computed on the host. A pytree, so that one compiled loop takes any of S steps."""
 
-    Attributes:
-      prediction: what the network answers, one of `winobench.diffusion.schedules.PREDICTIONS`. Part of the structure.
-      numbers: int32 ``[S]``, of the steps in a run from pure noise: one that begins later has not the first ones.
-      times: float32 ``[S]``, what the network is told.
-      input_scale: float32 ``[S]``, what latents are multiplied by for the network.
-      tables: name -> float32 ``[S]``, of the sampler's own.
-      noise_scale: float32, what standard normal noise is multiplied by where a run begins with nothing else.
-      start: float32 ``[2]``, what the clean latents and the noise are multiplied by where it begins with an image.
-    """
-
-    prediction: str
-    numbers: np.ndarray
-    times: np.ndarray
-    input_scale: np.ndarray
-    tables: dict[str, np.ndarray]
-    noise_scale: np.ndarray
-    start: np.ndarray
-
-
-jax.tree_util.register_dataclass(
-    Plan,
-    data_fields=("numbers", "times", "input_scale", "tables", "noise_scale", "start"),
-    meta_fields=("prediction",),
-)
+    prediction: str = dataclasses.field(metadata={"static": True})  # one of `schedules.PREDICTIONS`
+    numbers: np.ndarray  # int32 ``[S]``. A run that begins with an image lacks the first ones
+    times: np.ndarray  # float32 ``[S]``, the network's
+    input_scale: np.ndarray  # float32 ``[S]``, of the latents for the network
+    tables: dict[str, np.ndarray]  # name -> float32 ``[S]``, the sampler's own
+    noise_scale: np.ndarray  # float32, of standard normal noise where a run begins with nothing else
+    start: np.ndarray  # float32 ``[2]``, of the clean latents and the noise where it begins with an image
 
 
 def make_plan(
@@ -60,10 +43,9 @@ def make_plan(
     noise_scale: Any = 1.0,
     input_scale: np.ndarray | None = None,
 ) -> Plan:
-    """A `Plan` of the steps from number ``first`` on, of tables ``[num_steps]`` of all steps. Rounded to float32.
+    """A float32 `Plan` of the steps from number ``first`` on, from tables ``[num_steps]`` of all steps.
 
-    Args:
-      start: (signal's rate, noise's rate) of all steps ``[num_steps]``.
+    ``start`` has the rates of signal and noise of all steps.
     """
     input_scale = np.ones(len(times)) if input_scale is None else input_scale
     return Plan(
@@ -78,40 +60,28 @@ def make_plan(
 
 
 class Sampler(abc.ABC):
-    """A way from noise to latents. Subclasses are frozen dataclasses: static arguments of ``jax.jit``.
+    """A way from noise to latents. Subclasses are frozen dataclasses: static arguments of ``jax.jit``."""
 
-    Attributes:
-      is_continuous: whether it is for flow models, and not for those of timesteps.
-      is_random: whether every step adds noise.
-    """
-
-    is_continuous: ClassVar[bool] = False
-    is_random: ClassVar[bool] = False
+    is_continuous: ClassVar[bool] = False  # for flow models
+    is_random: ClassVar[bool] = False  # every step adds noise
 
     @abc.abstractmethod
     def plan(self, schedule: Schedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         """The steps of a run."""
 
     def identity(self, schedule: Schedule) -> dict[str, Any]:
-        """What the schedule's file changes about the steps that earlier records do not tell, as JSON values."""
+        """The schedule's options that change the steps and that earlier records lack, as JSON values."""
         return {}
 
     def carry(self, latents: jax.Array) -> Any:
-        """What the first step is given of those before it: a pytree of arrays."""
+        """The first step's carry, a pytree of arrays."""
         return ()
 
     @abc.abstractmethod
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: Any, noise: jax.Array | None
     ) -> tuple[jax.Array, Any]:
-        """One step. Pure.
-
-        Args:
-          prediction: its answer, guidance included, float32 ``[B, h, w, c]``.
-
-        Returns:
-          (latents, carry) for the next step.
-        """
+        """One step of a prediction, guidance included, ``[B, h, w, c]``: (latents, carry) for the next. Pure."""
 
     def first_step(self, num_steps: int, strength: float) -> int:
         """The number of the first step of a run that begins with an image, by the rule of diffusers."""
@@ -126,7 +96,6 @@ class Sampler(abc.ABC):
 
 
 def check_num_steps(num_steps: Any, most: int, name: str = "the number of sampling steps") -> int:
-    """Returns a number of steps. Raises InputError unless it is a whole number from 1 to ``most``."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
         raise InputError(f"{name} is {options.shown(num_steps)}, but it must be a whole number", code="wrong-type")
     if not 1 <= num_steps <= most:
@@ -152,16 +121,14 @@ def sample(
 
     Args:
       denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], conditions) -> prediction``.
-      noise: float32 ``[B, h, w, c]``, standard normal.
+      noise: float32 ``[B, h, w, c]``, standard normal, as is step_noise.
       text_states: conditions, arrays ``[B, ...]``.
-      empty_states: those of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance, which
-        halves the work.
-      step_noise: of a random sampler: float32 ``[S, B, h, w, c]``, the noise of each step of the plan, standard normal.
-        Or else
-      keys: ``[B]``, each image's. The noise of a step is generated from the image's key and the step's number.
+      empty_states: of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance.
+      step_noise: of a random sampler: float32 ``[S, B, h, w, c]``. Generated from ``keys`` ``[B]`` and steps' numbers
+        when None.
 
     Returns:
-      Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.
+      Latents, float32 ``[B, h, w, c]``, scaled as in training.
     """
     noise = jnp.asarray(noise, jnp.float32)
     start = plan.noise_scale * noise if clean is None else plan.start[0] * clean + plan.start[1] * noise
@@ -170,17 +137,14 @@ def sample(
     def step(state: tuple[jax.Array, Any], of_step: tuple[Any, ...]) -> tuple[tuple[jax.Array, Any], None]:
         (latents, carry), (number, time, scale, row, added) = state, of_step
         if sampler.is_random and added is None:
-            added = jax.vmap(lambda key: _of_step(key, number, latents.shape[1:]))(keys)
+            shape = latents.shape[1:]
+            added = jax.vmap(lambda key: random_numbers.normal(jax.random.fold_in(key, number), shape))(keys)
         prediction = predict(scale * latents, time)
         return sampler.step(plan.prediction, prediction, latents, row, carry, added), None
 
     steps = (plan.numbers, plan.times, plan.input_scale, plan.tables, step_noise)
     (latents, _), _ = jax.lax.scan(step, (start, sampler.carry(start)), steps)
     return latents
-
-
-def _of_step(key: jax.Array, number: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return random_numbers.normal(jax.random.fold_in(key, number), shape)
 
 
 def _guided(

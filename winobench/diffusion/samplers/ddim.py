@@ -18,11 +18,10 @@ _BOUND = options.number(above=0, high=1e6)
 
 
 def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The timesteps of a DDIM run, and the timestep that each step goes to.
+    """The timesteps of a DDIM run and the timestep after each step, int32 ``[num_steps]`` each, falling.
 
-    A step goes to its timestep minus ``T // num_steps``, diffusers' rule, which with ``trailing`` and ``linspace`` is
-    not always the next step's timestep. The spacing is ``leading`` unless the schedule's file states otherwise. Returns
-    (timesteps, next timesteps), int32 ``[num_steps]`` each, falling. A next timestep below 0 is the image itself.
+    By diffusers' rule a step goes to its timestep minus ``T // num_steps``, which is not always the next step's
+    timestep. Below 0 is the image itself.
     """
     steps = timesteps.spaced(schedule, num_steps, usual="leading").round().astype(np.int32)
     return steps, steps - schedule.num_train_timesteps // num_steps
@@ -33,7 +32,6 @@ class Ddim(Sampler):
     """DDIM, which clips the clean latents of each step if the schedule's file sets ``clip_sample``."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """See `Sampler`. Every number of steps up to that of the timesteps."""
         steps, following = ddim_timesteps(schedule, num_steps)
         to_one = timesteps.option(schedule, "set_alpha_to_one", schedule.scheduler_class != "PNDMScheduler")
         table = schedule.alphas_cumprod
@@ -52,7 +50,6 @@ class Ddim(Sampler):
         )
 
     def identity(self, schedule: NoiseSchedule) -> dict[str, Any]:
-        """See `Sampler`."""
         if not timesteps.option(schedule, "clip_sample", False):
             return {}
         bound = timesteps.option(schedule, "clip_sample_range", 1.0)
@@ -61,7 +58,6 @@ class Ddim(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
     ) -> tuple[jax.Array, tuple[()]]:
-        """See `Sampler`."""
         signal, noise_rate = row["signal"], row["noise"]
         if kind == "epsilon":
             clean, noise = (latents - noise_rate * prediction) / signal, prediction

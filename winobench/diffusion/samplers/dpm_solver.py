@@ -13,7 +13,7 @@ from winobench.diffusion.samplers import sigmas, timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, check_num_steps, make_plan
 from winobench.diffusion.schedules import NoiseSchedule
 
-# The first value is implemented. Other solvers' files have the other values, which diffusers reads as the first.
+# The first value is implemented. diffusers reads the others, of other solvers' files, as the first.
 _SUPPORTED = {
     "algorithm_type": ("dpmsolver++", "deis"),
     "solver_type": ("midpoint", "logrho", "bh1", "bh2"),
@@ -27,8 +27,8 @@ _FEW = 15
 def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
     """The timesteps of a run: int64 ``[num_steps]``, falling.
 
-    The end of a run is not a timestep of its own: ``leading`` and ``linspace`` (the usual one) space one more and leave
-    out the last. ``lambda_min_clipped`` leaves out timesteps with hardly any signal.
+    ``leading`` and ``linspace``, the usual one, space one more and drop the last. ``lambda_min_clipped`` leaves out
+    timesteps with hardly any signal.
     """
     total = schedule.num_train_timesteps
     spacing = timesteps.spacing_of(schedule, "linspace")
@@ -55,14 +55,9 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class DpmSolver(Sampler):
-    """Second order by the prediction of the step before, by the midpoint rule. Files with others are refused.
-
-    The schedule's ``lower_order_final``, ``euler_at_final``, ``final_sigmas_type`` and ``use_karras_sigmas`` are
-    respected.
-    """
+    """Second order by the prediction of the step before, by the midpoint rule. Files with others are refused."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """See `Sampler`."""
         timesteps.check_unsupported(schedule, **_SUPPORTED)
         training = sigmas.of_training(schedule)
         steps = dpm_timesteps(schedule, num_steps)
@@ -93,7 +88,6 @@ class DpmSolver(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: jax.Array, noise: None
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Sampler`."""
         clean = row["clean_of_latents"] * latents + row["clean_of_prediction"] * prediction
         towards = row["of_clean"] * clean + row["of_change"] * (clean - carry)
         return row["of_latents"] * latents + towards, clean

@@ -21,7 +21,7 @@ class Euler(Sampler):
     """Latents are z + sigma eps. The network is given them divided by sqrt(sigma^2 + 1)."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """See `Sampler`. The levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
+        """The levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
         training = sigmas.of_training(schedule)
         steps = timesteps.spaced(schedule, num_steps, usual=_SPACING)
         # Neither has diffusers between float32 ones.
@@ -41,19 +41,13 @@ class Euler(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
     ) -> tuple[jax.Array, tuple[()]]:
-        """See `Sampler`."""
         return latents + row["change"] * slope(prediction, latents, row), carry
 
 
 def plan_along(
     schedule: NoiseSchedule, steps: np.ndarray, levels: np.ndarray, first: int, tables: dict[str, np.ndarray]
 ) -> Plan:
-    """A plan along levels of noise.
-
-    Args:
-      steps: timesteps ``[num_steps]``.
-      levels: sigmas ``[num_steps + 1]``.
-    """
+    """A plan along sigmas ``[num_steps + 1]`` at timesteps ``[num_steps]``."""
     # In float64, of levels as they are rounded: what is left of the differences to diffusers is its own rounding.
     here = np.float64(np.float32(levels[:-1]))
     variance = here**2 + 1

@@ -20,7 +20,6 @@ class EulerAncestral(Sampler):
     is_random: ClassVar = True
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """See `Sampler`. It ends without noise."""
         steps = timesteps.spaced(schedule, num_steps, usual="linspace")
         levels = np.append(sigmas.at(sigmas.of_training(schedule), np.float32(steps)), 0)
         here, there = np.float64(np.float32(levels[:-1])), np.float64(np.float32(levels[1:]))
@@ -31,5 +30,4 @@ class EulerAncestral(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: jax.Array
     ) -> tuple[jax.Array, tuple[()]]:
-        """See `Sampler`."""
         return latents + row["change"] * euler.slope(prediction, latents, row) + row["up"] * noise, carry

@@ -19,7 +19,6 @@ class FlowEuler(Sampler):
     is_continuous: ClassVar = True
 
     def plan(self, schedule: FlowSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """See `Sampler`."""
         num_steps = check_num_steps(num_steps, schedule.num_train_timesteps)
         levels = schedule.sampling_levels(num_steps, evenly=evenly)
         return make_plan(
@@ -33,5 +32,4 @@ class FlowEuler(Sampler):
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
     ) -> tuple[jax.Array, tuple[()]]:
-        """See `Sampler`."""
         return latents + row["change"] * prediction, carry

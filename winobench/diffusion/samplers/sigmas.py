@@ -28,7 +28,6 @@ def at(training: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def is_karras(schedule: NoiseSchedule) -> bool:
-    """Whether the schedule's file asks for the levels of Karras et al."""
     for name in ("use_exponential_sigmas", "use_beta_sigmas", "use_lu_lambdas"):
         if timesteps.option(schedule, name, False):
             raise InputError(
@@ -53,7 +52,7 @@ def karras(
 
 
 def last_of(schedule: NoiseSchedule, training: np.ndarray) -> float:
-    """The level that a run ends at (``final_sigmas_type``): 0, or that of the first timestep."""
+    """The level that a run ends at (``final_sigmas_type``): 0, or the first timestep's."""
     kind = timesteps.option(schedule, "final_sigmas_type", "zero")
     if kind not in ("zero", "sigma_min"):
         raise InputError(

@@ -14,13 +14,11 @@ SPACINGS = ("leading", "trailing", "linspace")
 
 
 def option(schedule: NoiseSchedule, name: str, usual: Any) -> Any:
-    """A sampler's option as the schedule's file has it; ``usual`` where it has none."""
     value = dict(schedule.sampler_options).get(name)
     return usual if value is None else value
 
 
 def check_unsupported(schedule: NoiseSchedule, **supported: tuple[Any, ...]) -> None:
-    """Raises InputError where the schedule's file sets an option to another value than those that are supported."""
     for name, values in supported.items():
         value = option(schedule, name, values[0])
         if value not in values:
@@ -32,7 +30,6 @@ def check_unsupported(schedule: NoiseSchedule, **supported: tuple[Any, ...]) -> 
 
 
 def spacing_of(schedule: NoiseSchedule, usual: str) -> str:
-    """The schedule's ``timestep_spacing``. Raises InputError for one that is unknown."""
     spacing = option(schedule, "timestep_spacing", usual) or usual
     if spacing not in SPACINGS:
         raise InputError(
@@ -46,8 +43,7 @@ def spaced(schedule: NoiseSchedule, num_steps: int, *, usual: str) -> np.ndarray
     """The timesteps of a run, falling, between whole ones where they are evenly spaced.
 
     ``trailing`` is computed in whole numbers: in floating point, 62 of the step counts from 1 to 1,000 get a step too
-    many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide. The even one is
-    taken here. Returns float64 ``[num_steps]``, from 0 to T - 1.
+    many, at timestep -1. Halves go to the even timestep. Returns float64 ``[num_steps]``, from 0 to T - 1.
     """
     total = schedule.num_train_timesteps
     num_steps = check_num_steps(num_steps, total)
@@ -64,10 +60,6 @@ def spaced(schedule: NoiseSchedule, num_steps: int, *, usual: str) -> np.ndarray
 def trailing(last: int, total: int, num_steps: int) -> np.ndarray:
     """Every (total / num_steps)-th timestep from ``last`` - 1 down, rounded: int64, at most ``num_steps`` of them."""
     numerators = last * num_steps - total * np.arange(num_steps)
-    return _rounded(numerators[numerators > 0], num_steps) - 1
-
-
-def _rounded(numerators: np.ndarray, denominator: int) -> np.ndarray:
-    """Fractions to the nearest whole number, halves to the even one, as NumPy rounds: int64, exactly."""
-    whole, rest = np.divmod(numerators.astype(np.int64), denominator)
-    return whole + ((2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1)))
+    # Halves to the even number, as NumPy rounds, but exactly.
+    whole, rest = np.divmod(numerators[numerators > 0].astype(np.int64), num_steps)
+    return whole + ((2 * rest > num_steps) | ((2 * rest == num_steps) & (whole % 2 == 1))) - 1
