@@ -11,8 +11,6 @@ from winobench.runs import settings
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """How weights are read."""
-
     revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
     allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
     dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
@@ -20,16 +18,12 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint(Weights):
-    """How a checkpoint is loaded."""
-
     model: str = option("clevr-tiny", options.text(), "a name of launch.eval --list_models, a folder, or a hub id")
     variant: str | None = option(None, options.text(255).or_none(), "which of several weight files, such as fp16")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline(Checkpoint):
-    """How a diffusion model is loaded."""
-
     lora: str | None = option(
         None,
         options.PATH.or_none(),
@@ -49,8 +43,6 @@ class Pipeline(Checkpoint):
 
 @dataclasses.dataclass(frozen=True)
 class Api:
-    """How a hosted model is called."""
-
     base_url: str | None = option(
         None,
         options.text(4_096).or_none(),
@@ -91,8 +83,6 @@ class Api:
 
 @dataclasses.dataclass(frozen=True)
 class Responder(Weights):
-    """How a model that answers in text is loaded, or called."""
-
     model: str = option(
         "flan-t5-base",
         options.text(),
@@ -112,8 +102,6 @@ class Responder(Weights):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    """How images are generated."""
-
     num_steps: int = option(50, options.whole(1, options.MAX_TIMESTEPS), "steps of the sampler")
     guidance_scale: float = option(7.5, options.GUIDANCE, "classifier-free guidance; 1 or less for none")
     sampler: str | None = option(
@@ -135,8 +123,6 @@ class Sampler:
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-    """How training is spread over devices."""
-
     model_parallel: int = option(
         1,
         options.DEVICES,
@@ -146,8 +132,6 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Length, batches and notes of a training run."""
-
     batch_size: int = option(32, options.BATCH_SIZE, "rows a step, over all devices and micro-batches")
     accumulate: int = option(
         1,
@@ -176,8 +160,6 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One network that is trained from nothing."""
-
     optimizer: str = option("muon", options.OPTIMIZER_NAME, "adamw or muon")
     learning_rate: float = option(2e-3, options.LEARNING_RATE, "between warm-up and decay")
     batch_size: int = option(96, options.BATCH_SIZE, "rows a step")

@@ -18,15 +18,11 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data(clevr_tiny.Data):
-    """The rendered scenes."""
-
     num_hard_scenes: int = option(60_000, options.whole(0, 10_000_000), "more scenes, each with hard negatives")
 
 
 @dataclasses.dataclass(frozen=True)
 class Denoiser(clevr_tiny.Denoising):
-    """The transformer and its training."""
-
     num_layers: int = option(6, options.whole(1, 256), "layers")
     head_dim: int = option(32, options.whole(1, 65_536), "width of an attention head")
     patch_size: int = option(2, options.whole(1, 64), "height and width of a patch of latents")
@@ -35,8 +31,6 @@ class Denoiser(clevr_tiny.Denoising):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(clevr_tiny.Settings):
-    """Of the flow model."""
-
     recipe: str = option("clevr_flow", options.choice("clevr_flow"), "what launch.train runs with this config")
     data: Data = options.group(Data)
     text_encoder_2: clevr_tiny.TextEncoder = options.group(clevr_tiny.TextEncoder)
@@ -68,6 +62,5 @@ FORMS = {
     },
     "debug": {**clevr_tiny.DEBUG, **_SHARED, "data.num_hard_scenes": 512},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("clevr_flow", Settings, "train", FORMS)

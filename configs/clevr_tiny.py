@@ -20,8 +20,6 @@ _WIDTH = options.whole(1, 65_536)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The rendered scenes."""
-
     num_scenes: int = option(40_000, options.whole(1, 10_000_000), "scenes that are learned from")
     image_size: int = option(64, options.whole(8, 4_096), "height and width in pixels")
     task_like_fraction: float = option(
@@ -34,8 +32,6 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Autoencoder(_shared.Stage):
-    """The autoencoder and its training."""
-
     block_out_channels: tuple = option((8, 16, 32, 64), options.items(_WIDTH, 1, 8), "channels of each block")
     layers_per_block: int = option(1, options.whole(1, 64), "residual layers of each block")
     latent_channels: int = option(8, _WIDTH, "channels of the latents")
@@ -45,8 +41,6 @@ class Autoencoder(_shared.Stage):
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoder:
-    """A text encoder like CLIP's."""
-
     hidden_size: int = option(128, _WIDTH, "width")
     num_hidden_layers: int = option(3, options.whole(1, 256), "layers")
     num_attention_heads: int = option(4, _WIDTH, "attention heads")
@@ -54,8 +48,6 @@ class TextEncoder:
 
 @dataclasses.dataclass(frozen=True)
 class Denoising(_shared.Stage):
-    """The training of any denoiser."""
-
     num_heads: int = option(4, _WIDTH, "attention heads")
     timestep_range: tuple = option((100, 1000), options.span(1_000), "first,end of the timesteps that are sampled")
     timestep_power: float = option(
@@ -66,8 +58,6 @@ class Denoising(_shared.Stage):
 
 @dataclasses.dataclass(frozen=True)
 class Denoiser(Denoising):
-    """The UNet and its training."""
-
     block_out_channels: tuple = option((64, 128), options.items(_WIDTH, 1, 8), "channels of each block")
     # Attention at 4 x 4 alone: at 8 x 8 it would take a third of the time.
     down_block_types: tuple = option(
@@ -83,8 +73,6 @@ class Denoiser(Denoising):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of the embedded model."""
-
     recipe: str = option("clevr_tiny", options.choice("clevr_tiny"), "what launch.train runs with this config")
     seed: int = option(0, options.SEED, "random seed of everything")
     data: Data = options.group(Data)
@@ -116,6 +104,5 @@ DEBUG = {
     "denoiser.checkpoint_every": 10,
 }
 FORMS = {"full": FULL, "debug": DEBUG}
-"""Form -> values of options."""
 
 get_config = forms_of("clevr_tiny", Settings, "train", FORMS)

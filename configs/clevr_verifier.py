@@ -18,8 +18,6 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The rendered scenes."""
-
     num_scenes: int = option(16_384, options.whole(1, 10_000_000), "scenes that are learned from")
     num_shards: int = option(8, options.whole(1, 10_000), "files that they are kept in")
     latent_noise: float = option(
@@ -30,16 +28,12 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """The detector."""
-
     widths: tuple = option((32, 64), options.items(options.whole(1, 4_096), 2, 2), "channels")
     num_blocks: tuple = option((1, 1, 2), options.items(options.whole(1, 64), 3, 3), "residual blocks")
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of the verifier."""
-
     recipe: str = option("clevr_verifier", options.choice("clevr_verifier"), "what launch.train runs with this config")
     seed: int = option(0, options.SEED, "random seed of everything")
     data: Data = options.group(Data)
@@ -70,6 +64,5 @@ FORMS = {
         "training.checkpoint_every": 10,
     },
 }
-"""Form -> values of options."""
 
 get_config = forms_of("clevr_verifier", Settings, "train", FORMS)

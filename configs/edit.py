@@ -48,6 +48,5 @@ class Settings(settings.Data, _shared.Pipeline):
 SETTINGS = Settings
 
 FORMS = {"optimize": {}, "denoise": {"method": "denoise", "num_steps": 50}}
-"""Form -> values of options."""
 
 get_config = forms_of("edit", Settings, "edit", FORMS)

@@ -31,8 +31,6 @@ _DIFFUSION = (settings.DIFFUSION,)
 
 @dataclasses.dataclass(frozen=True)
 class Sampling(settings.Sampling):
-    """How a diffusion model is sampled."""
-
     timestep_range: tuple | str | None = option(
         None,
         options.TIMESTEP_RANGE,
@@ -43,8 +41,6 @@ class Sampling(settings.Sampling):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Scoring, _shared.Pipeline):
-    """Of a benchmark of images and texts: models and tasks."""
-
     model: str = option(
         "clevr-tiny",
         options.text(),
@@ -105,13 +101,11 @@ FORMS = {
     "table2": {"sampling.num_samples": 10},
     "table3": {"sampling.num_samples": 20, "tasks": "mmbias"},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("gdbench", Settings, "score", FORMS)
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-    """Raises InputError for fields that do not go together, each of them being allowed."""
     sampling = config.sampling
     rule = sampling.timesteps
     if sampling.mode == settings.FIXED and rule == options.IMPORTANCE:

@@ -24,8 +24,6 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Lora:
-    """The adapters."""
-
     targets: str = option(
         "all",
         options.choice("cross", "all"),
@@ -41,8 +39,6 @@ class Lora:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """The loss."""
-
     kind: str = option(
         "mixed",
         options.choice("none", "random_text", "hard_text", "hard_image", "mixed"),
@@ -78,8 +74,6 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The training data."""
-
     name: str = option(
         "clevr",
         options.text(255),
@@ -107,8 +101,6 @@ class Optimizer(options.Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """The validation."""
-
     tasks: str | None = option(
         None,
         options.text().or_none(),
@@ -128,8 +120,6 @@ class Validation:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Training, _shared.Checkpoint):
-    """Of a diffusion model that learns from hard negatives."""
-
     recipe: str = option("hardneg", options.choice("hardneg"), "what launch.train runs with this config")
     dtype: str = option(
         "float32",
@@ -207,13 +197,11 @@ FORMS = {
         "log_every": 1,
     },
 }
-"""Form -> values of options."""
 
 get_config = forms_of("hardneg", Settings, "train", FORMS)
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-    """Raises InputError for fields that do not go together, each of them being allowed."""
     options.check_batch(config.batch_size, config.accumulate)
     steps, warmup = config.num_steps, config.optimizer.warmup_steps
     if steps is not None and config.optimizer.schedule != "constant" and warmup >= steps:

@@ -21,8 +21,6 @@ LAUNCHER = "train"
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The training data."""
-
     folder: str | None = option(
         None,
         options.PATH.or_none(),
@@ -41,8 +39,6 @@ class Optimizer(options.Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """The validation."""
-
     limit: int | None = option(
         None, options.LIMIT, "pairs of each part of the validation set, evenly chosen. None for all"
     )
@@ -51,8 +47,6 @@ class Validation:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Training, _shared.Checkpoint):
-    """Of a BERT that learns natural language inference."""
-
     recipe: str = option("nli", options.choice("nli"), "what launch.train runs with this config")
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
@@ -90,11 +84,9 @@ FORMS = {
         "log_every": 1,
     },
 }
-"""Form -> values of options."""
 
 get_config = forms_of("nli", Settings, "train", FORMS)
 
 
 def check(config: ml_collections.ConfigDict) -> None:
-    """Raises InputError for fields that do not go together, each of them being allowed."""
     options.check_batch(config.batch_size, config.accumulate)

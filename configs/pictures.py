@@ -20,8 +20,6 @@ LAUNCHER = "draw"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Sampler, _shared.Pipeline):
-    """Of images of a set of prompts."""
-
     prompts: str = option(
         "clevr:70",
         options.text(4_096),
@@ -64,6 +62,5 @@ FORMS = {
     "paper": {"prompts": "drawbench", "seeds": (0, 1)},
     "debug": {"prompts": "clevr:7", "num_steps": 4, "guidance_scale": 3.0},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("pictures", Settings, "draw", FORMS)

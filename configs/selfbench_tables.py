@@ -23,6 +23,5 @@ FORMS = {
     "standard": {**_PUBLISHED, "sampling.num_samples": 30},
     "debug": {**_PUBLISHED, "limit": 4, "sampling.num_samples": 2},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("selfbench_tables", SETTINGS, "score", FORMS)

@@ -36,8 +36,6 @@ LAUNCHER = "eval"
 
 @dataclasses.dataclass(frozen=True)
 class Drawing(_shared.Sampler):
-    """How the premises are generated."""
-
     dtype: str = option("float32", options.DTYPE, "compute dtype of the denoiser that samples: float32 or bfloat16")
     variant: str | None = option(
         None, options.text(255).or_none(), "variant of the generator's weight files, such as fp16"
@@ -46,8 +44,6 @@ class Drawing(_shared.Sampler):
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How a diffusion model that judges is sampled."""
-
     num_samples: int = option(
         32, options.NUM_SAMPLES, "samples of noise and timestep for each image, where a diffusion model judges"
     )
@@ -58,8 +54,6 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Asking, _shared.Responder):
-    """Of a benchmark of sentences about what can be seen, with or without images."""
-
     tasks: str = option(
         "winoviz_*",
         options.text(),
@@ -127,6 +121,5 @@ FORMS = {
         **_DRAWN,
     },
 }
-"""Form -> values of options."""
 
 get_config = forms_of("winoviz", Settings, "ask", FORMS)

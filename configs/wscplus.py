@@ -22,8 +22,6 @@ LAUNCHER = "eval"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Asking, _shared.Responder):
-    """Of a benchmark of sentences with a pronoun."""
-
     tasks: str = option("wscplus", options.text(), "wscplus (validation set), wscplus_test, or both with a comma")
     data_dir: str | None = option(
         None, options.PATH.or_none(), "the folder with wscplus/WSC+.csv. None for $WINOBENCH_DATA or ~/winobench_data"
@@ -48,6 +46,5 @@ FORMS = {
     "test": {**_MODEL, "tasks": "wscplus_test", "protocol": "toe"},
     "debug": {**_MODEL, "protocol": "all", "limit": 8},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("wscplus", Settings, "ask", FORMS)

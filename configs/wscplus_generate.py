@@ -20,8 +20,6 @@ LAUNCHER = "write_items"
 
 @dataclasses.dataclass(frozen=True)
 class Checks:
-    """The checks of new items."""
-
     max_changed_words: int = option(5, options.whole(0, 1_000), "words in which the sentences of a pair may differ")
     similarity: float = option(90.0, options.number(0, 100), "percent from which on two sentences are near-duplicates")
     known: str | None = option(
@@ -33,8 +31,6 @@ class Checks:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Responder):
-    """Of new items."""
-
     model: str | None = option(
         None,
         options.text().or_none(),
@@ -72,6 +68,5 @@ FORMS = {
     "models": {"queries": ("wdq",), "requests": 50},
     "debug": {"templates": ("toe", "cot"), "queries": ("wdq", "wiq", "ambiguous"), "requests": 1},
 }
-"""Form -> values of options."""
 
 get_config = forms_of("wscplus_generate", Settings, "items", FORMS)

@@ -1,9 +1,9 @@
-"""Draws which room of the package imports which, and writes the drawing into docs/architecture.md.
+"""Draws the imports between packages of winobench, and writes the drawing into docs/architecture.md.
 
 python docs/draw_architecture.py            # rewrite the drawing
 python docs/draw_architecture.py --check    # only say whether it is up to date
 
-A room is a folder of ``winobench``, ``launch`` or ``configs``.
+A package is a folder of ``winobench``, ``launch`` or ``configs``.
 Arrows are imports, those inside functions, too; what follows from other arrows is left out. One arrow points upwards,
 `UPWARD`: another one would make a circle, and is an error.
 """
@@ -24,8 +24,8 @@ UPWARD = ("models", "checkpoints")
 _BEGIN, _END = "<!-- drawing -->", "<!-- end of drawing -->"
 
 
-def room_of(module: str) -> str | None:
-    """The room of a dotted module name; None for other packages'."""
+def package_of(module: str) -> str | None:
+    """The package of a dotted module name; None for other packages'."""
     first, *rest = module.split(".")
     if first in ("launch", "configs"):
         return first
@@ -51,16 +51,16 @@ def imports(path: pathlib.Path) -> Iterator[str]:
 
 
 def edges() -> dict[tuple[str, str], set[str]]:
-    """(room, room that it imports) -> the files that do."""
+    """(package, package that it imports) -> the files that do."""
     found: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for folder in ("winobench", "launch", "configs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = path.relative_to(ROOT).with_suffix("").as_posix()
             if name == "winobench/__init__":  # names what is public, late
                 continue
-            here = room_of(name.replace("/", "."))
+            here = package_of(name.replace("/", "."))
             for module in imports(path):
-                there = room_of(module)
+                there = package_of(module)
                 if there is not None and there != here:
                     found[here, there].add(f"{name}.py")
     return dict(found)
@@ -70,7 +70,7 @@ def floors(arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Room -> its floor: one above the highest that it imports, `UPWARD` left aside.
 
     Raises:
-      ValueError: rooms import each other in a circle, which is named.
+      ValueError: packages import each other in a circle, which is named.
     """
     below = collections.defaultdict(set)
     for here, there in arrows:
@@ -79,26 +79,26 @@ def floors(arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
             below[there]
     found: dict[str, int] = {}
 
-    def floor(room: str, path: tuple[str, ...]) -> int:
-        if room in path:
-            raise ValueError(f"rooms import each other: {' -> '.join((*path[path.index(room) :], room))}")
-        if room not in found:
-            found[room] = 1 + max((floor(other, (*path, room)) for other in below[room]), default=-1)
-        return found[room]
+    def floor(package: str, path: tuple[str, ...]) -> int:
+        if package in path:
+            raise ValueError(f"packages import each other: {' -> '.join((*path[path.index(package) :], package))}")
+        if package not in found:
+            found[package] = 1 + max((floor(other, (*path, package)) for other in below[package]), default=-1)
+        return found[package]
 
-    for room in sorted(below):
-        floor(room, ())
+    for package in sorted(below):
+        floor(package, ())
     return found
 
 
 def drawing() -> str:
-    """The rooms in Mermaid's language."""
+    """The packages in Mermaid's language."""
     arrows = {arrow for arrow in edges() if arrow != UPWARD}
     heights = floors(arrows)
     reach: dict[str, set[str]] = {}
-    for room in sorted(heights, key=heights.get):
-        near = {there for here, there in arrows if here == room}
-        reach[room] = near.union(*(reach[other] for other in near))
+    for package in sorted(heights, key=heights.get):
+        near = {there for here, there in arrows if here == package}
+        reach[package] = near.union(*(reach[other] for other in near))
     lines = ["```mermaid", "flowchart TD"]
     for here, there in sorted(arrows):
         others = {other for start, other in arrows if start == here and other != there}

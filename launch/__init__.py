@@ -1,8 +1,4 @@
-"""Entry points: ``python -m launch.<name>``. Thin: flags become a config, and the config one call into winobench.
-
-This module is the first of the project's that a launcher runs. What goes wrong while the libraries are being loaded,
-before the launchers' own handling of errors is there, is told here as it is there: in one line.
-"""
+"""Entry points: ``python -m launch.<name>``. Errors while the libraries load are one line here, as in the launchers."""
 
 import _thread
 import os
@@ -12,8 +8,7 @@ import threading
 import types
 from typing import Any
 
-BAD_INPUT, INTERRUPTED = 2, 130
-"""Exit statuses of the launchers."""
+BAD_INPUT, INTERRUPTED = 2, 130  # exit statuses
 
 # Packages that are imported under another name than they are installed by, and those that an extra brings.
 _INSTALLED_AS = {
@@ -45,10 +40,7 @@ _SETTINGS, _DEVICES = "jax._src.config", "jax._src.xla_bridge"
 
 
 def missing_package(error: BaseException) -> str | None:
-    """One sentence on how to get a package that is not installed; None if an error is about something else.
-
-    A module of this project's own that is missing is a mistake, of which the traceback says more.
-    """
+    """One sentence on how to get a package that is not installed; None for other errors, such as our own modules'."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     package = error.name.partition(".")[0]
@@ -68,7 +60,7 @@ def odd_setting() -> str | None:
 
 
 def refused_environment(error: BaseException) -> str | None:
-    """One sentence on what JAX says of its settings and devices; None if an error is about something else."""
+    """One sentence on an error of JAX about its settings and devices; None for other errors."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -85,22 +77,22 @@ def refused_environment(error: BaseException) -> str | None:
     return f"{fault}: {reason}{seen}{advice if given else ''}."
 
 
-def _told(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-    """Python's last word on an error that nobody has handled. A launcher's is one line where that is enough."""
+def _excepthook(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
+    """Prints an error that nothing has handled in one line, where that is enough."""
     from launch import output
 
     if isinstance(error, KeyboardInterrupt):
-        output.tell("interrupted")
+        output.print_stderr("interrupted")
         sys.exit(INTERRUPTED)
     sentence = missing_package(error) or refused_environment(error)
     if sentence is None:
         sys.__excepthook__(kind, error, traceback)
         return
-    output.tell(f"error: {sentence}")
+    output.print_stderr(f"error: {sentence}")
     sys.exit(BAD_INPUT)
 
 
-def _dropped(error: Any) -> None:
+def _unraisablehook(error: Any) -> None:
     """Raises an interrupt again that came in a destructor or a callback of the collector, where Python drops it."""
     if not issubclass(error.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(error)
@@ -108,10 +100,10 @@ def _dropped(error: Any) -> None:
         threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
 
 
-# Only of a launcher that Python is about to run: who imports this package has handlers of their own. Python has not
-# found the module yet when it imports the package, and says so here.
+# Only for a launcher that Python is about to run: programs that import this package have their own handlers. Until
+# Python has found the module of ``-m``, this is its ``sys.argv``.
 if sys.argv[:1] == ["-m"]:
-    sys.excepthook = _told
+    sys.excepthook = _excepthook
     # JAX would take away the frames by which `refused_environment` knows its errors.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
-    sys.unraisablehook = _dropped
+    sys.unraisablehook = _unraisablehook

@@ -40,7 +40,7 @@ _INCOMPLETE = 2
 
 
 def main(words: list[str]) -> None:
-    """Writes texts about the images that the words name, and prints where they are."""
+    """Writes texts about the named images, and prints where they are."""
     from winobench.base import caches
     from winobench.generation import captions
 
@@ -82,7 +82,6 @@ def main(words: list[str]) -> None:
 
 
 def _load(model: str, dtype: str) -> Responder:
-    """A model that writes about images. Refuses others."""
     from winobench.responders import loading
 
     ref = registry.resolve(model)

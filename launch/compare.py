@@ -42,7 +42,6 @@ _JUDGE = flags.DEFINE_list("judge", [], "With --finish: models that judge automa
 
 
 def main(words: list[str]) -> None:
-    """Serves a person's page, or prints the table of all judgements."""
     from winobench.generation import comparison
 
     rater, judges = _RATER.value, _JUDGE.value
@@ -55,9 +54,8 @@ def main(words: list[str]) -> None:
     if rater:
         _serve(compared, rater, words)
         return
-    results: dict[str, Any] = {"judges": {name: _judged(compared, name) for name in judges}}
-    results = {**(compared.finish() if compared.outcomes() or not judges else {}), **results}
-    _print_results(compared, results)
+    judged = {"judges": {name: _judged(compared, name) for name in judges}}
+    _print_results(compared, (compared.finish() if compared.outcomes() or not judges else {}) | judged)
 
 
 def _folder(sides: Sequence[Any]) -> pathlib.Path:
@@ -116,10 +114,9 @@ def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
 
 
 def _add(table: rich.table.Table, name: str, found: Mapping[str, Any]) -> None:
-    share, p_value = found["share"], found["p_value"]
-    value = (
-        "-" if share is None else f"{100 * share['value']:.1f} [{100 * share['low']:.0f}, {100 * share['high']:.0f}]"
-    )
+    share, p_value, value = found["share"], found["p_value"], "-"
+    if share is not None:
+        value = f"{100 * share['value']:.1f} [{100 * share['low']:.0f}, {100 * share['high']:.0f}]"
     counts = (f"{found[name]:,}" for name in ("first", "second", "equal"))
     table.add_row(rich.text.Text(name), *counts, value, "-" if p_value is None else f"{p_value:.3g}")
 

@@ -1,14 +1,11 @@
-"""Flags to a config, for all launchers.
+"""Flags to a config, for all launchers: ``--config=NAME``, ``NAME:FORM`` or a path, ``--config.<field>=<value>``.
 
-``--config`` takes the name of a file in ``configs/`` or a path, with an argument after a colon for configs that have
-several forms (``--config=gdbench:full``); ``--config.<field>=<value>`` overrides a field. What is wrong is said in one
-line, with exit status 2. ``ml_collections.config_flags`` would want paths, report a missing file at first use, and
-answer a misspelt field with a traceback, which is why the flags are resolved here and only the config itself is
-``ml_collections``'.
+Errors are one line, with exit status 2. ``ml_collections.config_flags`` has neither names nor such errors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -17,6 +14,7 @@ import inspect
 import os
 import pathlib
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -31,19 +29,16 @@ from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
-"""The folder of the configs that can be named."""
 
 T = TypeVar("T")
 
-_LONGEST_PATH_SHOWN = 300
-_LONGEST_WORD = 600
-_LONGEST_LINE = 1_400
+_LONGEST_PATH_SHOWN, _LONGEST_WORD, _LONGEST_LINE = 300, 600, 1_400
+_HELP_FLAGS = ("--help", "-help", "-h", "--helpfull", "--helpshort")
 
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An argument may follow after a colon.")
 
 
 def config_names(launcher: str | None = None) -> list[str]:
-    """The names that ``--config`` knows."""
     names = sorted(path.stem for path in CONFIGS.glob("*.py") if not path.stem.startswith("_"))
     if launcher is None:
         return names
@@ -53,7 +48,6 @@ def config_names(launcher: str | None = None) -> list[str]:
 def load(
     spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None
 ) -> ml_collections.ConfigDict:
-    """Loads a config and overrides fields of it."""
     module, argument = _load_module(spec, launcher)
     config = _made(module, spec.partition(":")[0], argument)
     if KIND not in config:
@@ -73,7 +67,7 @@ def load(
 
 
 def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.Field]) -> dict[str, Any]:
-    """Checks every field of a config that is a declared option. Returns dotted field -> value as it is used."""
+    """Checks every field of a config that is a declared option. Returns dotted field -> value."""
     found = {}
     for field, value in flat(config).items():
         if field in declared:
@@ -104,13 +98,11 @@ def chosen_name(default: str) -> str:
 
 def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
     """Refuses a config that lacks fields, such as one that was written for another launcher."""
-    known = flat(config)
-    for field in fields:
-        if field not in known:
-            raise InputError(
-                f"the config has no field {field!r}, which this launcher needs. configs/ has examples.",
-                code="unknown-field",
-            )
+    if missing := [field for field in fields if field not in flat(config)]:
+        raise InputError(
+            f"the config has no field {missing[0]!r}, which this launcher needs. configs/ has examples.",
+            code="unknown-field",
+        )
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -119,19 +111,12 @@ def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str, usage: str) -> None:
-    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
-
-    Bad input of any kind, here or in ``main``, becomes ``error: <one sentence>`` on stderr and exit status 2.
-    """
+    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it."""
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
 
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
-    """Runs a launcher that has flags but no config. Otherwise as ``start``.
-
-    Args:
-      takes_words: whether there may be such words, as in ``launch.report RUN [RUN ...]``.
-    """
+    """Runs a launcher that has flags, and perhaps words, but no config."""
     del flags.FLAGS.config
 
     def parse(argv: Sequence[str]) -> list[str]:
@@ -146,7 +131,7 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
 
 
 def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: str) -> None:
-    """Runs a launcher that hands its config on to another one. Otherwise as ``start``."""
+    """Runs a launcher that passes its config on to another one."""
 
     def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
         rest, overrides = _split(argv)
@@ -161,10 +146,12 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
 
 def _print_flags(usage: str) -> None:
     """Prints the help of a launcher without fields of a config, and exits."""
-    own = _own_flags()
-    width = max(len(flag.name) for flag in own)
-    print("\n".join([usage.strip(), "", "Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in own)]))
+    print("\n".join([usage.strip(), "", *_flag_lines(max(len(flag.name) for flag in _own_flags()))]))
     sys.exit(0)
+
+
+def _flag_lines(width: int) -> list[str]:
+    return ["Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in _own_flags())]
 
 
 def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> None:
@@ -188,34 +175,34 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
 def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except InputError as error:
-        output.tell(f"error: {in_one_line(error)}")
-        sys.exit(BAD_INPUT)
     except Exception as error:
-        sentence = missing_package(error) or refused_environment(error) or _refused_backend(error)
+        sentence = error if isinstance(error, InputError) else None
+        sentence = sentence or missing_package(error) or refused_environment(error) or _refused_backend(error)
         if sentence is None:
             raise
-        output.tell(f"error: {in_one_line(sentence)}")
+        output.print_stderr(f"error: {in_one_line(sentence)}")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
-        output.tell("interrupted")
+        output.print_stderr("interrupted")
         sys.exit(INTERRUPTED)
 
 
 def _refused_backend(error: Exception) -> str | None:
-    """One sentence on a variable that Matplotlib reads when it is imported, though only files are drawn here."""
+    """One sentence on a variable that Matplotlib reads when it is imported; None for other errors."""
     if not isinstance(error, ValueError) or not str(error).startswith("Key backend:"):
         return None
     return f"MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it."
 
 
 def in_one_line(error: BaseException | str) -> str:
-    """An error's sentence, with the middle of words cut out that nobody could read: names that are data by mistake."""
-    half = _LONGEST_WORD // 2
-    words = str(error).split()
-    line = " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:half]}[...]{word[-half:]}" for word in words)
-    half = _LONGEST_LINE // 2
-    return line if len(line) <= _LONGEST_LINE else f"{line[:half]} [...] {line[-half:]}"
+    """An error's sentence, without the middle of very long words: names that are data by mistake."""
+    line = " ".join(_shortened(word, _LONGEST_WORD, "[...]") for word in str(error).split())
+    return _shortened(line, _LONGEST_LINE, " [...] ")
+
+
+def _shortened(text: str, longest: int, gap: str) -> str:
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]}{gap}{text[-half:]}"
 
 
 def _check_surroundings() -> None:
@@ -253,8 +240,8 @@ def _refuse_words(words: Sequence[str]) -> None:
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
     """Parses the flags into ``flags.FLAGS``. Returns whether help is requested, and the words that are not flags."""
-    wants_help = any(word in ("--help", "-help", "-h", "--helpfull", "--helpshort") for word in argv[1:])
-    rest = [word for word in argv if word not in ("--help", "-help", "-h", "--helpfull", "--helpshort")]
+    wants_help = any(word in _HELP_FLAGS for word in argv[1:])
+    rest = [word for word in argv if word not in _HELP_FLAGS]
     try:
         return wants_help, flags.FLAGS(rest)[1:]
     except flags.UnrecognizedFlagError as error:
@@ -316,20 +303,16 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
 
 
 def _execute(path: pathlib.Path) -> Any:
-    """Runs a config file and returns its module."""
     module_spec = importlib.util.spec_from_file_location(f"winobench_config_{path.stem}", path)
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module  # where dataclasses look for what they are made of
     try:
         module_spec.loader.exec_module(module)
-    except (SyntaxError, ImportError) as error:
-        raise InputError(f"config file {path} cannot be loaded: {error}.", code="broken-config-file") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, too: it is the launcher that ends, and says why
-        raise InputError(
-            f"config file {path} cannot be loaded: {_described(error)}.", code="broken-config-file"
-        ) from error
+        said = error if isinstance(error, SyntaxError | ImportError) else _described(error)
+        raise InputError(f"config file {path} cannot be loaded: {said}.", code="broken-config-file") from error
     if not callable(getattr(module, "get_config", None)):
         raise InputError(f"config file {path} has no function get_config.", code="broken-config-file")
     return module
@@ -341,7 +324,6 @@ def _launcher_of(module: Any) -> str | None:
 
 
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:
-    """What a config's module makes."""
     if argument is not None and not inspect.signature(module.get_config).parameters:
         raise InputError(f"config {name!r} takes no argument: leave out {':' + argument!r}.", code="bad-argument")
     try:
@@ -351,9 +333,8 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise InputError(
-            f"get_config of config {name!r} fails: {_described(error)}.", code="broken-config-file"
-        ) from error
+        said = _described(error)
+        raise InputError(f"get_config of config {name!r} fails: {said}.", code="broken-config-file") from error
     if not isinstance(config, ml_collections.ConfigDict):
         raise InputError(
             f"get_config of config {name!r} returns a {type(config).__name__}, but must return an"
@@ -387,17 +368,12 @@ def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
 
 
 def _described(error: BaseException) -> str:
-    """An error of other code for a sentence: its kind, what it states, and where it rose."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    line = (
-        "" if trace is None else f" (line {trace.tb_lineno} of {pathlib.Path(trace.tb_frame.f_code.co_filename).name})"
-    )
-    try:
+    """An error of a user's code for a sentence: its kind, its text, and where it rose."""
+    *_, (frame, number) = traceback.walk_tb(error.__traceback__)
+    line = f" (line {number} of {pathlib.Path(frame.f_code.co_filename).name})"
+    said = ""
+    with contextlib.suppress(Exception):  # such an error may not even have a text
         said = " ".join(str(error).split())
-    except Exception:  # an error of other code may not even be able to say what it is
-        said = ""
     said = said if len(said) <= 200 else f"{said[:197]}..."
     return f"{type(error).__name__}{f': {said}' if said else ''}".rstrip(".") + line
 
@@ -406,10 +382,9 @@ def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, us
     values = flat(config)
     explained = {name: field.metadata["help"] for name, field in options_of(spec).items()}
     width = max(map(len, values), default=0) + len("--config.")
-    lines = [usage.strip(), "", "Flags:"]
-    lines += [f"  --{flag.name:<{width - 2}}  {flag.help}" for flag in _own_flags()]
+    lines = [usage.strip(), "", *_flag_lines(width - 2)]
     lines += ["", f"Fields of --config={spec} (value now; type none where a field may be empty):"]
-    # In the order in which the config explains them; ConfigDict itself knows no order.
+    # In the order in which the config explains them; ConfigDict itself has none.
     for field in dict.fromkeys([*(name for name in explained if name in values), *values]):
         value = values[field]
         text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
@@ -419,14 +394,10 @@ def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, us
 
 
 def _own_flags() -> list[flags.Flag]:
-    """The launcher's flags and this module's, without those of the libraries."""
-    own = [flag for module in (sys.modules["__main__"].__name__, __name__) for flag in _flags_of(module)]
-    return [flag for flag in own if flag.name in flags.FLAGS]
-
-
-def _flags_of(module: str) -> list[flags.Flag]:
+    """The flags of the launcher, which are listed under its file, and of this module."""
     by_module = flags.FLAGS.flags_by_module_dict()
-    return by_module.get(sys.argv[0] if module == "__main__" else module, [])
+    own = [flag for module in (sys.argv[0], __name__) for flag in by_module.get(module, [])]
+    return [flag for flag in own if flag.name in flags.FLAGS]
 
 
 def _jsonable(value: Any) -> Any:

@@ -51,7 +51,7 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
-    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
@@ -61,17 +61,13 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     parallel.one_device_per_core()
     settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
+    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "encoders")
     drawers = loading.make_drawers(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
-        dtype=config.dtype,
-        variant=config.variant,
-        revision=config.revision,
-        allow_pickle=config.allow_pickle,
-        lora_scale=config.lora_scale,
         pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
-        encoders=config.encoders,
+        **{name: config[name] for name in names},
     )
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
@@ -101,7 +97,6 @@ def _verify(run: Pictures) -> None:
 
 
 def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """Prints `winobench.runs.verdicts.generation_accuracy` by skill and model."""
     import rich.box
     import rich.console
     import rich.table
@@ -130,8 +125,8 @@ def _summary(run: Pictures, page: pathlib.Path) -> str:
     )
 
 
-def _words(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
+def _words(text: str | None) -> list[str]:
+    words = options.comma_separated(text or "")
     if text and not words:
         raise InputError(f"{options.shown(text)} names nothing: write names with commas")
     return words

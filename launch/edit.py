@@ -50,15 +50,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     parallel.one_device_per_core()
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
-    (drawer,) = loading.make_drawers(
-        [config.model],
-        [config.lora],
-        dtype=config.dtype,
-        variant=config.variant,
-        revision=config.revision,
-        allow_pickle=config.allow_pickle,
-        lora_scale=config.lora_scale,
-    )
+    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale")
+    (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: config[name] for name in names})
     pipeline, runs = drawer.load(), []
     for strength in config.strengths if config.method == "denoise" else (None,):
         folder = _folder(config, drawer.label, strength)
@@ -75,8 +68,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             config=configuration.plain(config),
         )
         table.print_results(results)
-        drawn = figure.draw(folder)
-        if drawn is not None:
+        if (drawn := figure.draw(folder)) is not None:
             print(f"before and after: {drawn}")
         runs.append(results["workdir"])
     print(f"the gallery of a report shows the edits: python -m launch.report {shlex.join(map(str, runs))}")
@@ -85,19 +77,10 @@ def main(config: ml_collections.ConfigDict) -> None:
 def _editor(config: ml_collections.ConfigDict, pipeline: Any, folder: pathlib.Path, strength: float | None) -> Any:
     from winobench.editing import EditDistance
 
-    of_method = {"learning_rate": config.learning_rate, "timesteps": config.timesteps}
-    if strength is not None:
-        of_method = {"strength": strength, "guidance_scale": config.guidance_scale}
-    return EditDistance(
-        pipeline,
-        folder,
-        method=config.method,
-        num_steps=config.num_steps,
-        seed=config.seed,
-        batch_size=config.batch_size,
-        image_size=config.image_size,
-        **of_method,
-    )
+    names = ["method", "num_steps", "seed", "batch_size", "image_size"]
+    names += ["learning_rate", "timesteps"] if strength is None else ["guidance_scale"]
+    given = {name: config[name] for name in names} | ({} if strength is None else {"strength": strength})
+    return EditDistance(pipeline, folder, **given)
 
 
 def _folder(config: ml_collections.ConfigDict, label: str, strength: float | None) -> pathlib.Path:

@@ -12,6 +12,7 @@ from absl import flags
 
 import winobench
 from launch import configuration, text
+from launch.overrides import split
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
@@ -43,13 +44,13 @@ Asks language models questions without images, by a protocol (docs/winoviz.md, d
   python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
   python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
 
-Draws pictures of what WinoViz says, and asks who sees them (docs/winoviz.md):
+Generates images of WinoViz's premises, and asks models that see them (docs/winoviz.md):
 
   python -m launch.eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
-Errors and responses are recorded while they come in; a run that was stopped goes on when the same command is given
-again, and runs beside each other share what they have in common. python -m launch.report makes a page of one or more
-runs. With --processes, the same command on several machines shares the work.
+Errors and responses are recorded while they come in. The same command resumes an interrupted run, and runs next to each
+other share recorded errors and responses. python -m launch.report makes a page of one or more runs. With --processes,
+the same command on several machines shares the work.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
@@ -58,7 +59,7 @@ _REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs n
 _PROCESSES = flags.DEFINE_string(
     "processes",
     None,
-    "Be one of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    "Join a run of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
 )
 _LIST_TASKS = flags.DEFINE_bool("list_tasks", False, "List the tasks: what they ask, and how to get their data.")
@@ -76,7 +77,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     if config.kind != "ask":
         configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
         settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
-        models = [check_model(config, name, deeply=False) for name in _models(config)]
+        models = [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
     from winobench.base import caches  # late, so that --help, --list_tasks and wrong names are answered at once
 
     caches.keep_compiled()
@@ -169,16 +170,9 @@ def _evaluate_model(
     return results
 
 
-def _models(config: ml_collections.ConfigDict) -> list[str]:
-    """The models that the config names, each once."""
-    return list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
-
-
 def _workdir(label: str, num_models: int) -> str | None:
     """The folder that the user names, with one inside for each model where there are several."""
-    if not _WORKDIR.value:
-        return None
-    return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, label)
+    return os.path.join(_WORKDIR.value, label) if _WORKDIR.value and num_models > 1 else _WORKDIR.value or None
 
 
 def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str) -> str:
@@ -206,14 +200,10 @@ def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Sco
     return loading.load_scorer(
         model,
         config.dtype,
-        variant=config.variant,
-        revision=config.revision,
         allow_pickle=config.allow_pickle,
         batch_size=config.batch_size,
-        model_parallel=config.model_parallel,
-        max_pixels=config.max_pixels,
-        diffusion=_diffusion_options(config),
         hosted=text.hosted_options(config, model),
+        **_shared_options(config),
     )
 
 
@@ -224,26 +214,24 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
     ref = loading.check_scorer(
         model,
         config.dtype,
-        variant=config.variant,
-        revision=config.revision,
-        model_parallel=config.model_parallel,
-        max_pixels=config.max_pixels,
-        diffusion=_diffusion_options(config),
         timesteps=options.read_timesteps(config.sampling.timesteps),
         of_samples=_unusual(config, settings.SAMPLES),
         deeply=deeply,
+        **_shared_options(config),
     )
     if deeply and ref.kind == registry.HOSTED:
         load_scorer(config, ref)  # nothing is sent, but a key that is missing is found
     return ref
 
 
-def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The options that only diffusion models have, where they are not as they usually are."""
-    given = _unusual(config, settings.DIFFUSION)
-    if "pipeline_options" in given:
-        given["pipeline_options"] = options.settings().check("--config.pipeline_options", given["pipeline_options"])
-    return given
+def _shared_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """Options for checking and loading a model. The options that only diffusion models have are the unusual ones."""
+    diffusion = _unusual(config, settings.DIFFUSION)
+    if "pipeline_options" in diffusion:
+        given = diffusion["pipeline_options"]
+        diffusion["pipeline_options"] = options.settings().check("--config.pipeline_options", given)
+    names = ("variant", "revision", "model_parallel", "max_pixels")
+    return {name: config[name] for name in names} | {"diffusion": diffusion}
 
 
 def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:
@@ -254,7 +242,7 @@ def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:
 
 
 def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
-    """Makes the number of samples that of the timesteps, where these are listed."""
+    """Sets the number of samples to the number of timesteps, where these are listed."""
     timesteps = options.read_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
         return
@@ -269,29 +257,20 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
 
 
 def task_listing(data_dir: str | None) -> str:
-    """What ``--list_tasks`` prints."""
     lines = []
     for name, task in winobench.TASKS.items():
         images, texts = map(_counted, task.shape, ("image", "text"))
-        # None where nobody knows it.
-        known = {metric: level for metric, level in task.chance.items() if level is not None}
-        chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in known.items())
-        how_to_get_data = task.ready(data_dir)
-        data = f"not ready: {how_to_get_data}"
-        if how_to_get_data is None:
-            count = task.count(data_dir)
-            data = "ready" if count is None else f"ready, {count:,} examples"
+        chance = text.chance_levels(task)
         lines += [
             f"{name} (version {task.version})",
             f"    {task.description}",
             f"    {images} x {texts}, metric {task.metric}" + (f" (chance: {chance})" if chance else ""),
-            f"    data: {data}",
+            text.data_line(task, data_dir, "examples"),
         ]
     return "\n".join([*lines, *filter(None, [text.task_listing(data_dir)])])
 
 
 def model_listing() -> str:
-    """What ``--list_models`` prints."""
     width = max(map(len, [*registry.MODELS, *registry.plugged_in()]))
     lines = [f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.MODELS.items()]
     lines += [f"{name:<{width}}  plugged in ({point.value})" for name, point in registry.plugged_in().items()]
@@ -303,16 +282,17 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _how_to_get_data(data_dir: str | None) -> str:
-    """A line for each task that could not be evaluated: the command that gets its data, or says where they are."""
-    missing = {name: task for name, task in winobench.TASKS.items() if task.ready(data_dir) is not None}
-    if not missing:
+    """A line for each task that could not be evaluated: the command that gets its data, or states where they are."""
+    ways = {name: way for name, task in winobench.TASKS.items() if (way := task.ready(data_dir)) is not None}
+    if not ways:
         return ""
     there = "" if data_dir is None else f" --data_dir={shlex.quote(data_dir)}"
-    width = max(map(len, missing))
+    width = max(map(len, ways))
     lines = ["not evaluated, as their data are not here. Each command gets them, or says what to get where:"]
-    for name, task in missing.items():
-        way = f"python -m launch.prepare --task={name}{there}" if task.source is not None else task.ready(data_dir)
-        lines.append(f"  {name:<{width}}  {way}")
+    for name, way in ways.items():
+        is_published = winobench.TASKS[name].source is not None
+        command = f"python -m launch.prepare --task={name}{there}" if is_published else way
+        lines.append(f"  {name:<{width}}  {command}")
     return "".join(f"{line}\n" for line in lines)
 
 

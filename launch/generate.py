@@ -35,5 +35,5 @@ if __name__ == "__main__":
         sentence = f"launch.generate is five programs now: {new_command(sys.argv[1:]) or names}"
     except InputError as error:
         sentence = str(error)
-    output.tell(f"error: {configuration.in_one_line(sentence)}")
+    output.print_stderr(f"error: {configuration.in_one_line(sentence)}")
     sys.exit(BAD_INPUT)

@@ -6,14 +6,14 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TextIO
 
 # What a shell shows of a command that ended by SIGPIPE, and what coreutils end with where they cannot write.
 _READER_GONE, _WRITE_ERROR = 128 + getattr(signal, "SIGPIPE", 13), 1
 
 
-def tell(line: str) -> None:
+def print_stderr(line: str) -> None:
     """Writes a line to stderr, or nowhere if that cannot be written."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
@@ -43,25 +43,23 @@ def watched() -> Iterator[None]:
 
 
 class _Stream:
-    """A text stream whose failures are SystemExit, which no ``except Exception`` on the way takes for its own."""
+    """A text stream whose failures are SystemExit, which no ``except Exception`` on the way handles."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._end(error)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._end(error)
+        self.write, self.flush = self._watched(stream.write), self._watched(stream.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except OSError as error:
+                self._end(error)
+
+        return call
 
     def _end(self, error: OSError) -> NoReturn:
         # The rest of the buffer goes nowhere. Otherwise Python would try again at its end, and complain.
@@ -71,7 +69,9 @@ class _Stream:
             os.close(nowhere)
         if isinstance(error, BrokenPipeError):
             raise SystemExit(_READER_GONE) from None
-        tell(f"error: standard output cannot be written ({error.strerror or error}): make room, or write elsewhere.")
+        print_stderr(
+            f"error: standard output cannot be written ({error.strerror or error}): make room, or write elsewhere."
+        )
         raise SystemExit(_WRITE_ERROR) from None
 
 

@@ -15,38 +15,32 @@ from ml_collections import config_dict
 from winobench.base import options
 from winobench.base.errors import InputError
 
+# ``--config.field=text``, or ``--config.field`` with the text as the next word.
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
-"""``--config.field=text``, or ``--config.field`` with the text as the next word."""
-
+# The field that states which program a config is for. It is not an option.
 KIND = "kind"
-"""The field that states which program a config is for: score, ask, draw, edit, train, items. It is not an option."""
-
-LAUNCHERS = {
-    "score": "eval",
-    "ask": "eval",
-    "draw": "draw",
-    "edit": "edit",
-    "train": "train",
-    "items": "write_items",
-}
-"""Kind of a config -> the launcher that runs it."""
+# Kind of a config -> the launcher that runs it.
+LAUNCHERS = {"score": "eval", "ask": "eval", "draw": "draw", "edit": "edit", "train": "train", "items": "write_items"}
 
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 
-def flat(config: ml_collections.ConfigDict, prefix: str = "") -> dict[str, Any]:
+def flat(config: ml_collections.ConfigDict | dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted field -> value, without the config's `KIND`."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
-        if not prefix and name == KIND:
-            continue
-        if isinstance(value, ml_collections.ConfigDict):
-            fields.update(flat(value, f"{prefix}{name}."))
-        else:
+        if isinstance(value, ml_collections.ConfigDict | dict):
+            fields |= flat(value, f"{prefix}{name}.")
+        elif prefix or name != KIND:
             fields[f"{prefix}{name}"] = value
     return fields
+
+
+def split(words: str | None) -> list[str]:
+    """Words with commas, each once."""
+    return list(dict.fromkeys(options.comma_separated(words or "")))
 
 
 def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
@@ -60,7 +54,6 @@ def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None
 
 
 def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
-    """Gives a field the value that a text means."""
     *parents, last = field.split(".")
     holder = config
     for parent in parents:

@@ -54,7 +54,6 @@ _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this 
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Plans a config for each accelerator, and prints a table."""
     from winobench.planning import topologies
 
     for text in _ACCELERATOR.value:
@@ -66,9 +65,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     from winobench.planning import plan, plans, table
 
     assumed = plan.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)
-    options = {"price": _PRICE.value, "largest": _LARGEST.value, "assumed": assumed, "few": _FEW.value}
-    targets = map(topologies.find, _ACCELERATOR.value)
-    found = [plans.make_plan(config, target, devices=devices, **options) for target in targets]
+    how = {"devices": devices, "price": _PRICE.value, "largest": _LARGEST.value, "assumed": assumed, "few": _FEW.value}
+    found = [plans.make_plan(config, target, **how) for target in map(topologies.find, _ACCELERATOR.value)]
     table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for each in found for note in each.notes):
         print(note)
@@ -78,15 +76,13 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 
 def _numbers(words: list[str] | None) -> tuple[int, ...]:
-    numbers = []
     for word in words or ():
         if not word.strip().isdigit() or int(word) < 1:
             raise InputError(
                 f"--devices={','.join(words)} has {word!r}, but each must be a whole number of at least 1",
                 code="out-of-range",
             )
-        numbers.append(int(word))
-    return tuple(numbers)
+    return tuple(map(int, words or ()))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from winobench.runs.requests import Picture
     from winobench.tasks.questions import TextTask
 
-SUFFIX = "-pictures"
-"""What the name of the folder of what is generated ends with. The rest is that of the run's."""
-
-
-def are_asked_about(config: ml_collections.ConfigDict) -> bool:
-    """Whether a config names images, or a model that generates them."""
-    return bool(config.get("pictures") or config.get("drawer"))
+_SUFFIX = "-pictures"  # of the folder of generated images, behind the name of the run's
 
 
 def find(
@@ -35,16 +29,14 @@ def find(
 ) -> Mapping[str, Sequence[Picture]]:
     """The images of all texts that the tasks ask about, generated first where no run of images is named.
 
-    Args:
-      workdir: the folder that the user names. What is generated lies next to it, and for None in ``runs``, where runs
-        that want the same images share them.
+    Generated images are next to ``workdir``, and without one in ``runs``, where runs with the same images share them.
     """
     from winobench.generation import finding
 
     texts = _texts(config, tasks)
-    source = config.pictures or _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
-    how = ""
-    if not config.pictures:
+    source, how = config.pictures, ""
+    if not source:
+        source = _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
         how = shlex.join(["python", "-m", "launch.draw", "--config=pictures", f"--workdir={source}"]) + " ..."
@@ -52,7 +44,7 @@ def find(
 
 
 def _texts(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> list[str]:
-    """What images are wanted of, each once, in the order of the questions."""
+    """The texts that need images, each once, in the order of the questions."""
     blind = [task.name for task in tasks if task.pictured is None]
     if blind:
         raise InputError(
@@ -84,12 +76,12 @@ def _draw(
     run = generate.draw_pictures(
         drawers,
         [Prompt(str(number), text) for number, text in enumerate(prompts, 1)],
-        os.path.normpath(workdir) + SUFFIX if workdir else None,
+        os.path.normpath(workdir) + _SUFFIX if workdir else None,
         seeds=tuple(range(config.pictures_per_premise)),
         settings=settings,
         batch_size=drawing.batch_size,
         overwrite=overwrite,
-        name=f"{spec}{SUFFIX}",
+        name=f"{spec}{_SUFFIX}",
         config=configuration.plain(config),
     )
     return run.folder
@@ -97,11 +89,10 @@ def _draw(
 
 def check_drawer(config: ml_collections.ConfigDict) -> None:
     """Refuses a generator that does not generate. Reads small files alone."""
-    if not config.pictures:
-        from winobench.scorers import loading
+    from winobench.scorers import loading
 
-        if loading.resolve(config.drawer).kind != "diffusion_itm":
-            raise InputError(
-                f"--config.drawer={config.drawer} judges images, but generates none: name a diffusion model",
-                code="wrong-kind-of-model",
-            )
+    if not config.pictures and loading.resolve(config.drawer).kind != "diffusion_itm":
+        raise InputError(
+            f"--config.drawer={config.drawer} judges images, but generates none: name a diffusion model",
+            code="wrong-kind-of-model",
+        )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration
+from launch import BAD_INPUT, configuration
+from launch.overrides import split
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
@@ -33,15 +34,11 @@ Reads the published files of a task or a training set, checks them, and writes t
   python -m launch.prepare --task=coco_hardneg_train          COCO with hard negatives, for launch.train
   python -m launch.prepare --task=captions_hardneg_train --source=DIR --lists=clip-rn50x64    negatives of ours
 
-Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. A run that was stopped goes on
-when the same command is given again. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set
-HF_TOKEN.
+Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. The same command resumes an
+interrupted run. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set HF_TOKEN.
 """
 
-ALL = "all"
-
 _MAX_PROBLEM_LINES = 20
-_BAD_INPUT = 2
 
 
 def main(_: Sequence[str]) -> None:
@@ -50,17 +47,9 @@ def main(_: Sequence[str]) -> None:
     if given.list:
         print(listing(given.data_dir))
         return
-    failed = prepare_tasks(
-        given.task,
-        given.source,
-        given.data_dir,
-        workers=given.workers,
-        allow_partial=given.allow_partial,
-        overwrite=given.overwrite,
-        lists=given.lists,
-    )
-    if failed:
-        sys.exit(_BAD_INPUT)
+    options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
+    if prepare_tasks(given.task, given.source, given.data_dir, **options):
+        sys.exit(BAD_INPUT)
 
 
 def prepare_tasks(
@@ -73,7 +62,7 @@ def prepare_tasks(
     overwrite: bool = False,
     lists: str | None = None,
 ) -> list[str]:
-    """Prepares tasks one after the other. One that fails does not stop the others, but is told of on stderr."""
+    """Prepares tasks one after the other, and returns the names of those that failed, which stop no other."""
     from winobench.data import prepared
 
     tasks = choose_tasks(names)
@@ -94,43 +83,39 @@ def prepare_tasks(
                 print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it again")
             else:
                 if scorer is not None:
-                    root = folder or download(task, data_dir, fetched)
-                    task = _with_lists(task, root, scorer, registry.model_label(lists))
-                print(prepare_task(task, folder, data_dir, workers, allow_partial, fetched))
+                    root = folder or _download(task, data_dir, fetched)
+                    made = task.source.with_lists(root, scorer, registry.model_label(lists))
+                    task = dataclasses.replace(task, source=made)
+                print(_prepare(task, folder, data_dir, workers, allow_partial, fetched))
         except InputError as error:
-            _print_problems(getattr(error, "problems", ()))
-            print(f"error: {task.name}: {' '.join(str(error).split())}", file=sys.stderr)
+            problems = getattr(error, "problems", ())
+            lines = [f"  {line}" for line in problems[:_MAX_PROBLEM_LINES]]
+            if len(problems) > _MAX_PROBLEM_LINES:
+                lines.append(f"  and {len(problems) - _MAX_PROBLEM_LINES:,} more")
+            print(*lines, f"error: {task.name}: {' '.join(str(error).split())}", sep="\n", file=sys.stderr)
             failed.append(task.name)
     if failed and len(tasks) > 1:
         print(f"{len(failed)} of {len(tasks)} tasks could not be prepared: {', '.join(failed)}", file=sys.stderr)
     return failed
 
 
-def _of_group(word: str, published: dict[str, Task]) -> list[str]:
-    from winobench.tasks import groups
-
-    return groups.members(word, published)
-
-
 def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
-    """The tasks and training sets that ``--task`` means; ``all`` means tasks, and ``@<skill>`` those of a group."""
-    from winobench.tasks import TASKS, get_task
+    """The tasks and training sets that ``--task`` means; ``all`` means all tasks, and ``@<skill>`` a group."""
+    from winobench.tasks import TASKS, get_task, groups
     from winobench.training.coco_captions import TRAINING_SETS
 
-    published = [task for task in TASKS.values() if task.source is not None]
-    words = list(dict.fromkeys(word.strip() for word in (names or "").split(",") if word.strip()))
+    published = {name: task for name, task in TASKS.items() if task.source is not None}
+    words = split(names)
     if not words:
-        choices = ", ".join(task.name for task in published)
         raise InputError(
-            f"no task is named: give --task=NAME with one of {choices}, --task={ALL} for all of them, or one of the"
-            f" training sets {', '.join(TRAINING_SETS)}.",
+            f"no task is named: give --task=NAME with one of {', '.join(published)}, --task=all for all of them, or one"
+            f" of the training sets {', '.join(TRAINING_SETS)}.",
             code="nothing-named",
         )
-    if words == [ALL]:
-        return published
-    sources = {task.name: task for task in published}
-    expanded = [name for word in words for name in (_of_group(word, sources) if word.startswith("@") else [word])]
-    words = list(dict.fromkeys(expanded))
+    if words == ["all"]:
+        return list(published.values())
+    named = [groups.members(word, published) if word.startswith(groups.MARK) else [word] for word in words]
+    words = list(dict.fromkeys(name for members in named for name in members))
     for word in words:
         near = difflib.get_close_matches(word, [*TASKS, *TRAINING_SETS], n=1)
         if near and near[0] in TRAINING_SETS and near[0] != word:
@@ -160,11 +145,7 @@ def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
     return scorer
 
 
-def _with_lists(task: Task | TrainingSet, root: pathlib.Path, scorer: Any, name: str) -> Task | TrainingSet:
-    return dataclasses.replace(task, source=task.source.with_lists(root, scorer, name))
-
-
-def prepare_task(
+def _prepare(
     task: Task | TrainingSet,
     source: pathlib.Path | None,
     data_dir: str | None,
@@ -172,15 +153,12 @@ def prepare_task(
     allow_partial: bool,
     fetched: set[Any],
 ) -> str:
-    """Prepares a task or training set. Returns lines about it and the examples that it lacks.
-
-    Arguments as in `prepare_tasks`, and as in `download`.
-    """
+    """Prepares a task or training set. Returns lines about it and the examples that it lacks."""
     from winobench.base.progress import Progress
     from winobench.data import prepared, preparing, sources
 
     folder = prepared.task_folder(task.name, data_dir)
-    root = download(task, data_dir, fetched) if source is None else source
+    root = _download(task, data_dir, fetched) if source is None else source
     read = (allow_partial and getattr(task.source, "read_partial", None)) or task.source.read
     try:
         with Progress(f"preparing {task.name}", "images") as progress:
@@ -205,7 +183,7 @@ def prepare_task(
     return "\n  ".join([line, *prepared.describe_left_out(state)])
 
 
-def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) -> pathlib.Path:
+def _download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) -> pathlib.Path:
     """Downloads what may be downloaded of a task, and returns the folder where it is."""
     from winobench.base.progress import Progress
     from winobench.data import downloads, prepared
@@ -234,7 +212,6 @@ def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) 
 
 
 def listing(data_dir: str | None) -> str:
-    """What ``--list`` prints."""
     from winobench.data import prepared
     from winobench.tasks import TASKS
     from winobench.training.coco_captions import TRAINING_SETS
@@ -252,13 +229,6 @@ def listing(data_dir: str | None) -> str:
             what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {folder}"
         lines += [task.name, f"    {what}"]
     return "\n".join(lines)
-
-
-def _print_problems(problems: Sequence[str]) -> None:
-    for line in problems[:_MAX_PROBLEM_LINES]:
-        print(f"  {line}", file=sys.stderr)
-    if len(problems) > _MAX_PROBLEM_LINES:
-        print(f"  and {len(problems) - _MAX_PROBLEM_LINES:,} more", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,6 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, a
 
 
 def main(words: list[str]) -> None:
-    """Writes the report on the runs and prints where it is."""
     # Late, so that --help answers at once.
     from winobench import report
 
@@ -62,7 +61,7 @@ def main(words: list[str]) -> None:
         drawn=_DRAWN.value,
         reproduce=eval_command,
         command=["python", "-m", "launch.report", *sys.argv[1:]],
-        skip=lambda error: output.tell(f"skipped: {configuration.in_one_line(error)}"),
+        skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),
     )
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
@@ -76,19 +75,12 @@ def eval_command(run: Run) -> str | None:
         from winobench.report import published
 
         name = published.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
-    fields = _flat(run.config.get("config") or {})
-    defaults = _flat(configuration.plain(configuration.load(name)))
+    fields = configuration.flat(run.config.get("config") or {})
+    defaults = configuration.flat(configuration.plain(configuration.load(name)))
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None
     changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
     return " \\\n  ".join([f"python -m launch.eval --config={name}", *map(shlex.quote, changed)])
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in config.items():
-        fields.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
-    return fields
 
 
 def _word(value: Any) -> str:

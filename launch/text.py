@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration, premise_pictures
+from launch.overrides import split
 from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
@@ -22,35 +23,27 @@ if TYPE_CHECKING:
     from winobench.runs.requests import Responder
     from winobench.tasks.questions import TextTask
 
+# Exit status of runs without a task's data, with failed calls, or with answers that were cut off.
 INCOMPLETE = 2
-"""Exit status of runs that left something out: a task without data, questions whose calls failed, or the ends of
-answers."""
-
-# Whatever asks models has its fields. Those about images come with ``configs/winoviz.py``.
-_EXAMPLE, _OF_PICTURES = "wscplus", "winoviz"
-# Dollars per million tokens.
-_HIGHEST_PRICE = 1e6
-# The folder in a training run's that holds what was trained.
-_EXPORTED = "model"
 
 
 def main(
     config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
 ) -> list[str]:
-    """Evaluates the config's models by its protocols and prints a table of each one's results."""
-    about_pictures = premise_pictures.are_asked_about(config)
-    example = _OF_PICTURES if about_pictures else _EXAMPLE
-    configuration.require(config, configuration.flat(configuration.load(example)))
+    about_pictures = bool(config.get("pictures") or config.get("drawer"))
+    # Every config that asks models has wscplus's fields. Fields about images come with winoviz.
+    example = configuration.load("winoviz" if about_pictures else "wscplus")
+    configuration.require(config, configuration.flat(example))
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import protocols, questions
     from winobench.report import table
     from winobench.responders import loading
     from winobench.runs import endings
 
-    # What is cheap to check comes before anything is drawn and the models are loaded.
+    # Cheap checks come before images are generated and models are loaded.
     models = [
         loading.check_responder_name(name, about_pictures=about_pictures, revision=config.revision)
-        for name in list(dict.fromkeys(_words(config.model))) or [config.model]
+        for name in split(config.model) or [config.model]
     ]
     tasks = choose_tasks(config.tasks, config.data_dir)
     has = protocols.Has(about_pictures, bool(config.get("captioner")))
@@ -90,11 +83,12 @@ def main(
                 captioner,
             )
             table.print_results(results)
-            print(spent_line(results))
+            print(_spent_line(results))
             runs.append(results["workdir"])
-            incomplete += [line for line in [questions.failure_line(results)] if line] + list(results["failed"])
+            failure = questions.failure_line(results)
+            incomplete += [*filter(None, [failure]), *results["failed"]]
             if results["failed_calls"]:
-                print(questions.failure_line(results), file=sys.stderr)
+                print(failure, file=sys.stderr)
             if unfinished := endings.incomplete_lines(results):
                 print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
                 incomplete += unfinished
@@ -106,26 +100,22 @@ def main(
 
 
 def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
-    """The tasks that are meant.
-
-    Args:
-      text: names with commas. One that ends in a star, such as ``winoviz_*``, means every task whose name begins
-        so and whose data are there.
-    """
+    """The named tasks. A name such as ``winoviz_*`` means all tasks that begin so and whose data are there."""
     from winobench.evaluation import evaluate
-    from winobench.tasks import TEXT_TASKS
 
     names: list[str] = []
-    for word in _words(text):
-        meant = _meant(word)
-        ready = [name for name in meant if TEXT_TASKS[name].ready(data_dir) is None]
+    for word in split(text):
+        meant = _meant(word, data_dir)
+        ready = [name for name, way in meant.items() if way is None]
         if word.endswith("*") and not ready:
-            ways = "; ".join(dict.fromkeys(str(TEXT_TASKS[name].ready(data_dir)) for name in meant))
+            ways = "; ".join(dict.fromkeys(meant.values()))
             raise InputError(
                 f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.",
                 code="data-not-ready",
             )
         names += ready if word.endswith("*") else [word]
+    from winobench.tasks import TEXT_TASKS
+
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
 
@@ -180,39 +170,30 @@ def load_responder(
     """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
 
+    names = ("revision", "allow_pickle", "batch_size", "int8", "model_parallel", "chat_template", "seed")
     return loading.load_responder(
         model,
         config.dtype,
-        revision=config.revision,
-        allow_pickle=config.allow_pickle,
-        batch_size=config.batch_size,
-        int8=config.int8,
-        model_parallel=config.model_parallel,
-        chat_template=config.chat_template,
-        seed=config.seed,
         hosted=_api_options(config) if api is None else api,
         about_pictures=about_pictures,
         sampling=_sampling(config) if about_pictures else None,
+        **{name: config[name] for name in names},
     )
 
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """How a diffusion model that judges is sampled."""
     timesteps = options.read_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
 
 
 def model_label(model: str) -> str:
-    """A short form of a model's name that can be part of a file's name. Of a hosted one without its server."""
+    """A short form of a model's name that can be part of a file's name, without a hosted model's server."""
     return registry.model_label(display_name(model))
 
 
 def display_name(model: str) -> str:
-    """What reports call a model: its name or hub id, the last part of a folder's or file's path, or the API's name.
-
-    A folder ``model``, which is where ``launch.train --config=nli`` exports to, is called as the run that it is in.
-    """
+    """A model's name in reports: its name or hub id, the last part of a folder's or file's path, or the API's name."""
     prefix, _, rest = model.partition(":")
     if prefix == registry.RECORDED:
         return pathlib.Path(rest).stem
@@ -222,7 +203,8 @@ def display_name(model: str) -> str:
     if not folder.is_dir():
         return model
     folder = folder.absolute()
-    return registry.model_label((folder.parent if folder.name == _EXPORTED else folder).name)
+    # launch.train --config=nli exports to the folder ``model`` of its run.
+    return registry.model_label((folder.parent if folder.name == "model" else folder).name)
 
 
 def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> dict[str, Any] | None:
@@ -230,8 +212,7 @@ def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> 
     return _api_options(config) if registry.resolve(model).kind == registry.HOSTED else None
 
 
-def spent_line(results: dict[str, Any]) -> str:
-    """How much was asked, and what it took."""
+def _spent_line(results: dict[str, Any]) -> str:
     parts = [f"{results['requests']:,} requests, {results['asked']:,} of them made now"]
     tokens = results["tokens"] or {}
     if tokens.get("input") is not None:
@@ -242,45 +223,45 @@ def spent_line(results: dict[str, Any]) -> str:
 
 
 def task_listing(data_dir: str | None) -> str:
-    """What ``--list_tasks`` prints of text tasks."""
     from winobench.tasks import TEXT_TASKS
 
     lines = []
     for name, task in TEXT_TASKS.items():
-        how_to_get_data = task.ready(data_dir)
-        data = f"not ready: {how_to_get_data}"
-        if how_to_get_data is None:
-            count = task.count(data_dir)
-            data = "ready" if count is None else f"ready, {count:,} questions"
-        chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items())
+        chance = chance_levels(task)
         width = max(map(len, task.protocols))
         lines += [
             f"{name} (version {task.version})",
             f"    {task.description}",
             *([f"    chance: {chance}"] if chance else []),
-            f"    data: {data}",
+            data_line(task, data_dir, "questions"),
             "    protocols:",
-            *(
-                f"        {protocol.name:<{width}}  {protocol.description} ({protocol.kind})"
-                for protocol in task.protocols.values()
-            ),
+            *(f"        {one.name:<{width}}  {one.description} ({one.kind})" for one in task.protocols.values()),
         ]
     return "\n".join(lines)
 
 
+def chance_levels(task: Any) -> str:
+    return ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items() if level is not None)
+
+
+def data_line(task: Any, data_dir: str | None, noun: str) -> str:
+    """Whether a task's data are there, for a listing."""
+    if (how_to_get_data := task.ready(data_dir)) is not None:
+        return f"    data: not ready: {how_to_get_data}"
+    count = task.count(data_dir)
+    return "    data: ready" if count is None else f"    data: ready, {count:,} {noun}"
+
+
 def model_listing() -> str:
-    """What ``--list_models`` prints of models that answer questions."""
     width = max(map(len, registry.LANGUAGE_MODELS))
-    lines = [
-        f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()
-    ]
-    others = {f"{name}:MODEL": api.description for name, api in registry.apis().items()}
-    others["recorded:FILE.csv"] = "a file of recorded answers"
-    return "\n".join([*lines, *(f"{name:<{width}}  {what}" for name, what in others.items())])
+    known = {name: f"{model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()}
+    known |= {f"{name}:MODEL": api.description for name, api in registry.apis().items()}
+    known["recorded:FILE.csv"] = "a file of recorded answers"
+    return "\n".join(f"{name:<{width}}  {description}" for name, description in known.items())
 
 
 def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
-    """The tasks, of which a published result file brings the questions that were asked."""
+    """The tasks, with the questions that a published result file brings."""
     if model.kind != registry.RECORDED:
         return list(tasks)
     from winobench.tasks import wscplus
@@ -290,26 +271,22 @@ def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
 
 
 def _how_to_get_data(text: str, data_dir: str | None) -> str:
-    """A line for each task that a star means and that has no data."""
-    from winobench.tasks import TEXT_TASKS
-
-    starred = [name for word in _words(text) if word.endswith("*") for name in _meant(word)]
-    missing = {name: way for name in starred if (way := TEXT_TASKS[name].ready(data_dir)) is not None}
-    if not missing:
-        return ""
+    """A line for each way to get the data of tasks that a star means and that have none."""
+    missing = {name: way for word in split(text) for name, way in _meant(word, data_dir).items() if way is not None}
     by_way: dict[str, list[str]] = {}
     for name, way in missing.items():
         by_way.setdefault(way, []).append(name)
-    lines = ["not evaluated, as their data are not here:"]
+    lines = ["not evaluated, as their data are not here:"] if by_way else []
     lines += [f"  {', '.join(names)}: {way}" for way, names in by_way.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _meant(word: str) -> list[str]:
-    """The tasks that a word with a star at its end means."""
+def _meant(word: str, data_dir: str | None) -> dict[str, str | None]:
+    """The tasks that a word with a star at its end means, and how to get their data; None if they are there."""
     from winobench.tasks import TEXT_TASKS
 
-    return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
+    found = [task for task in TEXT_TASKS.values() if word.endswith("*") and task.name.startswith(word[:-1])]
+    return {task.name: task.ready(data_dir) for task in found}
 
 
 def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -319,32 +296,19 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     if given["max_tokens_field"] == "auto":
         del given["max_tokens_field"]
     if text is not None:
+        body, reason = None, ""
         try:
-            given["extra_body"] = json_files.parse(text)
-            reason = ""
+            body = json_files.parse(text)
         except json_files.NotJSON as error:
-            given["extra_body"], reason = None, f" ({error})"
-        if not isinstance(given["extra_body"], dict):
+            reason = f" ({error})"
+        if not isinstance(body, dict):
             raise InputError(
                 '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
                 f" {text[:200]!r}{reason}.",
                 code="not-json",
             )
+        given["extra_body"] = body
     if price is not None:
-        if len(price) != 2 or not all(_is_price(part) for part in price):
-            raise InputError(
-                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}.",
-                code="bad-value",
-            )
-        given["prices"] = {
-            display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model
-        }
+        prices = tuple(map(float, price))
+        given["prices"] = {display_name(model): prices for model in split(config.model) if ":" in model}
     return given
-
-
-def _is_price(part: Any) -> bool:
-    return isinstance(part, int | float) and not isinstance(part, bool) and 0 <= part <= _HIGHEST_PRICE
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = "clevr_tiny"
 
 USAGE = """
-Trains a model and exports it. A run that was stopped goes on when the same command is given.
+Trains a model and exports it. The same command resumes an interrupted run.
 
 The embedded model, from nothing:
 
@@ -48,25 +48,24 @@ _MAX_MINUTES = flags.DEFINE_float(
 _PROCESSES = flags.DEFINE_string(
     "processes",
     None,
-    "Be one of several processes that train together and share --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    "Join a run of several processes that train together and share --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
 )
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Runs the config's recipe, or what is left of it."""
     from winobench import parallel
     from winobench.training import recipes
 
     configuration.require(config, ["recipe"])
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     recipe = recipes.load(config.recipe)
-    if _PROCESSES.value and config.recipe in recipes.EMBEDDED:
-        raise InputError(
-            f"--processes is not for --config={config.recipe}, which one process trains: leave it out",
-            code="option-of-others",
-        )
     if _PROCESSES.value:
+        if config.recipe in recipes.EMBEDDED:
+            raise InputError(
+                f"--processes is not for --config={config.recipe}, which one process trains: leave it out",
+                code="option-of-others",
+            )
         parallel.one_device_per_core()
         parallel.join_processes(_PROCESSES.value)
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)

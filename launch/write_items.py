@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import configuration
+from launch.overrides import split
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -73,14 +74,18 @@ def main(config: ml_collections.ConfigDict) -> None:
     else:
         if not _CHECK.value:
             _generate(config, folder)
-        summary = _check(config, folder)
+        from winobench.wscplus_items import run
+
+        checks = config.checks
+        summary = run.check(
+            folder, _known(config), max_changed_words=checks.max_changed_words, similarity=checks.similarity
+        )
         print(_checked(summary, folder))
         if summary["failed"]:
             sys.exit(_SOME_CALLS_FAILED)
 
 
 def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-    """Sends the requests to the config's models."""
     from launch import text
     from winobench.responders import loading
     from winobench.wscplus_items import prompts, run
@@ -88,15 +93,8 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     models = _models(config)
     for model in models:
         loading.check_responder_name(model)
-    asked = prompts.make_prompts(
-        config.templates,
-        config.queries,
-        offensive=config.offensive,
-        batch=config.batch,
-        requests=config.requests,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-    )
+    names = ("offensive", "batch", "requests", "temperature", "max_tokens")
+    asked = prompts.make_prompts(config.templates, config.queries, **{name: config[name] for name in names})
     _known(config)
     if config.offensive:
         print("offensive questions are requested: what the models write may offend", file=sys.stderr)
@@ -108,18 +106,6 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
         config=configuration.plain(config),
         overwrite=_OVERWRITE.value,
         reuse=_REUSE.value,
-    )
-
-
-def _check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
-    """See `winobench.wscplus_items.run.check`."""
-    from winobench.wscplus_items import run
-
-    return run.check(
-        folder,
-        _known(config),
-        max_changed_words=config.checks.max_changed_words,
-        similarity=config.checks.similarity,
     )
 
 
@@ -144,14 +130,15 @@ def _annotate(folder: pathlib.Path, name: str) -> None:
 
 def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     """Counts of items, of reasons against the others, and the next command."""
-    lines = [f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"]
+    first = f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"
     if summary["failed"]:
-        lines[0] += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
+        first += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
     tokens, cost = summary["tokens"], summary["cost"]
     if tokens["output"] is not None:
-        lines[0] += f"; {tokens['input'] or 0:,} tokens read, {tokens['output']:,} written"
+        first += f"; {tokens['input'] or 0:,} tokens read, {tokens['output']:,} written"
     if cost is not None:
-        lines[0] += f", ${cost:,.2f}" if cost >= 0.01 else f", ${cost:.4f}"
+        first += f", ${cost:,.2f}" if cost >= 0.01 else f", ${cost:.4f}"
+    lines = [first]
     for title, part in (("malformed", summary["malformed"]), ("refused by the checks", summary["refused"])):
         if part:
             lines.append(f"{title}: " + ", ".join(f"{reason} {number:,}" for reason, number in part.items()))
@@ -160,7 +147,8 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     if "offensive" in summary["accepted"]:
         lines.append("some of them are offensive, and are marked so wherever they are shown")
     if summary["accepted"]:
-        lines.append(f"next: {_command(folder, '--annotate=NAME')}, for two people")
+        there = f"python -m launch.write_items --workdir={shlex.quote(str(folder))}"
+        lines.append(f"next: {there} --annotate=NAME, for two people")
     return "\n".join(lines)
 
 
@@ -197,19 +185,18 @@ def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
-    models = [name.strip() for name in (config.model or "").split(",") if name.strip()]
-    if not models:
-        raise InputError(
-            "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
-            " steps, --workdir=FOLDER.",
-            code="nothing-named",
-        )
-    return list(dict.fromkeys(models))
+    if models := split(config.model):
+        return models
+    raise InputError(
+        "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
+        " steps, --workdir=FOLDER.",
+        code="nothing-named",
+    )
 
 
 def _known(config: ml_collections.ConfigDict) -> list[str]:
     """The files of known items. Refuses missing ones."""
-    paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
+    paths = split(config.checks.known)
     for path in paths:
         if not os.path.isfile(user_path(path)):
             raise InputError(
@@ -220,10 +207,6 @@ def _known(config: ml_collections.ConfigDict) -> list[str]:
 
 def _unit(kind: str, number: int) -> str:
     return f"{kind} {'question' if kind == 'offensive' else 'pair'}{'' if number == 1 else 's'}"
-
-
-def _command(folder: pathlib.Path, step: str) -> str:
-    return f"python -m launch.write_items --workdir={shlex.quote(str(folder))} {step}"
 
 
 if __name__ == "__main__":

@@ -62,10 +62,10 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 
     make = models.abstract_model
 
-    def abstract_model(cls, config, *, dtype="float32"):
-        key = (cls, repr(config), str(models.as_dtype(dtype)))
+    def abstract_model(cls, config, *, dtype="float32", **options):
+        key = (cls, repr(config), str(models.as_dtype(dtype)), str(options))
         if key not in _made_shapes:
-            _made_shapes[key] = nnx.split(make(cls, config, dtype=dtype))
+            _made_shapes[key] = nnx.split(make(cls, config, dtype=dtype, **options))
         return nnx.merge(*_made_shapes[key])
 
     abstract_model.make = make

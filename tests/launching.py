@@ -1,8 +1,7 @@
 """Launches ``python -m MODULE WORD ...`` as a user does, or within this process, where that is enough.
 
-A process of its own takes seconds to import JAX and knows nothing of what this one has compiled. What only tells a
-launch by its words, output, exit status and files from another is launched here; signals, kills, several processes, the
-number of devices, and what ``--help`` imports need `launch_process` or `command`.
+A new process takes seconds to import JAX and shares no compiled programs. Tests of words, output, exit status and files
+launch here. Signals, kills, several processes, numbers of devices and imports need `launch_process` or `start`.
 """
 
 from __future__ import annotations
@@ -12,11 +11,15 @@ import io
 import os
 import pathlib
 import runpy
+import signal
+import socket
 import subprocess
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 from unittest import mock
 
 from absl import flags, logging
@@ -37,12 +40,7 @@ def command(module: str, *words: object) -> list[str]:
 
 
 def environment(devices: int | None = None, **more: str) -> dict[str, str]:
-    """The environment of a process of its own, which imports from this checkout and compiles as the tests do.
-
-    Args:
-      devices: how many CPU devices it sees; as many as a user has if None.
-      **more: further variables.
-    """
+    """The environment of a new process with so many CPU devices, which imports from this checkout."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     number = "--xla_force_host_platform_device_count"
     of_xla = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(number)]
@@ -51,31 +49,65 @@ def environment(devices: int | None = None, **more: str) -> dict[str, str]:
     return {**os.environ, **here, **more}
 
 
+def start(module: str, *words: object, cwd: str | os.PathLike[str], **more: Any) -> subprocess.Popen[str]:
+    """Starts a launcher in a new process, in an `environment`."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(module, *words), cwd=cwd, env=environment(**more), **streams)
+
+
+def kill(process: subprocess.Popen[str], ready: Callable[[], object], *, before: Callable[[], object] = bool) -> None:
+    """Kills a process, and calls ``before`` ahead of it, as soon as ``ready`` returns something true."""
+    deadline = time.monotonic() + 300
+    try:
+        while not ready() and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        before()
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGKILL
+    finally:
+        process.kill()
+
+
+def finish(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[str, str]]:
+    """Waits for processes, which must succeed. Returns stdout and stderr of each."""
+    try:
+        printed = [process.communicate(timeout=500) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert {process.returncode for process in processes} == {0}, printed
+    return printed
+
+
+def free_address() -> str:
+    """An address for several processes to meet at."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return f"localhost:{probe.getsockname()[1]}"
+
+
 def launch_process(
-    module: str, *words: object, cwd: str | os.PathLike[str] | None = None, **more: str
+    module: str, *words: object, cwd: str | os.PathLike[str] = ROOT, **more: str
 ) -> tuple[int, str, str]:
-    """Runs a launcher in a process of its own.
+    """Runs a launcher in a new process. Returns (exit status, stdout, stderr)."""
+    process = start(module, *words, cwd=cwd, **more)
+    out, err = process.communicate()
+    return process.returncode, out, err
 
-    Args:
-      module: such as ``launch.eval``.
-      *words: what follows on the command line.
-      cwd: where it runs; the checkout if None.
-      **more: environment variables.
 
-    Returns:
-      (exit status, stdout, stderr).
-    """
-    done = subprocess.run(
-        command(module, *words), capture_output=True, text=True, cwd=cwd or ROOT, env=environment(**more)
-    )
-    return done.returncode, done.stdout, done.stderr
+def refuse(module: str, *words: object, named: Sequence[str] = (), **how: Any) -> None:
+    """Launches with bad input, which must end with status 2 and one line that has some texts."""
+    status, out, err = launch(module, *words, **how)
+    assert (status, out, err.count("\n"), err.startswith("error: ")) == (2, "", 1, True), err
+    assert all(text in err for text in named), err
 
 
 def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = None, **more: str) -> tuple[int, str, str]:
     """As `launch_process`, but within this process, whose devices and compiled programs it uses.
 
-    The launcher runs again as ``__main__``; its flags, the working directory, the environment, ``sys.argv`` and
-    the standard streams are the caller's again afterwards. What it changes elsewhere stays: it may not join processes.
+    Flags, working directory, environment, ``sys.argv`` and standard streams are restored afterwards, and nothing else.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     status: object = 0
@@ -150,5 +182,5 @@ def _flags_of_its_own() -> Iterator[None]:
 
 
 def _is_launcher(module: str) -> bool:
-    """Whether flags of this module are a launcher's; what runs as ``__main__`` has its flags under its file's path."""
-    return module.startswith("launch.") or module == sys.argv[0] or module.startswith(str(ROOT))
+    """Whether flags of this module are a launcher's; those of ``__main__`` are listed under its file's path."""
+    return module.startswith("launch.") or module == sys.argv[0] or module.endswith(".py")

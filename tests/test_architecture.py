@@ -1,4 +1,4 @@
-"""The rooms of the package import downwards, the drawing shows it, and what CONTRIBUTING promises holds."""
+"""The packages of the package import downwards, the drawing shows it, and what CONTRIBUTING promises holds."""
 
 import dataclasses
 import importlib
@@ -30,7 +30,7 @@ def architecture():
     return module
 
 
-def test_no_room_imports_one_above_it(architecture):
+def test_no_package_imports_one_above_it(architecture):
     arrows = architecture.edges()
     heights = architecture.floors(arrows)
     assert heights["base"] == 0
@@ -54,28 +54,27 @@ def test_the_drawing_is_up_to_date(architecture):
     assert architecture.main(["--check"]) == 0, "run python docs/draw_architecture.py"
 
 
-def test_every_room_is_described():
+def test_every_package_is_described():
     page = (ROOT / "docs" / "architecture.md").read_text()
     described = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
-    rooms = {path.parent.name for path in (ROOT / "winobench").glob("*/__init__.py")}
-    assert rooms | {"base", "launch", "configs"} == described
+    packages = {path.parent.name for path in (ROOT / "winobench").glob("*/__init__.py")}
+    assert packages | {"base", "launch", "configs"} == described
 
 
 def test_what_is_named_on_the_page_is_there():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    names = re.findall(r"`((?:\w+\.)+\w+)`", page.partition("## The way of one triple")[2].partition("## Where")[0])
+    names = re.findall(r"`((?:\w+\.)+\w+)`", page.partition("## Data flow of one triple")[2].partition("## Where")[0])
     assert len(names) > 10
     for name in names:
-        room, *parts = name.split(".")
-        module = f"{room}.{parts[0]}" if room == "launch" else f"winobench.{room}.{parts[0]}"
+        package, *parts = name.split(".")
+        module = f"{package}.{parts[0]}" if package == "launch" else f"winobench.{package}.{parts[0]}"
         found = importlib.import_module(module)
         for part in parts[1:]:
             found = getattr(found, part)
     # The files that the table says to begin with.
-    for rooms, files in re.findall(r"^\| (`.*?`) \| .* \| (`.*?`) \|$", page, re.MULTILINE):
-        folders = [
-            ROOT / room if room in ("launch", "configs") else ROOT / "winobench" / room for room in _quoted(rooms)
-        ]
+    for packages, files in re.findall(r"^\| (`.*?`) \| .* \| (`.*?`) \|$", page, re.MULTILINE):
+        roots = {"launch": ROOT, "configs": ROOT}
+        folders = [roots.get(each, ROOT / "winobench") / each for each in _quoted(packages)]
         folders += [ROOT, ROOT / "winobench"]
         for file in _quoted(files):
             assert any((folder / file).exists() for folder in folders), file

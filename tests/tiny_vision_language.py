@@ -46,29 +46,20 @@ _T5 = {
 }
 
 
-_LLAMA = {
+_DECODER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0}
+_LLAMA = _DECODER | {
     "model_type": "llama",
-    "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 256,
-    "pad_token_id": 0,
     "eos_token_id": 1,
     "bos_token_id": 2,
 }
-
-
-_OPT = {
+_OPT = _DECODER | {
     "model_type": "opt",
-    "hidden_size": 32,
     "ffn_dim": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
     "max_position_embeddings": 160,
     "word_embed_proj_dim": 32,
-    "pad_token_id": 0,
     "bos_token_id": 1,
 }
 

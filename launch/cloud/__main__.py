@@ -44,11 +44,11 @@ The run's folder: all processes of a run write into one folder, so it must be on
 is mounted as /mnt/winobench on each machine: a bucket or a volume. The run's folder and the prepared data
 (launch.prepare --data_dir) are in it. Under Slurm the folder is one of the cluster's shared file system.
 
-What it takes: `python -m launch.plan --output=plan.json` with the same config says so ahead, from the compilers; with
---plan=plan.json the job has the plan's passes at once, memory and (Slurm) time limit wherever you name none.
+`python -m launch.plan --output=plan.json` with the same config estimates the job's resources. With --plan=plan.json the
+job has the plan's passes at once, memory and (Slurm) time limit wherever you name none.
 
-Machines that are lost: every target starts the job again, and the same command with the same folder goes on where the
-records end. Nothing is scored twice.
+Lost machines: every target starts the job again, and the same command with the same folder resumes the run. Nothing is
+scored twice.
 
 Secrets: --secrets takes names of environment variables (HF_TOKEN, OPENAI_API_KEY), never values. SkyPilot and Slurm
 take the values from your environment.
@@ -92,7 +92,6 @@ _TOOLS = {
 
 
 def main(overrides: Sequence[tuple[str, str]]) -> None:
-    """Renders the job, and prints or submits it."""
     given = flags.FLAGS
     if _TARGET.value is None:
         raise InputError(
@@ -117,10 +116,10 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
     print(job.text, end="")
     _print_notes([*job.notes, f"running: {job.submit}"])
     sys.stdout.flush()
-    sys.exit(submit(job))
+    sys.exit(_submit(job))
 
 
-def submit(job: jobs.Job) -> int:
+def _submit(job: jobs.Job) -> int:
     """Calls the target's tool with the job. Returns its exit status."""
     if "FILE" not in job.command:
         return subprocess.run(job.command, input=job.text, text=True).returncode

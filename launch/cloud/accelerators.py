@@ -33,7 +33,6 @@ class Slice:
 
     @property
     def runtime(self) -> str:
-        """The TPU VM's runtime version."""
         return _GENERATIONS[self.kind].runtime
 
 

@@ -1,13 +1,13 @@
-"""A job for a cluster or cloud: what it needs, checked, and the file that starts it, rendered.
+"""A job for a cluster or cloud: its request, checked, and the file that starts it, rendered.
 
-Every target runs the same launcher with the same config. What differs is who starts the processes, how they find each
-other, and how a machine that was lost is replaced. Going on after that is the launcher's own work: the same command
-with the same folder skips what is recorded.
+Targets differ in who starts the processes, how they find each other, and how a lost machine is replaced. The launcher
+itself then resumes the run in its folder.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -15,7 +15,7 @@ import pathlib
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jinja2
 import ml_collections
@@ -30,22 +30,15 @@ from winobench.base.files import user_path
 from winobench.training import recipes
 
 TARGETS = ("skypilot", "slurm")
-SHARED = ("eval", "draw", "train")
-"""The launchers whose work several processes can share."""
+SHARED = ("eval", "draw", "train")  # launchers whose work several processes can share
 
 _REMOVED = {"gke": "--infra=kubernetes", "tpu_vm": "--infra=gcp --accelerator=v5litepod-8"}
 _TEMPLATES = {"skypilot": "skypilot.yaml", "slurm": "slurm.sh"}
 _DEFAULT_ACCELERATORS = {"skypilot": "L4:1", "slurm": "1"}
 # Options of one target.
 _ONLY_FOR = {
-    "image": "skypilot",
-    "store": "skypilot",
-    "spot": "skypilot",
-    "package": "skypilot",
-    "infra": "skypilot",
-    "partition": "slurm",
-    "account": "slurm",
-    "time": "slurm",
+    **dict.fromkeys(("image", "store", "spot", "package", "infra"), "skypilot"),
+    **dict.fromkeys(("partition", "account", "time"), "slurm"),
 }
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PORT = 8901
@@ -91,19 +84,10 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A rendered job.
-
-    Attributes:
-      text: the file.
-      suffix: of the file's name.
-      command: submits it. ``FILE`` means the file's path, and a command without it reads the file.
-      notes: sentences on what else must be there.
-    """
-
-    text: str
-    suffix: str
-    command: Sequence[str]
-    notes: Sequence[str]
+    text: str  # of the file
+    suffix: str  # of the file's name
+    command: Sequence[str]  # submits it. ``FILE`` means the file's path, and a command without it reads the file
+    notes: Sequence[str]  # sentences on what else must be there
 
     @property
     def submit(self) -> str:
@@ -113,7 +97,6 @@ class Job:
 
 
 def make(request: Request) -> Job:
-    """Checks a request and renders its job."""
     _check_words(request)
     launcher = _launcher(request)
     config = configuration.load(request.config, request.overrides, launcher)
@@ -133,37 +116,37 @@ def make(request: Request) -> Job:
     if installs and request.package is None and checkout is None:
         raise InputError("this winobench is not a checkout that could be copied: say what to install with --package.")
     takes_checkout = installs and request.package is None
-    environment = _environment(request, checkout)
     processes = _processes(request, slice_) if several else None
-    command = _command(request, launcher, takes_checkout, workdir, processes)
-    setup = _setup(request, _extras(config, accelerator), takes_checkout)
-    submit_command = _submit_command(request, name)
+    job = Job(
+        "",
+        pathlib.PurePath(_TEMPLATES[request.target]).suffix,
+        _submit_command(request, name),
+        [*_notes(request), *([] if plan is None else [plan.note])],
+    )
     values = dataclasses.asdict(request) | {
         "checkout": checkout if takes_checkout else None,
-        "command": command,
-        "environment": "\n".join(environment),
+        "command": _command(request, launcher, takes_checkout, workdir, processes),
+        "environment": "\n".join(_environment(request, checkout)),
         "gpus": gpus,
         "launcher": launcher,
         "label": f"launch.{launcher} --config={request.config}",
         "mount": MOUNT,
         "name": name,
-        "setup": setup,
+        "setup": _setup(request, _extras(config, accelerator), takes_checkout),
         "slice": slice_,
         "store_url": is_url(request.store),
         "store_volume": request.store is not None and not is_url(request.store),
-        "submit": Job("", "", submit_command, ()).submit,
+        "submit": job.submit,
         "workdir": workdir,
     }
     text = _templates().get_template(f"{_TEMPLATES[request.target]}.jinja").render(values)
-    suffix = pathlib.PurePath(_TEMPLATES[request.target]).suffix
-    notes = _notes(request)
-    return Job(text, suffix, submit_command, [*notes, *([] if plan is None else [plan.note])])
+    return dataclasses.replace(job, text=text)
 
 
 def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
-    """The request with what the plan says wherever it states nothing itself."""
+    """The request with the plan's numbers wherever it has none itself."""
     changes: dict[str, object] = {}
-    # Where nobody says how many, or the launcher's own number, as of images, does not fit.
+    # Without a number, or where the launcher's own number of images does not fit.
     named, found = config.get("batch_size"), plan.batch_size
     is_less = config.kind == "draw" and isinstance(named, int) and found is not None and found < named
     if found is not None and (named is None or is_less):
@@ -205,57 +188,52 @@ def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str
 
 
 def _check_words(request: Request) -> None:
-    """Refuses what no target can take, and options of another target than the one that is chosen."""
+    """Refuses options that no target can take, or that are for another target."""
     if request.target in _REMOVED:
         raise InputError(
             f"--target={request.target} is gone, since SkyPilot starts such machines: give --target=skypilot"
             f" {_REMOVED[request.target]}",
             code="removed-option",
         )
-    if request.target not in TARGETS:
-        raise InputError(f"--target={request.target} is not one of {', '.join(TARGETS)}.")
-    for flag, target in _ONLY_FOR.items():
-        if getattr(request, flag) not in (None, False) and request.target != target:
-            raise InputError(f"--{flag} is not for --target={request.target}: leave it out.")
-    texts = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
-    texts |= {f"config.{field}": text for field, text in request.overrides}
-    for flag, text in texts.items():
-        # A line break would end a comment or a line of options, wherever it is quoted.
-        if isinstance(text, str) and not text.isprintable():
-            raise InputError(f"--{flag}={text!r} holds a character that cannot be printed: leave it out.")
-    if request.nodes < 1:
-        raise InputError(f"--nodes={request.nodes} is not a number of machines: it is 1 or more.")
-    if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
+    if not all(map(_SECRET.fullmatch, request.secrets)):  # which may be secrets themselves, so they are not repeated
         raise InputError(
-            f"--name={request.name} is not a job's name: take up to {_MAX_NAME} small letters, digits and inner dashes."
+            "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
+            code="secret-value",
         )
-    for secret in request.secrets:
-        if not _SECRET.fullmatch(secret):  # which may be the secret itself, so it is not repeated
-            raise InputError(
-                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
-                code="secret-value",
-            )
-    for flag in ("infra", "partition", "account", "time"):
-        text = getattr(request, flag)
-        if text is not None and not _WORD.fullmatch(text):
-            raise InputError(
-                f"--{flag}={text} has characters that none such has: write letters, digits and ._:-/ only."
-            )
-    if request.time is not None and not _TIME.fullmatch(request.time):
-        raise InputError(
-            f"--time={request.time} is not a time limit of Slurm: write minutes, HOURS:MINUTES:SECONDS or"
-            " DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00."
-        )
-    if request.workdir is not None and request.target != "slurm" and not request.workdir.startswith("/"):
-        raise InputError(f"--workdir={request.workdir} is a folder on the machines: give its path from / on.")
-    if request.data_dir is not None and request.target != "slurm" and not request.data_dir.startswith("/"):
-        raise InputError(f"--data_dir={request.data_dir} is a folder on the machines: give its path from / on.")
+    for fault in _faults(request):
+        raise InputError(fault)
     if request.store is not None:
         check_store(request.store)
 
 
+def _faults(request: Request) -> Iterator[str]:
+    if request.target not in TARGETS:
+        yield f"--target={request.target} is not one of {', '.join(TARGETS)}."
+    given = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    for flag, target in _ONLY_FOR.items():
+        if given[flag] not in (None, False) and request.target != target:
+            yield f"--{flag} is not for --target={request.target}: leave it out."
+    for flag, text in (given | {f"config.{field}": text for field, text in request.overrides}).items():
+        # A line break would end a comment or a line of options, wherever it is quoted.
+        if isinstance(text, str) and not text.isprintable():
+            yield f"--{flag}={text!r} holds a character that cannot be printed: leave it out."
+    if request.nodes < 1:
+        yield f"--nodes={request.nodes} is not a number of machines: it is 1 or more."
+    if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
+        form = f"up to {_MAX_NAME} small letters, digits and inner dashes"
+        yield f"--name={request.name} is not a job's name: take {form}."
+    for flag in ("infra", "partition", "account", "time"):
+        if given[flag] is not None and not _WORD.fullmatch(given[flag]):
+            yield f"--{flag}={given[flag]} has characters that none such has: write letters, digits and ._:-/ only."
+    if request.time is not None and not _TIME.fullmatch(request.time):
+        forms = "minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00"
+        yield f"--time={request.time} is not a time limit of Slurm: write {forms}."
+    for flag in ("workdir", "data_dir"):
+        if given[flag] is not None and request.target != "slurm" and not given[flag].startswith("/"):
+            yield f"--{flag}={given[flag]} is a folder on the machines: give its path from / on."
+
+
 def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accelerators.Slice | None) -> None:
-    """Refuses what the target has not."""
     is_slice = isinstance(accelerator, accelerators.Slice)
     given = f"--accelerator={request.accelerator}"
     if request.target == "slurm" and is_slice:
@@ -269,7 +247,7 @@ def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accele
 
 
 def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | accelerators.Slice | None) -> str:
-    """The extras of our package that the job needs, as a requirement has them."""
+    """The extras of our package that the job needs, such as ``[cuda,api]``."""
     extras = []
     if accelerator is not None:
         extras.append("tpu" if isinstance(accelerator, accelerators.Slice) else "cuda")
@@ -280,8 +258,8 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
 
 
 def _job_name(launcher: str, spec: str, config: ml_collections.ConfigDict) -> str:
-    """A name that is the same for the same run, and another one for another."""
-    was = "generate" if launcher == "draw" else launcher  # which keeps the folders of jobs from before launch.draw
+    """A name that is the same for the same run, also for jobs from before launch.draw."""
+    was = "generate" if launcher == "draw" else launcher
     settings = json.dumps([was, spec, configuration.plain(config)], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     label = spec.removesuffix(".py")
@@ -336,15 +314,14 @@ def _processes(request: Request, slice_: accelerators.Slice | None) -> str:
 
 def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
     """Commands that install winobench on each machine. Empty if it is there."""
-    if takes_checkout:
-        wanted = f"-e {shlex.quote('.' + extras)}"
-    elif request.package is not None:
-        wanted = shlex.quote(_with_extras(request.package, extras))
-    else:
+    if not takes_checkout and request.package is None:
         return ""
+    wanted = f"-e {shlex.quote('.' + extras)}"
+    if not takes_checkout:
+        wanted = shlex.quote(_with_extras(request.package, extras))
     install = [f"{_python(request)} -m pip install --quiet {wanted}"]
     if request.python is None:
-        # The machines' own Python is often older than what winobench needs. Uv brings one.
+        # The machines' own Python is often too old for winobench. Uv brings one.
         install = [
             'export PATH="$HOME/.local/bin:$PATH"',
             "command -v uv > /dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh",
@@ -368,13 +345,13 @@ def _submit_command(request: Request, name: str) -> list[str]:
     if request.target == "slurm":
         return ["sbatch"]
     secrets = [word for secret in request.secrets for word in ("--secret", secret)]
-    if request.store is not None or request.spot:
-        return ["sky", "jobs", "launch", "-n", name, *secrets, "FILE"]
-    return ["sky", "launch", "-c", name, *secrets, "FILE"]
+    is_managed = request.store is not None or request.spot
+    launch = ["jobs", "launch", "-n"] if is_managed else ["launch", "-c"]
+    return ["sky", *launch, name, *secrets, "FILE"]
 
 
 def _notes(request: Request) -> list[str]:
-    """What must be there that we cannot see from here."""
+    """Sentences on requirements that cannot be checked from here."""
     notes = []
     if request.secrets:
         notes.append(f"{', '.join(request.secrets)} must be set in the environment of the command that submits")
@@ -385,11 +362,6 @@ def _notes(request: Request) -> list[str]:
     return notes
 
 
-def _yaml(value: object) -> str:
-    """A value as YAML has it; JSON's strings are YAML's, too."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("launch.cloud", "templates"),
@@ -398,5 +370,5 @@ def _templates() -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(yaml=_yaml)
+    environment.filters["yaml"] = functools.partial(json.dumps, ensure_ascii=False)  # JSON's values are YAML's, too
     return environment

@@ -23,21 +23,13 @@ _COPIES, _OTHER_GB = 2, 16
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A job's defaults, which its command overrides.
+    """A job's defaults, which its command overrides."""
 
-    Attributes:
-      batch_size: passes or images at once on each device; None of a training.
-      accumulate: micro-batches of a training's step; None of an evaluation.
-      memory: GB of a machine.
-      hours: the plan's own estimate, without slack.
-      dollars: the same; None if the plan knows no price.
-    """
-
-    batch_size: int | None
-    accumulate: int | None
-    memory: int
-    hours: float
-    dollars: float | None
+    batch_size: int | None  # passes or images at once on each device; None of a training
+    accumulate: int | None  # micro-batches of a training's step; None of an evaluation
+    memory: int  # GB of a machine
+    hours: float  # the plan's own estimate, without slack
+    dollars: float | None  # the same
 
     @property
     def time(self) -> str:
@@ -47,13 +39,11 @@ class Planned:
 
     @property
     def note(self) -> str:
-        """One sentence on the plan's numbers."""
         cost = "" if self.dollars is None else f" and {self.dollars:,.2f} dollars"
         return f"by the plan, which is an estimate: {self.hours:,.1f} hours{cost}, {self.memory} GB of memory a machine"
 
 
 def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
-    """Reads a plan for a job."""
     content = json_files.read(path, "write it with python -m launch.plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):
@@ -108,7 +98,7 @@ def _batch_size(plan: dict[str, Any]) -> int | None:
 
 
 def _weights(plan: dict[str, Any]) -> int:
-    """Bytes of a copy of the model, or of the largest of several that are there one after the other."""
+    """Bytes of a copy of the model, or of the largest of several."""
     if "drawers" in plan:
         return max(sum(drawer["weights"].values()) for drawer in plan["drawers"])
     return plan["state"] if "accumulate" in plan else sum(plan["weights"].values())

@@ -6,15 +6,13 @@ import re
 
 from winobench.base.errors import InputError
 
-MOUNT = "/mnt/winobench"
-"""Where --store is mounted on the machines."""
+MOUNT = "/mnt/winobench"  # on the machines
 
 _BUCKET = re.compile(r"(gs|s3|r2|cos|nebius|oci|https)://[^\W_]([^/]*[^\W_])?(/.*)?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def check_store(store: str) -> None:
-    """Refuses a store that SkyPilot cannot mount."""
     if is_url(store) and not re.fullmatch(r"[\w./:-]+", store):
         raise InputError(f"--store={store} has characters that no bucket has: write letters, digits and ._-/ only.")
     if not is_url(store) and not _VOLUME.fullmatch(store):

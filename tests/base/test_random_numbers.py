@@ -23,6 +23,11 @@ def set_to(name, value):
         jax.config.update(name, before)
 
 
+@pytest.fixture(scope="module")
+def usual():
+    return drawn()
+
+
 def drawn():
     keys = drawing._keys([5, 2**32 - 1], None, 2)
     return [
@@ -54,11 +59,10 @@ def test_they_are_jaxs_own(seed):
         ("jax_high_dynamic_range_gumbel", True),
     ],
 )
-def test_no_setting_changes_them(name, value):
-    before = drawn()
+def test_no_setting_changes_them(usual, name, value):
     with set_to(name, value):
         after = drawn()
-    for old, new in zip(before, after, strict=True):
+    for old, new in zip(usual, after, strict=True):
         assert old.dtype == new.dtype
         np.testing.assert_array_equal(old, new)
 

@@ -1,4 +1,4 @@
-"""Which files of a CLIP are read, and what is said of those that cannot be."""
+"""The files of a CLIP that are read, and the refusals of others."""
 
 import json
 import shutil
@@ -9,17 +9,18 @@ import safetensors.torch
 import torch
 from flax import nnx
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from tests.parity import open_clip_torch
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.checkpoints import clip_layouts, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
-from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
+from winobench.models import CLIPModel
 
 VISION = {"image_size": 8, "layers": 1, "width": 8, "patch_size": 4, "head_width": 4}
 RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4, "patch_size": None, "head_width": 64}
 TEXT = {"context_length": 9, "width": 8, "heads": 2, "layers": 1}
+MODEL_CFG, VISION_CFG, TEXT_CFG = ("model_cfg",), ("model_cfg", "vision_cfg"), ("model_cfg", "text_cfg")
 KEY = "transformer.resblocks.0.attn.in_proj_weight"
 
 
@@ -32,26 +33,7 @@ def folders(tmp_path_factory):
         text = {**TEXT, "vocab_size": vocab_size}
         options = {"embed_dim": 6, "quick_gelu": False, "vision_cfg": vision, "text_cfg": text}
         open_clip_torch.write_folder(root / name, open_clip_torch.random_clip(options), options)
-    config = CLIPConfig(
-        CLIPTextConfig(
-            vocab_size=vocab_size,
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=9,
-            eos_token_id=vocab_size - 1,
-        ),
-        CLIPVisionConfig(
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            image_size=8,
-            patch_size=4,
-        ),
-        projection_dim=6,
-    )
+    config = clip_layouts.open_clip_config({**options, "vision_cfg": VISION})
     checkpoints.save_model(CLIPModel(config, rngs=nnx.Rngs(0)), root / "transformers")
     tokenizer_files.write_clip_tokenizer(root / "transformers", open_clip_torch.WORDS, 9)
     write_json(root / "transformers" / "preprocessor_config.json", {"size": 8, "crop_size": 8})
@@ -67,8 +49,13 @@ def write_json(path, content):
     path.write_text(json.dumps(content))
 
 
+def expect(folder, *words, **options):
+    with raises(*words):
+        clip_layouts.load_clip(folder, **options)
+
+
 def change_config(folder, *keys, **changes):
-    """Changes options of open_clip_config.json; a value of ... removes one."""
+    """Changes options of open_clip_config.json; ... removes one."""
     path = folder / "open_clip_config.json"
     content = part = json.loads(path.read_text())
     for key in keys:
@@ -88,23 +75,16 @@ def change_tensors(folder, change):
     safetensors.torch.save_file(tensors, path)
 
 
-def values(model, *path):
-    leaf = dict(nnx.to_flat_state(nnx.state(model)))[path]
-    return np.asarray(leaf[...])
-
-
 def test_tensors_are_split_and_transposed(folder):
     theirs = safetensors.torch.load_file(folder / "open_clip_model.safetensors")
     model = clip_layouts.load_clip(folder).model
-    layer = ("text_model", "encoder", "layers", 0, "self_attn")
-    for number, name in enumerate("qkv"):
+    layer = model.text_model.encoder.layers[0].self_attn
+    for number, projection in enumerate((layer.q_proj, layer.k_proj, layer.v_proj)):
         rows = slice(8 * number, 8 * number + 8)
-        np.testing.assert_array_equal(values(model, *layer, f"{name}_proj", "kernel").T, theirs[KEY][rows])
-        np.testing.assert_array_equal(
-            values(model, *layer, f"{name}_proj", "bias"), theirs[KEY.replace("weight", "bias")][rows]
-        )
-    np.testing.assert_array_equal(values(model, "text_projection", "kernel"), theirs["text_projection"])
-    np.testing.assert_array_equal(values(model, "visual_projection", "kernel"), theirs["visual.proj"])
+        np.testing.assert_array_equal(projection.kernel[...].T, theirs[KEY][rows])
+        np.testing.assert_array_equal(projection.bias[...], theirs[KEY.replace("weight", "bias")][rows])
+    np.testing.assert_array_equal(model.text_projection.kernel[...], theirs["text_projection"])
+    np.testing.assert_array_equal(model.visual_projection.kernel[...], theirs["visual.proj"])
 
 
 def test_buffers_and_an_axis_of_the_temperature(folder):
@@ -117,13 +97,6 @@ def test_buffers_and_an_axis_of_the_temperature(folder):
 
     change_tensors(folder, change)
     assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == before
-
-
-def _forget_activation(folder):
-    path = folder / "open_clip_config.json"
-    content = json.loads(path.read_text())
-    content["model_cfg"].pop("quick_gelu", None)
-    write_json(path, content)
 
 
 @pytest.mark.parametrize(
@@ -140,30 +113,31 @@ def _forget_activation(folder):
         (..., None, None),
     ],
 )
-@pytest.mark.parametrize("name", ["any", "resnet50_clip.openai"])
-def test_files_decide_the_activation(folders, tmp_path, name, quick_gelu, config, expected):
-    folder = shutil.copytree(folders / "resnet", tmp_path / name)
-    _forget_activation(folder)
-    if quick_gelu is not ...:
-        change_config(folder, "model_cfg", quick_gelu=quick_gelu)
+def test_files_decide_the_activation(folders, tmp_path, quick_gelu, config, expected):
+    """The folder's name does not."""
+    folder = shutil.copytree(folders / "resnet", tmp_path / "resnet50_clip.openai")
+    change_config(folder, "model_cfg", quick_gelu=quick_gelu)
     if config is not None:
         write_json(folder / "config.json", config)
     if expected is None:
         with raises("activation-not-named", '"quick_gelu"', "open_clip_config.json"):
             clip_layouts.load_clip(folder)
     else:
-        assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == expected
+        (layout,) = clip_layouts._layouts(sources.LocalFolder(folder))
+        assert layout.config.text_config.hidden_act == expected
+        assert not layout.lacks_activation
 
 
 @pytest.mark.parametrize("activation", ["quick_gelu", "gelu"])
 def test_the_config_of_transformers_names_the_activation_of_both_layouts(folders, tmp_path, activation):
     folder = shutil.copytree(folders / "open_clip", tmp_path / "vit.openai")
-    _forget_activation(folder)
+    change_config(folder, "model_cfg", quick_gelu=...)
     content = json.loads((folders / "transformers" / "config.json").read_text())
     for tower in ("text_config", "vision_config"):
         content[tower]["hidden_act"] = activation
     write_json(folder / "config.json", content)
-    assert clip_layouts.load_clip(folder).model.config.vision_config.hidden_act == activation
+    _, layout = clip_layouts._layouts(sources.LocalFolder(folder))
+    assert layout.config.vision_config.hidden_act == activation
 
 
 def test_the_checkpoint_of_a_training(folder):
@@ -176,8 +150,7 @@ def test_the_checkpoint_of_a_training(folder):
     optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
     content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer}
     torch.save(content, folder / "epoch_5.pt")
-    with raises("no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin")
     (folder / "epoch_5.pt").rename(folder / "open_clip_pytorch_model.bin")
     loaded = clip_layouts.load_clip(folder, allow_pickle=True)
     assert checkpoints.weights_sha256(loaded.model) == expected
@@ -191,95 +164,82 @@ def test_preprocessing(folder):
 
 
 def test_folders_with_both_layouts(folders, tmp_path):
-    """As LAION publishes: transformers' files first, OpenCLIP's where only they are safe to read; timm's config.json
-    is no obstacle.
-    """
+    """As LAION publishes: transformers' files first, OpenCLIP's where only they are safe, with timm's config."""
     folder = shutil.copytree(folders / "open_clip", tmp_path / "clip")
     write_json(folder / "config.json", {"architecture": "vit_base_patch32_clip_224", "num_classes": 512})
-    open_clip = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+
+    def chosen():
+        source = sources.LocalFolder(folder)
+        layout, (path,) = clip_layouts._find_weights(source, clip_layouts._layouts(source), None, False)
+        return layout, path.rpartition("/")[2]
+
+    assert chosen()[1] == "open_clip_model.safetensors"
     for name in ("config.json", "model.safetensors", "preprocessor_config.json"):
         shutil.copy(folders / "transformers" / name, folder / name)
-    transformers = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
-    assert transformers == checkpoints.weights_sha256(clip_layouts.load_clip(folders / "transformers").model)
-    assert transformers != open_clip
+    assert chosen()[1] == "model.safetensors"
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == open_clip
-    # Without a preprocessor_config.json, OpenCLIP's says how images are processed.
+    assert chosen()[1] == "open_clip_model.safetensors"
+    # Without a preprocessor_config.json, OpenCLIP's states how images are processed.
     (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
     (folder / "preprocessor_config.json").unlink()
-    loaded = clip_layouts.load_clip(folder)
-    assert checkpoints.weights_sha256(loaded.model) == transformers
-    assert loaded.processor.crop_rounding == "nearest"
+    layout, name = chosen()
+    assert (name, layout.processor.crop_rounding) == ("model.safetensors", "nearest")
 
 
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_missing_files_of_transformers(folder):
     (folder / "preprocessor_config.json").rename(folder / "kept")
-    with pytest.raises(InputError, match=names("preprocessor_config.json")):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-such-file", "preprocessor_config.json")
     (folder / "kept").rename(folder / "preprocessor_config.json")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=names("pytorch_model.bin")):
-        clip_layouts.load_clip(folder)
+    expect(folder, "weights-are-a-pickle", "pytorch_model.bin")
     (folder / "pytorch_model.bin").unlink()
-    with raises("no-weights", "model.safetensors"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "model.safetensors")
 
 
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_preprocessing_of_another_size(folder):
     write_json(folder / "preprocessor_config.json", {"size": 16, "crop_size": 16})
-    with raises("mismatched-parts", "16", "8"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "mismatched-parts", "16", "8")
 
 
 def test_missing_files_of_open_clip(folder):
     (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
-    with pytest.raises(InputError, match=names("open_clip_pytorch_model.bin")):
-        clip_layouts.load_clip(folder)
-    with raises("damaged-file", "open_clip_pytorch_model.bin"):
-        clip_layouts.load_clip(folder, allow_pickle=True)
+    expect(folder, "weights-are-a-pickle", "open_clip_pytorch_model.bin")
+    expect(folder, "damaged-file", "open_clip_pytorch_model.bin", allow_pickle=True)
     (folder / "open_clip_pytorch_model.bin").unlink()
-    with raises("no-weights", "open_clip_model.safetensors"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-weights", "open_clip_model.safetensors")
 
 
 def test_no_clip_at_all(tmp_path):
-    with pytest.raises(InputError, match=names("config.json", "open_clip_config.json", "CLIP")):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "no-such-file", "config.json", "open_clip_config.json", "CLIP")
     (tmp_path / "RN50x64.pt").touch()
-    with pytest.raises(InputError, match=names("RN50x64.pt", "OpenAI", "timm/resnet50x64_clip.openai")):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "unsupported-file-format", "RN50x64.pt", "OpenAI", "timm/resnet50x64_clip.openai")
     write_json(tmp_path / "config.json", {"model_type": "bert"})
-    with pytest.raises(InputError, match=names("config.json", "model_type")):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "wrong-kind-of-model", "config.json", "model_type")
     write_json(tmp_path / "config.json", {})
     (tmp_path / "RN50x64.pt").unlink()
-    with pytest.raises(InputError, match=names("model_type", "open_clip_config.json")):
-        clip_layouts.load_clip(tmp_path)
+    expect(tmp_path, "unknown-kind-of-model", "model_type", "open_clip_config.json")
 
 
 def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
     for name in ("vocab.json", "merges.txt"):
         (folder / name).unlink()
     # A vocabulary of its own cannot be OpenAI's.
-    with pytest.raises(InputError, match=names("vocab.json", "CLIP")):
-        clip_layouts.load_clip(folder)
+    expect(folder, "no-such-file", "vocab.json", "CLIP")
 
     def unreachable(source):
         raise InputError(f"vocab.json of {source} is not at hand")
 
     monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", unreachable)
-    message = ("no-tokenizer", "openai/clip-vit-base-patch32", "vocab.json")
-    with raises(*message):
+    with raises("no-tokenizer", "openai/clip-vit-base-patch32", "vocab.json"):
         clip_layouts._read_tokenizer(sources.LocalFolder(folder), 49408)
 
 
 def test_tokenizer_of_another_model(folder):
     words = [*open_clip_torch.WORDS, "triangle", "cylinder"]
     tokenizer_files.write_clip_tokenizer(folder, words, 9)
-    with raises("mismatched-parts", "tokenizer", "text tower"):
-        clip_layouts.load_clip(folder)
+    expect(folder, "mismatched-parts", "tokenizer")
 
 
 def test_openai_tokenizer_stands_in(folder, monkeypatch):
@@ -296,45 +256,31 @@ def test_openai_tokenizer_stands_in(folder, monkeypatch):
 
 
 def test_tensors_that_do_not_fit(folder):
-    def change(tensors):
-        del tensors["ln_final.bias"]
-        tensors["visual.surplus"] = torch.zeros(3)
-        tensors["text_projection"] = torch.zeros(8, 7)
-
-    change_tensors(folder, change)
-    with pytest.raises(InputError) as caught:
-        clip_layouts.load_clip(folder)
-    message = str(caught.value)
-    assert "open_clip_model.safetensors does not fit the CLIPModel that its open_clip_config.json describes" in message
-    assert "1 missing (text_model.final_layer_norm.bias)" in message
-    assert "1 unexpected (visual.surplus)" in message
-    assert "text_projection (transposed) is [7, 8] instead of [6, 8]" in message
+    change_tensors(folder, lambda tensors: tensors.update(text_projection=torch.zeros(8, 7)))
+    message = ("open_clip_config.json", "text_projection (transposed) is [7, 8] instead of [6, 8]")
+    expect(folder, "mismatched-parts", "open_clip_model.safetensors", *message)
 
 
 @pytest.mark.parametrize(
     ("keys", "changes", "message"),
     [
-        (("model_cfg",), {"custom_text": True}, ("unsupported-option", "custom_text=True", "model_cfg", "False")),
-        (("model_cfg",), {"quick_gelu": "yes"}, ("unsupported-option", "quick_gelu='yes'")),
-        (("model_cfg",), {"embed_dim": ...}, ("unsupported-option", "embed_dim=None")),
-        (("model_cfg",), {"text_cfg": ...}, ("not-an-object", "text_cfg")),
-        (("model_cfg",), {"multimodal_cfg": {}}, ("unknown-option", "multimodal_cfg={}", "model_cfg")),
+        (MODEL_CFG, {"custom_text": True}, ("unsupported-option", "custom_text=True", "model_cfg", "False")),
+        (MODEL_CFG, {"quick_gelu": "yes"}, ("unsupported-option", "quick_gelu='yes'")),
+        (MODEL_CFG, {"embed_dim": ...}, ("unsupported-option", "embed_dim=None")),
+        (MODEL_CFG, {"text_cfg": ...}, ("not-an-object", "text_cfg")),
+        (MODEL_CFG, {"multimodal_cfg": {}}, ("unknown-option", "multimodal_cfg={}", "model_cfg")),
+        (VISION_CFG, {"timm_model_name": "convnext_base"}, ("unsupported-option", "timm_model_name='convnext_base'")),
+        (VISION_CFG, {"patch_size": None}, ("unsupported-option", "patch_size=None")),
+        (VISION_CFG, {"layers": [1, 2]}, ("unsupported-option", "depths=(1, 2)")),
+        (VISION_CFG, {"pool_type": "avg"}, ("unsupported-option", "pool_type='avg'", "vision_cfg")),
+        (VISION_CFG, {"mlp_ratio": "wide"}, ("unsupported-option", "mlp_ratio='wide'")),
         (
-            ("model_cfg", "vision_cfg"),
-            {"timm_model_name": "convnext_base"},
-            ("unsupported-option", "timm_model_name='convnext_base'"),
-        ),
-        (("model_cfg", "vision_cfg"), {"patch_size": None}, ("unsupported-option", "patch_size=None")),
-        (("model_cfg", "vision_cfg"), {"layers": [1, 2]}, ("unsupported-option", "depths=(1, 2)")),
-        (("model_cfg", "vision_cfg"), {"pool_type": "avg"}, ("unsupported-option", "pool_type='avg'", "vision_cfg")),
-        (("model_cfg", "vision_cfg"), {"mlp_ratio": "wide"}, ("unsupported-option", "mlp_ratio='wide'")),
-        (
-            ("model_cfg", "text_cfg"),
+            TEXT_CFG,
             {"hf_model_name": "roberta-base"},
             ("unsupported-option", "hf_model_name='roberta-base'", "text_cfg"),
         ),
-        (("model_cfg", "text_cfg"), {"width": "8"}, ("unsupported-option", "width='8'")),
-        (("model_cfg", "text_cfg"), {"heads": 3}, ("unsupported-option", "num_attention_heads=3")),
+        (TEXT_CFG, {"width": "8"}, ("unsupported-option", "width='8'")),
+        (TEXT_CFG, {"heads": 3}, ("unsupported-option", "num_attention_heads=3")),
         ((), {"model_cfg": ...}, ("not-an-object", "model_cfg")),
         ((), {"preprocess_cfg": {"resize_mode": "longest"}}, ("unsupported-option", "resize_mode='longest'")),
         ((), {"preprocess_cfg": [1]}, ("not-an-object", "preprocess_cfg")),

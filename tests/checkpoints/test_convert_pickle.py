@@ -1,7 +1,6 @@
 import json
 import pathlib
-import subprocess
-import sys
+import shlex
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 from huggingface_hub import constants
 
 from tests.expectations import raises
-from winobench.base.errors import InputError
 from winobench.checkpoints import convert_pickle, pickles, sources, weights
 
 
@@ -26,26 +24,25 @@ def test_names():
     assert convert_pickle.safetensors_name("pytorch_model-00001-of-00002.bin") == "model-00001-of-00002.safetensors"
 
 
-def test_the_command_that_the_refusal_names_works(tmp_path):
+def test_the_command_that_the_refusal_names_works(tmp_path, capsys):
     """The whole way of a user: refused, command pasted, loaded."""
     values = torch.randn(3, 4)
     torch_weights(tmp_path / "unet" / "diffusion_pytorch_model.bin", weight=values)
     torch_weights(tmp_path / "text_encoder" / "pytorch_model.bin", weight=values.half())
     source = sources.resolve(tmp_path)
-    with pytest.raises(InputError) as caught:
+    with raises("weights-are-a-pickle") as caught:
         weights.find_weights(source, "unet", "diffusion_pytorch_model")
     command = str(caught.value).split("`")[1]
     assert command == pickles.conversion_command(source)
-    # The interpreter of the tests stands in for the shell's.
-    arguments = [sys.executable, *command.split()[1:]]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    program, arguments = command.removeprefix("python -m ").split(maxsplit=1)
+    convert_pickle._main([program, *shlex.split(arguments)])
+    written = capsys.readouterr().out.splitlines()
     for subfolder, stem, dtype in (
         ("unet", "diffusion_pytorch_model", "float32"),
         ("text_encoder", "model", "float16"),
     ):
         paths = weights.find_weights(source, subfolder, stem)
-        assert paths[0] in result.stdout.splitlines()
+        assert paths[0] in written
         read = weights.read_weights(paths)["weight"].read()
         assert read.dtype == dtype
         np.testing.assert_array_equal(read, values.numpy().astype(dtype))
@@ -66,19 +63,26 @@ def test_shards_and_their_index(tmp_path):
     assert set(weights.read_weights(paths)) == {"a", "b"}
 
 
-def test_a_hub_repository_becomes_a_new_folder(tmp_path, monkeypatch):
+@pytest.fixture
+def snapshot(tmp_path, monkeypatch):
+    """A commit of owner/name in the hub's cache."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     repository = tmp_path / "cache" / "models--owner--name"
-    snapshot = repository / "snapshots" / ("0" * 40)
+    folder = repository / "snapshots" / ("0" * 40)
+    folder.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    return folder
+
+
+def test_a_hub_repository_becomes_a_new_folder(tmp_path, snapshot):
     torch_weights(snapshot / "unet" / "diffusion_pytorch_model.bin", weight=torch.ones(2))
     torch_weights(snapshot / "unet" / "diffusion_pytorch_model.non_ema.bin", weight=torch.ones(2))
     torch_weights(snapshot / "safety_checker" / "pytorch_model.bin", weight=torch.ones(2))
     (snapshot / "unet" / "config.json").write_text("{}")
     index = {name: ["diffusers", "Some"] for name in ("unet", "safety_checker")} | {"_class_name": "Some"}
     (snapshot / "model_index.json").write_text(json.dumps(index))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("0" * 40)
 
     target = tmp_path / "new"
     written = convert_pickle.convert_repository("owner/name", target)
@@ -90,15 +94,9 @@ def test_a_hub_repository_becomes_a_new_folder(tmp_path, monkeypatch):
         convert_pickle.convert_repository("owner/name", target)
 
 
-def test_nothing_is_left_of_a_conversion_that_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    snapshot = tmp_path / "cache" / "models--owner--name" / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
+def test_nothing_is_left_of_a_conversion_that_fails(tmp_path, snapshot):
     (snapshot / "config.json").write_text("{}")
     (snapshot / "pytorch_model.bin").write_bytes(b"no pickle")
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
     with raises("damaged-file"):
         convert_pickle.convert_repository("owner/name", tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]

@@ -1,4 +1,4 @@
-"""BERT, what was trained from it, and T5 from folders: names of several vintages, and what does not fit."""
+"""BERT, what was trained from it, and T5 from folders: names of several vintages, and refusals."""
 
 import json
 import re
@@ -11,10 +11,9 @@ import safetensors.numpy
 import torch
 from flax import nnx
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from tests.tiny_encoders import bert_config, write_bert
 from winobench import checkpoints, parallel
-from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts
 
 
@@ -40,6 +39,11 @@ def copy_with(folder, target, arrays, **options):
     config = json.loads((target / "config.json").read_text())
     (target / "config.json").write_text(json.dumps(config | options))
     return target
+
+
+def expect(folder, *words):
+    with raises(*words):
+        encoder_layouts.load_bert(folder)
 
 
 def renamed(arrays, *rules):
@@ -85,8 +89,7 @@ def test_pickles_where_allowed(folder, arrays, fingerprint, tmp_path):
     other = shutil.copytree(folder, tmp_path / "other")
     (other / "model.safetensors").unlink()
     torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, other / "pytorch_model.bin")
-    with raises("weights-are-a-pickle"):
-        encoder_layouts.load_bert(other)
+    expect(other, "weights-are-a-pickle")
     loaded = encoder_layouts.load_bert(other, allow_pickle=True)
     assert checkpoints.weights_sha256(loaded.model) == fingerprint
 
@@ -95,8 +98,7 @@ def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
     assert encoder_layouts.load_bert(folder).tokenizer("a ball")["input_ids"] == [2, 5, 10, 3]
     rest = {name: array for name, array in arrays.items() if not name.startswith(("bert.pooler", "classifier"))}
     other = copy_with(folder, tmp_path / "other", rest)
-    with raises("no-task-head", "BERT"):
-        encoder_layouts.load_bert(other)
+    expect(other, "no-task-head", "BERT")
     # The missing parts are drawn, the same for the same seed.
     one, again, two = (
         encoder_layouts.load_bert_for_tuning(other, ("yes", "no"), seed=seed).model for seed in (0, 0, 1)
@@ -116,39 +118,20 @@ def test_a_head_of_other_labels_is_replaced(folder):
 
 
 def test_what_does_not_fit(folder, arrays, tmp_path):
-    changed = dict(arrays)
-    changed.pop("bert.pooler.dense.bias")
-    changed["bert.encoder.layer.1.output.dense.weight"] = EXTRA
-    changed["bert.encoder.layer.2.output.dense.bias"] = EXTRA
-    other = copy_with(folder, tmp_path / "other", changed)
-    with pytest.raises(InputError) as error:
-        encoder_layouts.load_bert(other)
-    for part in (
-        "1 missing (bert.pooler.dense.bias)",
-        "1 unexpected (bert.encoder.layer.2.output.dense.bias)",
-        "bert.encoder.layer.1.output.dense.weight is [2, 16] instead of [16, 24]",
-    ):
-        assert part in str(error.value)
-    twice = copy_with(folder, tmp_path / "twice", arrays | {"bert.embeddings.LayerNorm.gamma": EXTRA[0]})
-    with raises("repeated-tensor"):
-        encoder_layouts.load_bert(twice)
+    twice = arrays | {"bert.embeddings.LayerNorm.gamma": EXTRA[0]}
+    expect(copy_with(folder, tmp_path / "twice", twice), "repeated-tensor")
     frozen = {name: array for name, array in arrays.items() if name.startswith("classifier")}
     frozen |= {f"vlbert.{name}": EXTRA for name in ("word_embeddings.weight", "special_word_embeddings.weight")}
-    with raises("mismatched-parts", "vlbert.special_word_embeddings.weight"):
-        encoder_layouts.load_bert(copy_with(folder, tmp_path / "frozen", frozen))
-    small = copy_with(folder, tmp_path / "small", arrays, vocab_size=12)
-    with raises("mismatched-parts"):
-        encoder_layouts.load_bert(small)
+    expect(copy_with(folder, tmp_path / "frozen", frozen), "mismatched-parts", "vlbert.special_word_embeddings.weight")
+    expect(copy_with(folder, tmp_path / "small", arrays, vocab_size=12), "mismatched-parts")
 
 
 def test_tokenizers(folder, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with pytest.raises(InputError, match=names("vocab.txt", "BERT")):
-        encoder_layouts.read_bert_tokenizer(empty, 100)
-    (empty / "vocab.txt").write_text("a\nb\n")
+    with raises("no-such-file", "vocab.txt", "BERT"):
+        encoder_layouts.read_bert_tokenizer(tmp_path, 100)
+    (tmp_path / "vocab.txt").write_text("a\nb\n")
     with raises("mismatched-parts", "1"):
-        encoder_layouts.read_bert_tokenizer(empty, 1)
+        encoder_layouts.read_bert_tokenizer(tmp_path, 1)
     with raises("mismatched-parts", "19"):
         encoder_layouts.read_bert_tokenizer(folder, bert_config().vocab_size - 1)
 

@@ -1,10 +1,7 @@
-"""LoRA files: every form of names, what is refused and in which words, the published file, and the way back."""
+"""LoRA files: every form of names, refusals, the published file, and the way back."""
 
 import json
 import os
-import pickle
-import re
-import zipfile
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -12,10 +9,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from tests.models.test_lora import adapted, inputs, network, relative_difference, run
 from winobench import checkpoints
-from winobench.base.errors import InputError
 from winobench.checkpoints import lora_configs, lora_keys
 from winobench.diffusion import stable_diffusion
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, lora
@@ -26,36 +22,22 @@ TEXT_LAYER = "text_model.encoder.layers.0.self_attn"
 UNET_FIRST = {"to_q": "to_q_lora", "to_k": "to_k_lora", "to_v": "to_v_lora", "to_out.0": "to_out_lora"}
 TEXT_FIRST = {"q_proj": "to_q_lora", "k_proj": "to_k_lora", "v_proj": "to_v_lora", "out_proj": "to_out_lora"}
 
-# Form -> the names of a layer's two factors and of its alpha.
+# Form -> the names of a layer's two factors and of its alpha: {0} is the block, {1} the layer, {2} its first name.
+PEFT, DOWN_UP = ("lora_A.weight", "lora_B.weight", "alpha"), ("down.weight", "up.weight", "alpha")
 UNET_FORMS = {
-    "peft": lambda layer: [f"unet.{UNET_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")],
-    "peft, bare": lambda layer: [f"{UNET_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")],
-    "lora": lambda layer: [f"unet.{UNET_LAYER}.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")],
-    "lora in a processor": lambda layer: [
-        f"unet.{UNET_LAYER}.processor.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")
-    ],
-    "lora, bare": lambda layer: [f"{UNET_LAYER}.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")],
-    "processor": lambda layer: [
-        f"unet.{UNET_LAYER}.processor.{UNET_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
-    ],
-    "processor, bare": lambda layer: [
-        f"{UNET_LAYER}.processor.{UNET_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
-    ],
+    "peft": ("unet.{0}.{1}.", PEFT),
+    "peft, bare": ("{0}.{1}.", PEFT),
+    "lora": ("unet.{0}.{1}.lora.", DOWN_UP),
+    "lora in a processor": ("unet.{0}.processor.{1}.lora.", DOWN_UP),
+    "lora, bare": ("{0}.{1}.lora.", DOWN_UP),
+    "processor": ("unet.{0}.processor.{2}.", DOWN_UP),
+    "processor, bare": ("{0}.processor.{2}.", DOWN_UP),
 }
 TEXT_FORMS = {
-    "peft": lambda layer: [
-        f"text_encoder.{TEXT_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")
-    ],
-    "peft, flat": lambda layer: [
-        f"text_encoder.{TEXT_LAYER}.{layer}.{end}".replace("text_model.", "")
-        for end in ("lora_A.weight", "lora_B.weight", "alpha")
-    ],
-    "lora_linear_layer": lambda layer: [
-        f"text_encoder.{TEXT_LAYER}.{layer}.lora_linear_layer.{end}" for end in ("down.weight", "up.weight", "alpha")
-    ],
-    "first": lambda layer: [
-        f"text_encoder.{TEXT_LAYER}.{TEXT_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
-    ],
+    "peft": ("text_encoder.{0}.{1}.", PEFT),
+    "peft, flat": (f"text_encoder.{TEXT_LAYER.removeprefix('text_model.')}.{{1}}.", PEFT),
+    "lora_linear_layer": ("text_encoder.{0}.{1}.lora_linear_layer.", DOWN_UP),
+    "first": ("text_encoder.{0}.{2}.", DOWN_UP),
 }
 
 
@@ -77,8 +59,10 @@ def text_pairs():
 
 def tensors_of(form, pairs, alpha=None):
     tensors = {}
+    start, ends = form
     for layer, (down, up) in pairs.items():
-        names = form(layer)
+        block = TEXT_LAYER if layer in TEXT_FIRST else UNET_LAYER
+        names = [start.format(block, layer, (UNET_FIRST | TEXT_FIRST).get(layer)) + end for end in ends]
         tensors |= {names[0]: down, names[1]: up}
         if alpha is not None:
             tensors[names[2]] = np.float32(alpha)
@@ -87,12 +71,15 @@ def tensors_of(form, pairs, alpha=None):
 
 def write(path, tensors, config=None):
     metadata = {"format": "pt"} | ({} if config is None else {"lora_adapter_metadata": json.dumps(config)})
-    safetensors.numpy.save_file(
-        {name: np.ascontiguousarray(values).reshape(np.shape(values)) for name, values in tensors.items()},
-        path,
-        metadata,
-    )
+    tensors = {name: np.ascontiguousarray(values).reshape(np.shape(values)) for name, values in tensors.items()}
+    safetensors.numpy.save_file(tensors, path, metadata)
     return path
+
+
+def expect(path, *words):
+    with raises(*words) as error:
+        checkpoints.read_lora(path)
+    return str(error.value)
 
 
 @pytest.fixture
@@ -112,40 +99,29 @@ class Pipeline:
 
 
 @pytest.mark.parametrize("alpha", [None, 6.0])
-@pytest.mark.parametrize("form", UNET_FORMS)
-def test_every_form_of_a_unets_names(form, alpha, path):
-    pairs = unet_pairs()
-    tensors = tensors_of(UNET_FORMS[form], pairs, alpha)
+@pytest.mark.parametrize(
+    ("part", "form"), [*(("unet", form) for form in UNET_FORMS), *(("text_encoder", form) for form in TEXT_FORMS)]
+)
+def test_every_form_of_names(part, form, alpha, path):
+    forms, block, pairs = (
+        (UNET_FORMS, UNET_LAYER, unet_pairs()) if part == "unet" else (TEXT_FORMS, TEXT_LAYER, text_pairs())
+    )
+    tensors = tensors_of(forms[form], pairs, alpha)
     assert len(tensors) == len(pairs) * (2 if alpha is None else 3)
     read = checkpoints.read_lora(write(path, tensors))
-    assert set(read.parts["unet"]) == {f"{UNET_LAYER}.{layer}" for layer in pairs}
-    assert "text_encoder" not in read.parts
+    assert set(read.parts) == {part}
+    assert set(read.parts[part]) == {f"{block}.{layer}" for layer in pairs}
     assert read.ranks == (3,)
     for layer, (down, up) in pairs.items():
-        adapter = read.parts["unet"][f"{UNET_LAYER}.{layer}"]
+        adapter = read.parts[part][f"{block}.{layer}"]
         np.testing.assert_array_equal(adapter.down, down)
         np.testing.assert_array_equal(adapter.up, up)
         assert adapter.alpha == alpha
         assert adapter.factors.scale == (1 if alpha is None else alpha / 3)
 
 
-@pytest.mark.parametrize("alpha", [None, 6.0])
-@pytest.mark.parametrize("form", TEXT_FORMS)
-def test_every_form_of_a_text_encoders_names(form, alpha, path):
-    pairs = text_pairs()
-    read = checkpoints.read_lora(write(path, tensors_of(TEXT_FORMS[form], pairs, alpha)))
-    assert "unet" not in read.parts
-    assert set(read.parts["text_encoder"]) == {f"{TEXT_LAYER}.{layer}" for layer in pairs}
-    for layer, (down, up) in pairs.items():
-        adapter = read.parts["text_encoder"][f"{TEXT_LAYER}.{layer}"]
-        np.testing.assert_array_equal(adapter.down, down)
-        np.testing.assert_array_equal(adapter.up, up)
-        assert adapter.alpha == alpha
-
-
-@pytest.mark.parametrize("form", UNET_FORMS)
-def test_every_form_comes_back_in_the_current_one(form, tmp_path):
-    unet_tensors = tensors_of(UNET_FORMS[form], unet_pairs())
+def test_the_first_form_comes_back_in_the_current_one(tmp_path):
+    unet_tensors = tensors_of(UNET_FORMS["processor, bare"], unet_pairs())
     text_tensors = tensors_of(TEXT_FORMS["first"], text_pairs())
     first = write(tmp_path / "a.safetensors", unet_tensors | text_tensors)
     pipeline = Pipeline()
@@ -165,13 +141,14 @@ def test_a_scale_is_saved_within_the_values(tmp_path, path):
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=1.0))
     pipeline = Pipeline()
     checkpoints.load_lora(pipeline, path, scale=0.7, fuse=False)
-    expected = run(pipeline.unet, *inputs())
     again = Pipeline()
     saved = checkpoints.save_lora(tmp_path / "b", negatives="none", unet=pipeline.unet)
     assert checkpoints.load_lora(again, saved, fuse=False).negatives == "none"
     assert {adapter.scale for adapter in lora.adapters(again.unet).values()} == {1.0}
-    # One rounding a value.
-    assert relative_difference(run(again.unet, *inputs()), expected) < 1e-6
+    for name, adapter in lora.adapters(again.unet).items():
+        before = lora.adapters(pipeline.unet)[name]
+        np.testing.assert_array_equal(adapter.down[...], before.down[...])
+        np.testing.assert_allclose(adapter.up[...], before.up[...] * before.scale, rtol=1e-6)  # one rounding a value
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
@@ -221,17 +198,14 @@ def test_layers_may_differ_in_rank(path):
 )
 def test_pefts_config_in_the_metadata(config, scales, path):
     read = checkpoints.read_lora(write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config))
-    assert {
-        name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.parts["unet"].items()
-    } == scales
+    found = {name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.parts["unet"].items()}
+    assert found == scales
 
 
 @pytest.mark.slow
 def test_fused_is_apart_times_the_scale(path):
-    tensors = tensors_of(UNET_FORMS["processor, bare"], unet_pairs()) | tensors_of(
-        TEXT_FORMS["peft"], text_pairs(), 6.0
-    )
-    write(path, tensors)
+    text = tensors_of(TEXT_FORMS["peft"], text_pairs(), 6.0)
+    write(path, tensors_of(UNET_FORMS["processor, bare"], unet_pairs()) | text)
     outputs = {}
     for scale, fuse in ((0.0, True), (0.5, False), (0.5, True), (1.0, True)):
         pipeline = Pipeline()
@@ -248,64 +222,60 @@ def test_fused_is_apart_times_the_scale(path):
         assert relative_difference(outputs[0.5, True][part], outputs[0.5, False][part]) < 1e-5
 
 
-def first_unet_layer(change):
-    """A file's tensors, the first layer's changed."""
-    down, up = pair(0)
-    return change(f"unet.{UNET_LAYER}.to_q.lora_A.weight", down, f"unet.{UNET_LAYER}.to_q.lora_B.weight", up)
+A, B, ALPHA = (f"unet.{UNET_LAYER}.to_q.{end}" for end in PEFT)
+DOWN, UP = pair(0)
 
 
 @pytest.mark.parametrize(
     ("tensors", "words"),
     [
-        ({}, "holds no tensors"),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down}),
-            r"lora_A\.weight has no counterpart \(up of .*attn2\.to_q\)",
+        ({}, ("empty-file",)),
+        ({A: DOWN}, ("incomplete-file", A, "up", f"{UNET_LAYER}.to_q")),
+        ({B: UP}, ("incomplete-file", B, "down")),
+        ({A: DOWN, B: UP[:, :2]}, ("damaged-file", A, B, "3", "2")),
+        ({A: DOWN[:, :, None], B: UP[:, :, None]}, ("wrong-shape", A, "[3, 8, 1]", "[8, 3, 1]")),
+        ({A: np.where(DOWN > 0, np.nan, DOWN), B: UP}, ("not-finite", A)),
+        ({A: DOWN, B: UP, A.removeprefix("unet."): DOWN}, ("repeated-tensor", A)),
+        ({A: DOWN, B: UP, ALPHA: np.ones(2, np.float32)}, ("wrong-shape", ALPHA, "[2]")),
+        ({A: DOWN, B: UP, ALPHA: np.bool_(True)}, ("wrong-dtype", ALPHA, "bool")),
+        ({A: DOWN, B: UP, "unet.conv_in.weight": UP}, ("not-a-lora", "unet.conv_in.weight", "plain LoRA")),
+        ({A: DOWN, B: UP, A.replace("A.w", "magnitude_vector.w"): UP}, ("not-a-lora", "DoRA")),
+        ({"lora_unet_mid_block_attn2_to_q.lora_down.weight": DOWN}, ("incomplete-file",)),
+        ({"unet.attn1.processor.to_x_lora.down.weight": DOWN}, ("not-a-lora",)),
+        *(
+            ({A: DOWN, B: UP, f"lora_unet_mid_block_x.{name}": np.ones((2, 2), np.float32)}, ("not-a-lora", kind))
+            for name, kind in {
+                "lora_mid.weight": "LoCon",
+                "hada_w1_a": "LoHa",
+                "lokr_w1": "LoKr",
+                "dora_scale": "DoRA",
+                "lora_up.bias": "lora_bias",
+                "diff": "differences",
+                "norm_q.weight": "control LoRA",
+            }.items()
         ),
-        (first_unet_layer(lambda a, down, b, up: {b: up}), r"lora_B\.weight has no counterpart \(down of"),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down, b: up[:, :2]}),
-            r"lora_A\.weight has the rank 3, but .*lora_B\.weight the rank 2: the file is damaged",
+        *(
+            ({f"lora_unet_{name}.lora_down.weight": DOWN}, ("not-a-lora",))
+            for name in [
+                "input_blocks",
+                "input_blocks_4",
+                "input_blocks_x_1_q",
+                "middle_block_7_q",
+                "output_blocks_1_",
+                "_",
+                "To_Q",
+            ]
         ),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down[:, :, None], b: up[:, :, None]}),
-            r"has the shape \[3, 8, 1\] and .* the shape \[8, 3, 1\], but only factors of dense layers and of",
+        *(
+            ({A: DOWN, B: UP} | {name: np.ones((3, 3), dtype)}, ("wrong-dtype", name, np.dtype(dtype).name))
+            for name in (A, B)
+            for dtype in (np.int8, np.uint8, np.bool_, np.int64, np.complex64)
         ),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: np.where(down > 0, np.nan, down), b: up}),
-            r"lora_A\.weight holds values that are not finite",
-        ),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down, b: up, a.removeprefix("unet."): down}),
-            "are two names of the same tensor",
-        ),
-        (
-            first_unet_layer(
-                lambda a, down, b, up: {a: down, b: up, a.replace("lora_A.weight", "alpha"): np.ones(2, np.float32)}
-            ),
-            r"alpha has the shape \[2\], but must be one number",
-        ),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down, b: up, "unet.conv_in.weight": up}),
-            r"no LoRA factors as diffusers names them \(unet\.conv_in\.weight\): only plain LoRA",
-        ),
-        (
-            first_unet_layer(lambda a, down, b, up: {a: down, b: up, a.replace("A.w", "magnitude_vector.w"): up}),
-            "this is a DoRA, which is not supported",
-        ),
-        (
-            first_unet_layer(lambda a, down, b, up: {"lora_unet_mid_block_attn2_to_q.lora_down.weight": down}),
-            "has no counterpart",
-        ),
-        ({"unet.attn1.processor.to_x_lora.down.weight": np.ones((3, 8), np.float32)}, "are no LoRA factors as"),
     ],
 )
-def test_what_is_no_lora(tensors, words, path):
+def test_files_that_cannot_be_used(tensors, words, path):
     write(path, tensors)
-    with pytest.raises(InputError, match=words) as error:
-        checkpoints.read_lora(path)
-    assert str(error.value).startswith(str(path))
-    assert "\n" not in str(error.value)
+    assert expect(path, *words).startswith(str(path))
 
 
 @pytest.mark.parametrize(
@@ -316,12 +286,18 @@ def test_what_is_no_lora(tensors, words, path):
         ({"unet.r": 4}, ("mismatched-parts", "rank", "4", "3")),
         ({"lora_alpha": 3}, ("mismatched-parts", "rank", "8", "3")),  # peft's rank where a config has none
         (3, ("not-json",)),
+        *(
+            ({"unet.r": 3, "unet.alpha_pattern": {pattern: 4}}, ("bad-name", "alpha_pattern"))
+            for pattern in ("x" * 1500, "(", "[a", "*")
+        ),
+        # They would take for ever.
+        *(({"unet.r": 3, "unet.alpha_pattern": {p: 4}}, ("bad-name",)) for p in ("(.|.)*(.|.)*[!?]", "(?R)")),
     ],
 )
-def test_metadata_that_cannot_be_used(config, words, path):
+def test_metadata_that_cannot_be_used(config, words, path, monkeypatch):
+    monkeypatch.setattr(lora_configs.PeftConfig.__init__, "__defaults__", (0.2,))
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config)
-    with raises(*words):
-        checkpoints.read_lora(path)
+    expect(path, *words)
 
 
 def peft_folder(folder, config, *, tensors=None, name="adapter_model.safetensors"):
@@ -348,8 +324,7 @@ def test_a_file_is_never_read_without_the_config_next_to_it(name, tmp_path):
         with raises("missing-files", "adapter_config.json", "adapter_model.safetensors"):
             checkpoints.read_lora(folder)
     os.remove(folder / "adapter_config.json")
-    with raises("missing-files", name, "adapter_config.json"):
-        checkpoints.read_lora(folder / name)
+    expect(folder / name, "missing-files", name, "adapter_config.json")
 
 
 def test_folders_of_networks(tmp_path):
@@ -365,8 +340,7 @@ def test_folders_of_networks(tmp_path):
     assert read.file == str(tmp_path)
     assert set(checkpoints.read_lora(tmp_path / "text_encoder").parts) == {"text_encoder"}
     os.remove(tmp_path / "text_encoder" / "adapter_config.json")
-    with raises("missing-files", "text_encoder/adapter_model.safetensors"):
-        checkpoints.read_lora(tmp_path)
+    expect(tmp_path, "missing-files", "text_encoder/adapter_model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -394,8 +368,7 @@ def test_folders_of_networks(tmp_path):
     ],
 )
 def test_configs_of_peft_that_cannot_be_used(config, words, tmp_path):
-    with raises(*words):
-        checkpoints.read_lora(peft_folder(tmp_path / "a", config))
+    expect(peft_folder(tmp_path / "a", config), *words)
 
 
 @pytest.mark.parametrize(
@@ -453,63 +426,36 @@ def test_two_alphas_must_agree(path):
     tensors = tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=6.0)
     config = {"unet.r": 3, "unet.lora_alpha": 6}
     assert {one.alpha for one in checkpoints.read_lora(write(path, tensors, config)).parts["unet"].values()} == {6}
-    with raises("mismatched-parts", "6", "7"):
-        checkpoints.read_lora(write(path, tensors, config | {"unet.lora_alpha": 7}))
+    expect(write(path, tensors, config | {"unet.lora_alpha": 7}), "mismatched-parts", "6", "7")
     del tensors[f"unet.{UNET_LAYER}.to_k.alpha"]
-    with raises("incomplete-file", "alpha", f"{UNET_LAYER}.to_k"):
-        checkpoints.read_lora(write(path, tensors))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("lora_mid.weight", "LoCon"),
-        ("hada_w1_a", "LoHa"),
-        ("lokr_w1", "LoKr"),
-        ("dora_scale", "DoRA"),
-        ("lora_up.bias", "lora_bias"),
-        ("diff", "differences"),
-        ("norm_q.weight", "control LoRA"),
-    ],
-)
-def test_adapters_of_other_kinds_are_named(name, kind, path):
-    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
-    tensors[f"lora_unet_mid_block_x.{name}"] = np.ones((2, 2), np.float32)
-    with raises("not-a-lora", kind):
-        checkpoints.read_lora(write(path, tensors))
+    expect(write(path, tensors), "incomplete-file", "alpha", f"{UNET_LAYER}.to_k")
 
 
 @pytest.mark.parametrize(
     ("tensors", "words"),
     [
-        (
-            {"up_blocks.9.attn1.to_q": pair(0)},
-            r"the UNet2DConditionModel has no .*up_blocks\.9\.attn1\.to_q",
-        ),
-        (
-            {f"{UNET_LAYER}.to_q": pair(0, width=16)},
-            r"shapes \[16, 3\] and \[3, 16\], but the layer .* takes 8 features",
-        ),
-        ({f"{UNET_LAYER}.to_k": pair(0)}, r"shapes \[8, 3\] and \[3, 8\], but the layer .* takes 12 features to 8"),
+        ({"up_blocks.9.attn1.to_q": pair(0)}, ("UNet2DConditionModel", "up_blocks.9.attn1.to_q")),
+        ({f"{UNET_LAYER}.to_q": pair(0, width=16)}, ("[16, 3]", "[3, 16]", "8")),
+        ({f"{UNET_LAYER}.to_k": pair(0)}, ("[8, 3]", "[3, 8]", "12", "8")),
     ],
 )
 def test_loras_of_other_models_change_nothing(tensors, words, path):
     """The text encoder's part fits, but is not loaded either."""
-    named = {
-        f"unet.{name}.{end}": v
-        for name, values in tensors.items()
-        for end, v in zip(("lora_A.weight", "lora_B.weight"), values, strict=True)
-    }
+    named = {f"unet.{name}.{end}": v for name, both in tensors.items() for end, v in zip(PEFT[:2], both, strict=True)}
     write(path, named | tensors_of(TEXT_FORMS["peft"], text_pairs()))
     pipeline = Pipeline()
-    with pytest.raises(InputError, match=words) as error:
+    with raises("lora-misfit", *words) as error:
         checkpoints.load_lora(pipeline, path)
     assert str(error.value).startswith(f"{path}: ")
     assert not lora.adapters(pipeline.unet)
     assert not lora.adapters(pipeline.text_encoder)
+
+
+def test_a_text_encoders_lora_of_another_model_changes_no_denoiser(path):
+    pipeline = Pipeline()
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()) | tensors_of(TEXT_FORMS["peft"], {"q_proj": pair(0)}))
     before = checkpoints.weights_sha256(pipeline.unet)
-    with pytest.raises(InputError, match="the CLIPTextModel takes 12 features to 12"):
+    with raises("lora-misfit", "CLIPTextModel", "12"):
         checkpoints.load_lora(pipeline, path)
     assert checkpoints.weights_sha256(pipeline.unet) == before
 
@@ -518,7 +464,7 @@ def test_one_lora_apart_at_a_time(path):
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
     pipeline = Pipeline()
     checkpoints.load_lora(pipeline, path, fuse=False)
-    with pytest.raises(InputError, match="has LoRA adapters already: fuse them"):
+    with raises("has-lora"):
         checkpoints.load_lora(pipeline, path)
     lora.fuse(pipeline.unet)
     checkpoints.load_lora(pipeline, path)
@@ -526,9 +472,8 @@ def test_one_lora_apart_at_a_time(path):
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), "1", True])
 def test_bad_scales(scale, path):
-    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
-    with pytest.raises(InputError, match="but must be a finite number"):
-        checkpoints.load_lora(Pipeline(), path, scale=scale)
+    with raises("out-of-range"):
+        checkpoints.load_lora(None, path, scale=scale)
 
 
 def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
@@ -542,41 +487,20 @@ def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
     other.mkdir()
     write(other / "mine.safetensors", tensors)
     assert checkpoints.read_lora(other / "mine.safetensors").sha256 == expected
-    with pytest.raises(InputError, match=names("pytorch_lora_weights.safetensors", "mine.safetensors")):
-        checkpoints.read_lora(other)
-    with pytest.raises(InputError, match=names("none.safetensors")):
-        checkpoints.read_lora(other / "none.safetensors")
-    with pytest.raises(InputError, match="is neither an existing folder nor a hub id"):
-        checkpoints.read_lora(other / "none")
     (other / "notes.txt").write_text("")
-    with pytest.raises(InputError, match=names("notes.txt")):
-        checkpoints.read_lora(other / "notes.txt")
-
-
-def test_a_cut_off_file(path):
-    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(InputError, match="is not a complete safetensors file"):
-        checkpoints.read_lora(path)
-
-
-def test_code_in_a_pickle_is_not_run(tmp_path):
-    class Attack:
-        def __reduce__(self):
-            return (os.mkdir, (str(tmp_path / "harm"),))
-
-    with zipfile.ZipFile(tmp_path / "pytorch_lora_weights.bin", "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps({"unet.x.lora_A.weight": Attack()}))
-    with pytest.raises(InputError, match="could run code when it is opened"):
-        checkpoints.read_lora(tmp_path, allow_pickle=True)
-    assert not (tmp_path / "harm").exists()
+    for place, words in (
+        (other, ("no-such-file", "pytorch_lora_weights.safetensors", "mine.safetensors")),
+        (other / "none.safetensors", ("no-such-file", "none.safetensors")),
+        (other / "none", ("no-such-model",)),
+        (other / "notes.txt", ("unsupported-file-format", "notes.txt")),
+    ):
+        expect(place, *words)
 
 
 def test_the_published_file_fits_sd21_base(reference_data):
     """256 tensors, saved from a GPU: each of SD 2.1-base's 128 attention projections gets its two, and none is left."""
     folder = reference_data / "lora" / "noneg"
-    with pytest.raises(InputError, match=names("-m", "convert_pickle")):
-        checkpoints.read_lora(folder)
+    expect(folder, "weights-are-a-pickle", "-m", "convert_pickle")
     read = checkpoints.read_lora(folder, allow_pickle=True)
     unet = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd21_base())
     wanted = {name for name in lora.linear_layers(unet) if unet.lora_targets["all"].fullmatch(name)}
@@ -588,21 +512,18 @@ def test_the_published_file_fits_sd21_base(reference_data):
     lora.check_fit(unet, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
     # It was trained: none of the second factors is still zero.
     assert all(np.abs(adapter.up).max() > 0 for adapter in read.parts["unet"].values())
-    other = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd15())
-    with pytest.raises(InputError, match="the adapter is of another model"):
-        lora.check_fit(other, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
 
 
 def test_what_cannot_be_saved(tmp_path):
-    with pytest.raises(InputError, match=r"^there is no LoRA to save: none of the networks has adapters$"):
+    with raises("no-lora"):
         checkpoints.save_lora(tmp_path / "new", unet=network())
     assert not (tmp_path / "new").exists()
     module = adapted()
     name, adapter = next(iter(lora.adapters(module).items()))
     adapter.up.set_value(jnp.full_like(adapter.up[...], jnp.inf))
-    with pytest.raises(InputError, match=f"^the adapter of unet.{name} holds values that are not finite"):
+    with raises("not-finite", f"unet.{name}"):
         checkpoints.save_lora(tmp_path / "new", unet=module)
-    with pytest.raises(InputError, match="has LoRA adapters, which its files have no place for: fuse them first"):
+    with raises("cannot-be-saved", "LoRA"):
         checkpoints.save_model(module, tmp_path / "new")
 
 
@@ -645,48 +566,7 @@ def test_a_pipeline_forgets_what_it_knew(tiny_pipeline, path):
     assert relative_difference(pipeline.encode_texts(["a red cube"]), states[2]) < 1e-5
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.bool_, np.int64, np.complex64])
-@pytest.mark.parametrize("which", [0, 1])
-def test_factors_that_are_no_floating_point_numbers(dtype, which, path):
-    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
-    name = sorted(tensors)[which]
-    tensors[name] = np.asarray(tensors[name]).astype(dtype)
-    with pytest.raises(InputError, match=f"{re.escape(name)} holds {np.dtype(dtype).name}, not floating point numbers"):
-        checkpoints.read_lora(write(path, tensors))
-
-
 def test_an_alpha_may_be_a_whole_number(path):
-    tensors = {name: values for name, values in tensors_of(UNET_FORMS["peft"], {"to_q": pair(0)}, alpha=6.0).items()}
-    alpha = next(name for name in tensors if name.endswith("alpha"))
-    for value, message in ((np.int64(6), None), (np.bool_(True), "holds bool")):
-        write(path, tensors | {alpha: value})
-        if message is None:
-            assert [adapter.factors.scale for adapter in checkpoints.read_lora(path).parts["unet"].values()] == [2]
-        else:
-            with pytest.raises(InputError, match=message):
-                checkpoints.read_lora(path)
-
-
-@pytest.mark.parametrize("pattern", ["x" * 1500, "(", "[a", "*"])
-def test_patterns_that_are_no_expressions(pattern, path):
-    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), {"unet.r": 3, "unet.alpha_pattern": {pattern: 4}})
-    with raises("bad-name", "alpha_pattern"):
-        checkpoints.read_lora(path)
-
-
-@pytest.mark.parametrize("pattern", ["(.|.)*(.|.)*[!?]", "(?R)"])
-def test_patterns_that_take_for_ever(pattern, path, monkeypatch):
-    monkeypatch.setattr(lora_configs.PeftConfig.__init__, "__defaults__", (0.2,))
-    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), {"unet.r": 3, "unet.alpha_pattern": {pattern: 4}})
-    with raises("bad-name", "patterns"):
-        checkpoints.read_lora(path)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["input_blocks", "input_blocks_4", "input_blocks_x_1_to_q", "middle_block_7_to_q", "output_blocks_1_", "_", "To_Q"],
-)
-def test_names_of_kohyas_kind_without_sense_are_told(name, path):
-    write(path, {f"lora_unet_{name}.lora_down.weight": np.zeros((2, 4), np.float32)})
-    with pytest.raises(InputError, match="no LoRA factors"):
-        checkpoints.read_lora(path)
+    tensors = tensors_of(UNET_FORMS["peft"], {"to_q": pair(0)}, alpha=6.0)
+    read = checkpoints.read_lora(write(path, tensors | {ALPHA: np.int64(6)}))
+    assert [adapter.factors.scale for adapter in read.parts["unet"].values()] == [2]

@@ -1,4 +1,4 @@
-"""Loading and saving of networks: what fits, what does not, and what the message says."""
+"""Loading and saving of networks: fits, misfits, and their messages."""
 
 import json
 
@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.expectations import names, raises
+from tests.expectations import raises
 from winobench import checkpoints
-from winobench.base.errors import InputError
 from winobench.checkpoints import models, weights
 from winobench.models import AutoencoderKL, AutoencoderKLConfig, CLIPTextConfig, CLIPTextModel
 
@@ -48,6 +47,11 @@ def rewrite(folder, change):
     weights.write_weights(folder / "model.safetensors", tensors)
 
 
+def expect(folder, *words, **options):
+    with raises(*words):
+        CLIPTextModel.from_pretrained(folder, **options)
+
+
 def same_values(first, second):
     first, second = (nnx.to_flat_state(nnx.state(module)) for module in (first, second))
     return first.paths == second.paths and all(
@@ -77,12 +81,12 @@ def test_round_trip_is_exact(network, folder):
     assert same_values(network, again)
     assert again.config == CONFIG
     assert checkpoints.weights_sha256(again) == checkpoints.weights_sha256(network)
-    ids = jnp.arange(14, dtype=jnp.int32).reshape(2, 7)
-    np.testing.assert_array_equal(again(ids).last_hidden_state, network(ids).last_hidden_state)
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("loaded", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("stored", "loaded"),
+    [("float32", "bfloat16"), ("float16", "float32"), ("bfloat16", "float16"), ("float16", "float16")],
+)
 def test_dtypes_of_file_and_network_are_independent(network, tmp_path, stored, loaded):
     checkpoints.save_model(network, tmp_path, dtype=stored)
     assert tensors_of(tmp_path)[QUERY].dtype == stored
@@ -111,18 +115,14 @@ def test_every_difference_is_listed_in_one_sentence(folder):
         tensors["text_model.final_layer_norm.bias"] = np.zeros(9, np.float32)
 
     rewrite(folder, change)
-    with pytest.raises(InputError) as caught:
-        CLIPTextModel.from_pretrained(folder)
-    message = str(caught.value)
-    assert f"{folder}/model.safetensors does not fit the CLIPTextModel" in message
-    assert f"1 missing ({QUERY})" in message
-    assert "1 unexpected (surplus.weight)" in message
-    assert "1 of another shape (text_model.final_layer_norm.bias is [9] instead of [8])" in message
-
-
-def test_many_differences_are_counted(folder):
-    rewrite(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "layers.0" in name])
-    with raises("mismatched-parts", "16", "12"):
+    with raises(
+        "mismatched-parts",
+        f"{folder}/model.safetensors",
+        "CLIPTextModel",
+        f"1 missing ({QUERY})",
+        "1 unexpected (surplus.weight)",
+        "1 of another shape (text_model.final_layer_norm.bias is [9] instead of [8])",
+    ):
         CLIPTextModel.from_pretrained(folder)
 
 
@@ -155,47 +155,46 @@ def test_names_without_the_prefix(network, folder):
 def test_two_names_of_one_parameter_are_an_error(folder):
     name = "text_model.final_layer_norm.bias"
     rewrite(folder, lambda tensors: tensors.update({"final_layer_norm.bias": tensors[name]}))
-    with raises("repeated-tensor"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "repeated-tensor")
 
 
 def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY][:, :, None, None]}))
     assert same_values(CLIPTextModel.from_pretrained(folder), network)
     rewrite(folder, lambda tensors: tensors.update({QUERY: np.repeat(tensors[QUERY], 2, axis=-1)}))
-    with pytest.raises(InputError, match=names("q_proj.weight", "8", "1", "2")):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "mismatched-parts", "q_proj.weight", "8", "1", "2")
 
 
 def test_integers_are_no_weights(folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY].astype(np.int32)}))
-    with raises("wrong-dtype", "int32"):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "wrong-dtype", "int32")
 
 
-def test_config_problems_name_the_file(folder):
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_act": "relu"}, ("unsupported-option", "hidden_act='relu'")),
+        ({"hidden_act": {}}, ("unsupported-option", "hidden_act={}")),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, ("unsupported-checkpoint", "'bitsandbytes'")),
+    ],
+)
+def test_config_problems_name_the_file(folder, changes, words):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    with raises("unsupported-option", "config.json", "hidden_act='relu'"):
-        CLIPTextModel.from_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": {}}))
-    with raises("unsupported-option", "config.json", "hidden_act={}"):
-        CLIPTextModel.from_pretrained(folder)
-    quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-    (folder / "config.json").write_text(json.dumps(config | quantised))
-    with raises("unsupported-checkpoint", "config.json", "'bitsandbytes'"):
-        CLIPTextModel.from_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    expect(folder, *words, "config.json")
+
+
+def test_an_empty_quantisation_and_no_config(folder):
+    config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": None}))
     assert CLIPTextModel.from_pretrained(folder).config == CONFIG
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=names("config.json", "CLIPTextModel")):
-        CLIPTextModel.from_pretrained(folder)
+    expect(folder, "no-such-file", "config.json", "CLIPTextModel")
 
 
 @pytest.mark.parametrize("dtype", ["float99", "int32", "float64", None])
 def test_unknown_dtypes(folder, dtype):
-    with raises("unsupported-dtype", "float32", "bfloat16"):
-        CLIPTextModel.from_pretrained(folder, dtype=dtype)
+    expect(folder, "unsupported-dtype", "float32", "bfloat16", dtype=dtype)
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(1e5, "float16"), (np.nan, "float32"), (np.inf, "bfloat16")])

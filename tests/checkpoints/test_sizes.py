@@ -7,9 +7,8 @@ import time
 import pytest
 
 import winobench
-from tests.expectations import names, raises
+from tests.expectations import raises
 from winobench.base import memory, registry
-from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
 
 
@@ -28,11 +27,7 @@ def change(folder, name, **values):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        (
-            "unet/config.json",
-            {"layers_per_block": 10**6},
-            ("mismatched-parts", "UNet2DConditionModel"),
-        ),
+        ("unet/config.json", {"layers_per_block": 10**6}, ("mismatched-parts", "UNet2DConditionModel")),
         ("unet/config.json", {"layers_per_block": [1, 10**6]}, ("mismatched-parts", "layers_per_block=1000000")),
         (
             "unet/config.json",
@@ -70,9 +65,8 @@ def change(folder, name, **values):
 def test_configs_that_ask_for_too_much(copy, name, values, message):
     change(copy, name, **values)
     started = time.monotonic()
-    with raises(*message) as caught:
+    with raises(*message):
         StableDiffusion.from_pretrained(copy)
-    assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20  # on a busy machine; no limit at all before
 
 
@@ -107,7 +101,7 @@ def test_a_models_timesteps_lie_in_its_folder(copy, tmp_path):
     whole = winobench.DiffusionITM(by_path.pipeline, timestep_range="all")
     assert whole.fingerprint() == {**recorded, "timestep_range": None}
     assert whole.choose_timesteps(500).min() < 100
-    with pytest.raises(InputError, match=names("timestep_range", "'some'")):
+    with raises("bad-value", "timestep_range", "'some'"):
         winobench.DiffusionITM(by_path.pipeline, timestep_range="some")
 
     by_path.pipeline.save_pretrained(tmp_path / "saved")

@@ -120,16 +120,10 @@ def _settings(name, **changes):
     ("change", "said"),
     [
         (_vocabulary(lambda ids: ids.update({"!": ids["a"]})), ("damaged-tokenizer", "id")),
-        (_vocabulary(lambda ids: ids.update({"!": True})), ("damaged-tokenizer", "id", "True")),
-        (_vocabulary(lambda ids: ids.update({"!": None})), ("damaged-tokenizer", "id", "None")),
-        (_vocabulary(lambda ids: ids.update({"!": "0"})), ("damaged-tokenizer", "id", "'0'")),
-        (_vocabulary(lambda ids: ids.update({"!": 0.0})), ("damaged-tokenizer", "id", "0.0")),
-        (_vocabulary(lambda ids: ids.update({"!": -1})), ("damaged-tokenizer", "id", "-1")),
-        (_vocabulary(lambda ids: ids.update({"!": 2**31})), ("damaged-tokenizer", "id", "2147483648")),
-        (
-            _vocabulary(lambda ids: ids.update({"!": 2**40})),
-            ("damaged-tokenizer", "id", "1099511627776"),
-        ),  # 0 to the library
+        *(
+            (_vocabulary(lambda ids, number=each: ids.update({"!": number})), ("damaged-tokenizer", "id", repr(each)))
+            for each in (True, None, "0", 0.0, -1, 2**31, 2**40)  # the last one is 0 to the library
+        ),
         (_vocabulary(lambda ids: ids.pop("red</w>")), ("unreadable-tokenizer",)),
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), ("damaged-tokenizer", "eos_token")),
         (_vocabulary(lambda ids: ids.pop("<|startoftext|>")), ("damaged-tokenizer", "bos_token")),

@@ -1,16 +1,18 @@
-"""An evaluator of captions that knows nothing of how they are made: it parses a sentence and looks at a scene's arrays.
+"""Oracles of the tests: evaluators of captions that know nothing of how they are made, and the pixels of objects.
 
-It answers True or False where the sentence is clearly so, and raises `Doubtful` where it is neither: a difference that
-is too small to see, or "the" of something that is not there once.
+`is_true` parses a sentence of the questions and looks at a scene's arrays. It answers True or False where the sentence
+is clearly so, and raises `Doubtful` where it is neither: a difference that is too small to see, or "the" of something
+that is not there once. `true_of` does the same for captions of the training and of GDBench's questions.
 """
 
+import dataclasses
 import itertools
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from winobench.clevr import scenes
+from winobench.clevr import renderer, scenes
 
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5}
 # A little less than what the module that builds the scenes keeps between places, as a cube's centre is lower.
@@ -28,6 +30,40 @@ class Fact(NamedTuple):
     width: float
     across: float
     depth: float
+
+
+def true_of(caption, things):
+    """Does the caption hold of things in words, with a different object for each phrase?"""
+    phrases = []
+    for part in caption.removesuffix(".").lower().split(" and "):
+        place, words = re.fullmatch(r"(?:on the (left|right) is )?a (.*)", part).groups()
+        phrases.append(({None: None, "left": -1, "right": 1}[place], set(words.split()) - {"object"}))
+
+    def holds(thing, side, words):
+        return side in (None, thing.side) and words <= {thing.color, thing.shape, thing.size, thing.material}
+
+    return any(
+        all(holds(thing, *phrase) for thing, phrase in zip(chosen, phrases, strict=True))
+        for chosen in itertools.permutations(things, len(phrases))
+    )
+
+
+def masks(batch, size):
+    """Which object the ray through a pixel's centre meets, -1 for the ground: int [num_scenes, size, size]."""
+    return np.asarray(renderer.first_hit(batch, size)[0]).reshape(-1, size, size)
+
+
+def seen_shares(batch, size):
+    """The share of each object's pixels that no other object hides."""
+    together, there = masks(batch, size), np.arange(batch.shape.shape[1]) < batch.num_objects[:, None]
+    shares = []
+    for index, exists in enumerate(there.T):
+        alone = {name: a[:, index : index + 1] if a.ndim > 1 else a for name, a in batch.arrays().items()}
+        alone = dataclasses.replace(scenes.Scenes(**alone), num_objects=exists.astype(np.int32))
+        whole, seen = (np.sum(found, axis=(1, 2)) for found in (masks(alone, size) == 0, together == index))
+        assert np.all(whole[~exists] == 0)
+        shares += (seen[exists] / whole[exists]).tolist()
+    return shares
 
 
 def facts(scene):

@@ -3,41 +3,18 @@
 import collections
 import dataclasses
 import itertools
-import re
 
 import numpy as np
 import pytest
 
+from tests.clevr.clevr_grammar import true_of as is_true
 from winobench.clevr import captions, renderer, scenes
 from winobench.clevr.negatives import FALSIFIERS, VARIANTS, ClevrNegatives
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """Quicker for a few scenes."""
-    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
 
 
 @pytest.fixture(scope="module")
 def source():
     return ClevrNegatives(30, seed=3)
-
-
-def is_true(caption, things):
-    """Whether the caption's phrases fit different objects."""
-    wanted = []
-    for phrase in caption.lower().removesuffix(".").split(" and "):
-        side = re.match(r"on the (left|right) is ", phrase)
-        words = set(phrase[side.end() if side else 0 :].split()) - {"a", "object"}
-        wanted.append((words, {"left": -1, "right": 1}[side[1]] if side else None))
-
-    def fits(thing, words, side):
-        return words <= {thing.shape, thing.color, thing.size} and side in (None, thing.side)
-
-    return any(
-        all(fits(thing, *want) for thing, want in zip(order, wanted, strict=False))
-        for order in itertools.permutations(things)
-    )
 
 
 def test_captions_are_true_and_negatives_are_false(source):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.clevr.clevr_grammar import masks
 from winobench.clevr import objects as clevr_objects
-from winobench.clevr import renderer
 from winobench.clevr import scenes as clevr_scenes
 
 
@@ -18,10 +18,8 @@ def test_objects_are_those_of_the_scene(scenes):
     assert [len(objects) for objects in listed] == scenes.num_objects.tolist()
     for n, objects in enumerate(listed):
         for i, one in enumerate(objects):
-            assert one.shape == clevr_scenes.SHAPES[scenes.shape[n, i]]
-            assert one.color == clevr_scenes.COLORS[scenes.color[n, i]]
-            assert one.size == clevr_scenes.SIZES[scenes.size[n, i]]
-            assert one.material == clevr_scenes.MATERIALS[scenes.material[n, i]]
+            for name, values in clevr_objects.ATTRIBUTES.items():
+                assert getattr(one, name) == values[getattr(scenes, name)[n, i]]
             assert one.depth == scenes.position[n, i, 1]
             assert one.confidence == 1
 
@@ -29,8 +27,7 @@ def test_objects_are_those_of_the_scene(scenes):
 def test_places_are_where_the_renderer_draws():
     """The half width of an object's mask is the listed one, to 1.5 pixels of 128."""
     size, alone = 128, clevr_scenes.sample_free_scenes(24, min_objects=1, max_objects=1)
-    masks = renderer.object_masks(alone, size)
-    for mask, (one,) in zip(masks, clevr_objects.of_scenes(alone), strict=True):
+    for mask, (one,) in zip(masks(alone, size), clevr_objects.of_scenes(alone), strict=True):
         columns = np.flatnonzero((mask == 0).any(axis=0))
         left, right = columns[0] / size, (columns[-1] + 1) / size
         assert (right - left) / 2 == pytest.approx(one.radius, abs=1.5 / size)

@@ -1,13 +1,14 @@
 """Web sites with photographs on this machine, which fail in the ways of real ones; each name of a site is a host."""
 
 import contextlib
-import http.server
 import io
 import threading
 import time
 
 import numpy as np
 from PIL import Image
+
+from tests.data import web_server
 
 
 def photograph(seed=0, size=(40, 30)):
@@ -39,57 +40,43 @@ class Sites:
 def running():
     """Starts them, and stops them at the end."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            host, begin = self.headers["Host"], time.monotonic()
-            with lock:
-                sites.under_way[host] = sites.under_way.get(host, 0) + 1
-                sites.most[host] = max(sites.most.get(host, 0), sites.under_way[host])
-            try:
-                with contextlib.suppress(ConnectionError):
-                    _answer(self, sites)
-            finally:
-                with lock:
-                    sites.under_way[host] -= 1
-                    sites.requests.append((host, self.path, self.headers["User-Agent"], begin, time.monotonic()))
-
-        def log_message(self, *_):
-            pass
-
     lock = threading.Lock()
-    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listener.daemon_threads = True
-    sites = Sites(listener.server_port)
-    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+
+    def answer(handler):
+        host, begin = handler.headers["Host"], time.monotonic()
+        with lock:
+            sites.under_way[host] = sites.under_way.get(host, 0) + 1
+            sites.most[host] = max(sites.most.get(host, 0), sites.under_way[host])
+        try:
+            with contextlib.suppress(ConnectionError):
+                _answer(handler, sites)
+        finally:
+            with lock:
+                sites.under_way[host] -= 1
+                sites.requests.append((host, handler.path, handler.headers["User-Agent"], begin, time.monotonic()))
+
+    with web_server.listening(answer) as port:
+        sites = Sites(port)
         yield sites
-    finally:
-        listener.shutdown()
-        thread.join()
-        listener.server_close()
 
 
 def _answer(handler, sites):
     kind = handler.path.split("?")[0].strip("/").split("/")[0]
+    moved = {"moved": "/photo/moved", "loop": handler.path, "to-file": "file:///etc/hostname"}
+    bodies = {
+        "page": (b"<html>gone</html>", {"Content-Type": "text/html; charset=utf-8"}),
+        "disguised": (b"<html>gone</html>", {}),
+        "half": (photograph()[:500], {}),
+        "truncated": (photograph()[:500], {"Content-Length": str(len(photograph()))}),
+    }
     if kind == "photo":
         if sites.gate is not None:
             sites.gate.wait(30)
         _send(handler, 200, photograph(len(handler.path)))
-    elif kind == "moved":
-        _send(handler, 302, b"", {"Location": "/photo/moved"})
-    elif kind == "loop":
-        _send(handler, 302, b"", {"Location": handler.path})
-    elif kind == "to-file":
-        _send(handler, 302, b"", {"Location": "file:///etc/hostname"})
-    elif kind == "page":
-        _send(handler, 200, b"<html>gone</html>", {"Content-Type": "text/html; charset=utf-8"})
-    elif kind == "disguised":
-        _send(handler, 200, b"<html>gone</html>")
-    elif kind == "half":
-        _send(handler, 200, photograph()[:500])
-    elif kind == "truncated":
-        _send(handler, 200, photograph()[:500], {"Content-Length": str(len(photograph()))})
+    elif kind in moved:
+        _send(handler, 302, b"", {"Location": moved[kind]})
+    elif kind in bodies:
+        _send(handler, 200, *bodies[kind])
     elif kind == "slow":
         handler.send_response(200)
         handler.end_headers()

@@ -74,13 +74,7 @@ def test_equal_candidates_come_in_their_order(monkeypatch):
         (np.eye(3), np.eye(3), [0, 1, 2], 1, ("too-few-images", "1")),
         (np.eye(3), np.eye(3), [0, 0, 2], 2, ("image-without-text", "1")),
         (np.zeros((3, 3)), np.eye(3), [0, 1, 2], 2, ("not-finite", "0")),
-        (
-            np.eye(3),
-            [[1, 0, 0], [np.nan, 0, 0], [0, 1, 0]],
-            [0, 1, 2],
-            2,
-            ("not-finite", "1"),
-        ),
+        (np.eye(3), [[1, 0, 0], [np.nan, 0, 0], [0, 1, 0]], [0, 1, 2], 2, ("not-finite", "1")),
     ],
 )
 def test_impossible_lists_are_refused(images, texts, owner, k, message):

@@ -49,15 +49,11 @@ def drawn(source, count, **options):
     """(image, caption, negative caption, random caption, negative image) of rows, as they come."""
     found = []
     for batch in batches(source, count, **options):
-        assert {name: array.dtype.name for name, array in batch.items()} == {
-            "latents": "float32",
-            "negative_latents": "float32",
-            "input_ids": "int32",
-            "negative_ids": "int32",
-            "random_ids": "int32",
-        }
-        image, negative = (batch[name][:, 0, 0, 0] - 0.25 for name in ("latents", "negative_latents"))
-        texts = [[TEXTS[n] for n in batch[name][:, 0]] for name in ("input_ids", "negative_ids", "random_ids")]
+        of_images, of_texts = ("latents", "negative_latents"), ("input_ids", "negative_ids", "random_ids")
+        dtypes = {name: array.dtype.name for name, array in batch.items()}
+        assert dtypes == dict.fromkeys(of_images, "float32") | dict.fromkeys(of_texts, "int32")
+        image, negative = (batch[name][:, 0, 0, 0] - 0.25 for name in of_images)
+        texts = [[TEXTS[n] for n in batch[name][:, 0]] for name in of_texts]
         found += zip(image.astype(int).tolist(), *texts, negative.astype(int).tolist(), strict=True)
     return found
 
@@ -155,14 +151,10 @@ def test_bad_rows(source, rows, message):
 
 def test_prepared_sets(tmp_path):
     files = [ImageFile(path) for path in published_files.make_images(tmp_path / "source", 4)]
-    items = [
-        Item(
-            str(number),
-            tuple(files[n] for n in (row.image, *row.negative_images)),
-            (row.caption, *row.negative_captions),
-        )
-        for number, row in enumerate(ROWS)
-    ]
+    items = []
+    for number, row in enumerate(ROWS):
+        own = tuple(files[n] for n in (row.image, *row.negative_images))
+        items.append(Item(str(number), own, (row.caption, *row.negative_captions)))
     state = published_files.prepare(tmp_path / "toy", items, tmp_path / "source")
     assert state["num_images"] == 4
     source = hard_negatives.PreparedSource(tmp_path / "toy")

@@ -1,5 +1,6 @@
 """Reading images: paths, PIL images, arrays, and what cannot be read."""
 
+import contextlib
 import os
 import socket
 import struct
@@ -44,17 +45,13 @@ def test_resize_is_pils_bicubic_without_crop(picture):
 
 
 def test_missing_and_corrupt_files_are_named(picture, tmp_path):
-    with pytest.raises(InputError, match=names("absent.png")):
+    with raises("no-such-file", "absent.png"):
         images.load_image(tmp_path / "absent.png", 8)
     path = tmp_path / "broken.png"
     Image.fromarray(picture).save(path)
     path.write_bytes(path.read_bytes()[:200])
-    for read in (images.image_hash, lambda source: images.load_image(source, 8)):
-        with pytest.raises(InputError, match=names("broken.png")):
-            read(path)
-    (tmp_path / "text.png").write_text("no image")
-    with pytest.raises(InputError, match=names("text.png")):
-        images.image_hash(tmp_path / "text.png")
+    with raises("undecodable-image", "broken.png"):
+        images.image_hash(path)
 
 
 @pytest.mark.parametrize(
@@ -89,36 +86,23 @@ def test_gray_of_16_bits_keeps_its_mean(tmp_path, format):
     np.testing.assert_array_equal(pixels[..., 0], (RAMP * 65535).astype(np.uint16) >> 8)
 
 
-@pytest.mark.parametrize(("mode", "dtype"), [("I;16", "<u2"), ("I;16L", "<u2"), ("I;16B", ">u2"), ("I;16N", "=u2")])
-def test_any_order_of_two_bytes(mode, dtype):
-    image = Image.frombytes(mode, (64, 64), (RAMP * 65535).astype(dtype).tobytes())
-    assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
-
-
-@pytest.mark.parametrize("largest", [255, 1023, 65535])
-def test_portable_gray_maps_of_any_depth(tmp_path, largest):
-    levels = (RAMP * largest).astype(">u2" if largest > 255 else "u1").tobytes()
-    (tmp_path / "ramp.pgm").write_bytes(b"P5 64 64 %d\n" % largest + levels)
-    assert np.asarray(images.open_image(tmp_path / "ramp.pgm")).mean() == GRAY_MEANS
+def test_gray_of_any_order_of_bytes_and_any_depth(tmp_path):
+    for mode, dtype in (("I;16", "<u2"), ("I;16L", "<u2"), ("I;16B", ">u2"), ("I;16N", "=u2")):
+        image = Image.frombytes(mode, (64, 64), (RAMP * 65535).astype(dtype).tobytes())
+        assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
+    for largest in (255, 1023, 65535):
+        levels = (RAMP * largest).astype(">u2" if largest > 255 else "u1").tobytes()
+        (tmp_path / "ramp.pgm").write_bytes(b"P5 64 64 %d\n" % largest + levels)
+        assert np.asarray(images.open_image(tmp_path / "ramp.pgm")).mean() == GRAY_MEANS
 
 
 def _tiff(values, bits, photometric, sample_format=1):
     """A TIFF file of one strip, by hand: PIL writes none that state fewer than 16 bits, or that white is zero."""
     height, width = values.shape
     data = values.tobytes()
-    fields = [
-        (256, width),
-        (257, height),
-        (258, bits),
-        (259, 1),
-        (262, photometric),
-        (273, 8 + 2 + 10 * 12 + 4),
-        (277, 1),
-        (278, height),
-        (279, len(data)),
-        (339, sample_format),
-    ]
-    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+    fields = {256: width, 257: height, 258: bits, 259: 1, 262: photometric, 273: 8 + 2 + 10 * 12 + 4}
+    fields |= {277: 1, 278: height, 279: len(data), 339: sample_format}
+    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields.items())
     return b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", len(fields)) + table + bytes(4) + data
 
 
@@ -248,16 +232,12 @@ def test_raw_files_that_read_as_tiff_are_refused(tmp_path):
     """The mark of a CR2 file behind the header of a TIFF file with one gray pixel."""
     tags = {256: 1, 257: 1, 258: 8, 259: 1, 262: 1, 273: 130, 277: 1, 278: 1, 279: 1}
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
-    directory = struct.pack("<H", len(tags)) + entries
-    for mark, code in ((b"\0\0\0\0", None), (b"CR\2\0", "not-an-image")):
-        path = tmp_path / "x.tif"
+    directory, path = struct.pack("<H", len(tags)) + entries, tmp_path / "x.tif"
+    for mark in (b"\0\0\0\0", b"CR\2\0"):
         content = b"II*\0" + struct.pack("<I", 16) + mark
         path.write_bytes((content.ljust(16, b"\0") + directory).ljust(130, b"\0") + b"\x50")
-        if code is None:
+        with raises("not-an-image", "x.tif", "raw") if mark.strip(b"\0") else contextlib.nullcontext():
             assert images.load_image(path, 1).tolist() == [[[80, 80, 80]]]
-            continue
-        with raises(code, "x.tif", "raw"):
-            images.load_image(path, 1)
 
 
 @pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF", "MPO"])
@@ -315,10 +295,7 @@ def _make(kind, path):
 @pytest.mark.parametrize(
     ("kind", "code", "named"),
     [
-        ("pipe", "not-a-file", "pipe"),
-        ("folder", "not-a-file", "folder"),
-        ("device", "not-a-file", "device"),
-        ("socket", "not-a-file", "socket"),
+        *((kind, "not-a-file", kind) for kind in ("pipe", "folder", "device", "socket")),
         ("loop", "undecodable-image", "links"),
         ("sparse", "too-large", "1.1 GB"),
         (b"", "empty-file", ""),

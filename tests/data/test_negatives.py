@@ -111,11 +111,7 @@ def test_nearest_images_against_a_plain_search(monkeypatch):
 def test_too_few_images():
     with raises("too-few-images", "3", "4", "2"):
         negatives.nearest_images(np.eye(4), [["a"], ["A"], ["b"], ["c"]])
-    assert negatives.nearest_images(np.eye(4), [["a"], ["A"], ["b"], ["c"]], 2).tolist() == [
-        [2, 3],
-        [2, 3],
-        [0, 1],
-        [0, 1],
-    ]
+    found = negatives.nearest_images(np.eye(4), [["a"], ["A"], ["b"], ["c"]], 2)
+    assert found.tolist() == [[2, 3], [2, 3], [0, 1], [0, 1]]
     with raises("too-few-images", "0"):
         negatives.nearest_images(np.eye(1), [["a"]])

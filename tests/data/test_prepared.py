@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -27,40 +28,44 @@ def source(tmp_path_factory):
     return root, published_files.make_items(published_files.make_images(root))
 
 
-@pytest.fixture
-def folder(source, tmp_path, monkeypatch):
-    """Ten examples and twenty images in shards of six."""
-    monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 6)
+@pytest.fixture(scope="module")
+def whole_folder(source, tmp_path_factory):
+    """Ten examples and twenty images in shards of six, which no test changes."""
     root, items = source
-    published_files.prepare(tmp_path / "toy", items, root, num_published=10)
-    return tmp_path / "toy"
+    folder = tmp_path_factory.mktemp("prepared") / "toy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "IMAGES_A_SHARD", 6)
+        published_files.prepare(folder, items, root, num_published=10)
+    return folder
 
 
-def _pixels(image):
-    return np.asarray(image)
+@pytest.fixture
+def folder(whole_folder, tmp_path):
+    """A copy of it to damage."""
+    return shutil.copytree(whole_folder, tmp_path / "toy")
 
 
 def _open_all(found):
     return [image.open() for example in found.examples() for image in example.images]
 
 
-def test_the_items_come_back(folder, source):
+def test_the_items_come_back(whole_folder, source):
     _, items = source
-    found = list(prepared.PreparedSet(folder).examples())
+    found = list(prepared.PreparedSet(whole_folder).examples())
     assert [(e.id, e.texts, e.target, e.groups) for e in found] == [(i.id, i.texts, i.target, i.groups) for i in items]
     for example, item in zip(found, items, strict=True):
         for image, file in zip(example.images, item.images, strict=True):
             expected = images.open_image(file.path)
             if file.box is not None:
                 expected = expected.crop(file.box)
-            np.testing.assert_array_equal(_pixels(image.open()), _pixels(expected))
+            np.testing.assert_array_equal(np.asarray(image.open()), np.asarray(expected))
             assert image.content_hash == images.image_hash(expected)
             # And where images are taken, these are.
             assert images.image_hash(image) == image.content_hash
 
 
-def test_tfds_reads_both_sets_and_whole_files_keep_their_bytes(folder, source):
-    _, items = source
+def test_tfds_reads_both_sets_and_whole_files_keep_their_bytes(whole_folder, source):
+    (_, items), folder = source, whole_folder
     found = tfds.builder_from_directory(prepared.set_folder(folder, "images"))
     assert (found.info.name, str(found.info.version)) == ("images", "1.0.0")
     assert found.info.splits["test"].num_examples == 20
@@ -80,7 +85,8 @@ def test_tfds_reads_both_sets_and_whole_files_keep_their_bytes(folder, source):
         assert encoded[whole]["name"].decode() == item.images[0].path.name
         assert encoded[cut]["name"].decode() == f"{item.images[1].path.name}[2,1,10,9]"
         for number, file in zip((whole, cut), item.images, strict=True):
-            pixels = _pixels(images.open_image(file.path).crop(file.box) if file.box else images.open_image(file.path))
+            whole = images.open_image(file.path)
+            pixels = np.asarray(whole.crop(file.box) if file.box else whole)
             np.testing.assert_array_equal(decoded[number]["image"], pixels)
             assert decoded[number]["sha256"].decode() == images.image_hash(pixels) == hashes[number].tobytes().hex()
 
@@ -106,8 +112,8 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "tor
     assert (done.returncode, done.stdout.splitlines()) == (0, ["4 (24, 16)", "[]"]), done.stderr
 
 
-def test_what_prepared_json_says(folder, source):
-    root, _ = source
+def test_what_prepared_json_says(whole_folder, source):
+    (root, _), folder = source, whole_folder
     state = prepared.read_state(folder)
     assert state == json.loads((folder / "prepared.json").read_text())
     expected = {
@@ -123,8 +129,8 @@ def test_what_prepared_json_says(folder, source):
     assert prepared.describe(partial).startswith("10 of 12 examples (partial), 20 images")
 
 
-def test_smaller_limits_are_prefixes_of_larger_ones(folder):
-    found = prepared.PreparedSet(folder)
+def test_smaller_limits_are_prefixes_of_larger_ones(whole_folder):
+    found = prepared.PreparedSet(whole_folder)
 
     def ids(*arguments, **options):
         return [example.id for example in found.examples(*arguments, **options)]
@@ -150,8 +156,8 @@ def test_smaller_limits_are_prefixes_of_larger_ones(folder):
         found.examples(0)
 
 
-def test_images_are_opened_by_many_threads_and_after_pickling(folder):
-    found = prepared.PreparedSet(folder)
+def test_images_are_opened_by_many_threads_and_after_pickling(whole_folder):
+    found = prepared.PreparedSet(whole_folder)
     opened = [image for example in found.examples() for image in example.images]
     # Nothing has been read of the images yet, and a pickle holds none.
     assert len(pickle.dumps(opened[0])) < 500
@@ -163,9 +169,9 @@ def test_images_are_opened_by_many_threads_and_after_pickling(folder):
     assert opened[0] != opened[1]
 
 
-def test_several_readers_at_once(folder):
+def test_several_readers_at_once(whole_folder):
     def read(_):
-        return [(e.id, [i.open().tobytes() for i in e.images]) for e in prepared.PreparedSet(folder).examples()]
+        return [(e.id, [i.open().tobytes() for i in e.images]) for e in prepared.PreparedSet(whole_folder).examples()]
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = list(pool.map(read, range(4)))
@@ -278,8 +284,8 @@ def test_image_hashes_of_another_shape_are_an_input_error(folder, content):
         _open_all(prepared.PreparedSet(folder))
 
 
-def test_records_are_a_sequence(folder):
-    records = prepared.PreparedSet(folder).images
+def test_records_are_a_sequence(whole_folder):
+    records = prepared.PreparedSet(whole_folder).images
     assert len(records) == 20
     for number in (-1, 20):
         with pytest.raises(IndexError):

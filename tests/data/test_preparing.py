@@ -5,6 +5,8 @@ import io
 import json
 import os
 import pathlib
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +18,6 @@ from PIL import Image
 
 from tests.data import published_files
 from tests.expectations import names, raises
-from winobench.base.errors import InputError
 from winobench.data import images, prepared, preparing, record_files, sources
 from winobench.data.example import ImageFile, Item
 
@@ -32,6 +33,16 @@ def root(tmp_path):
 @pytest.fixture
 def items(root):
     return published_files.make_items(sorted(root.iterdir(), key=lambda path: int(path.stem)))
+
+
+@pytest.fixture
+def prepare(root, items, tmp_path):
+    """Prepares the items, or others, as ``tmp_path / name``."""
+
+    def call(others=None, *, name="toy", **options):
+        return published_files.prepare(tmp_path / name, items if others is None else others, root, **options)
+
+    return call
 
 
 @pytest.fixture
@@ -55,40 +66,26 @@ def _random_image(mode):
 @pytest.mark.parametrize(
     ("mode", "name", "keeps_bytes"),
     [
-        ("RGB", "x.png", True),
-        ("RGB", "x.jpg", True),
-        ("RGB", "x.bmp", False),
-        ("RGB", "x.webp", False),
-        ("L", "x.jpg", False),
-        ("CMYK", "x.jpg", False),
-        ("P", "x.png", False),
-        ("RGBA", "x.png", False),
-        ("LA", "x.png", False),
-        ("1", "x.png", False),
-        ("I;16", "x.png", False),
-        ("P", "x.gif", False),
+        *(("RGB", name, name in ("x.png", "x.jpg")) for name in ("x.png", "x.jpg", "x.bmp", "x.webp")),
+        *((mode, "x.png", False) for mode in ("P", "RGBA", "LA", "1", "I;16")),
+        *(("L", "x.jpg", False), ("CMYK", "x.jpg", False), ("P", "x.gif", False), ("MPO", "x.jpg", True)),
     ],
 )
 def test_rgb_files_keep_their_bytes_and_others_become_png_without_loss(tmp_path, mode, name, keeps_bytes):
     path = tmp_path / name
-    image = Image.fromarray(np.arange(117, dtype=np.uint16).reshape(9, 13)) if mode == "I;16" else _random_image(mode)
-    image.save(path)
+    if mode == "I;16":
+        Image.fromarray(np.arange(117, dtype=np.uint16).reshape(9, 13)).save(path)
+    elif mode == "MPO":  # JPEG files with a second image, which cameras write
+        _random_image("RGB").save(path, format="MPO", save_all=True, append_images=[_random_image("RGB")])
+    else:
+        _random_image(mode).save(path)
     encoded, digest = preparing.encode(path)
     assert (encoded == path.read_bytes()) is keeps_bytes
     assert digest == images.image_hash(path)
     with Image.open(io.BytesIO(encoded)) as stored:
         assert stored.mode == "RGB"
-        assert stored.format in ("JPEG", "PNG")
+        assert stored.format in ("JPEG", "MPO", "PNG")
         assert images.image_hash(stored) == digest
-
-
-def test_jpeg_with_a_second_picture_keeps_its_bytes(tmp_path):
-    """Cameras write these; PIL calls them MPO."""
-    path = tmp_path / "x.jpg"
-    _random_image("RGB").save(path, format="MPO", save_all=True, append_images=[_random_image("RGB")])
-    encoded, digest = preparing.encode(path)
-    assert encoded == path.read_bytes()
-    assert digest == images.image_hash(path)
 
 
 def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
@@ -113,9 +110,9 @@ def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
             preparing.encode(path, box)
 
 
-def test_rows_that_make_no_example_are_kept_with_their_reasons(root, items, tmp_path):
+def test_rows_that_make_no_example_are_kept_with_their_reasons(prepare, items):
     rows = [sources.LeftOut("a", "no text"), *items, sources.LeftOut("b", "no text (2 words)")]
-    state = published_files.prepare(tmp_path / "toy", rows, root, num_published=len(items))
+    state = prepare(rows, num_published=len(items))
     assert state["left_out"] == {
         "num_examples": 2,
         "reasons": {"no text": 2},
@@ -123,12 +120,12 @@ def test_rows_that_make_no_example_are_kept_with_their_reasons(root, items, tmp_
     }
     assert prepared.describe_left_out(state) == ["left out 2 examples (no text): a, b"]
     assert not state["is_partial"]
-    assert state["content"] == published_files.prepare(tmp_path / "other", items, root)["content"]
+    assert state["content"] == prepare(name="other")["content"]
 
 
-def test_each_image_is_stored_once(root, items, tmp_path):
+def test_each_image_is_stored_once(prepare, items, tmp_path):
     repeated = [Item(f"again-{item.id}", item.images[::-1], ("x",)) for item in items]
-    state = published_files.prepare(tmp_path / "toy", [*items, *repeated], root)
+    state = prepare([*items, *repeated])
     assert (state["num_examples"], state["num_images"]) == (20, 20)
     found = list(prepared.PreparedSet(tmp_path / "toy").examples())
     assert found[0].images == found[10].images[::-1]
@@ -199,28 +196,21 @@ def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
     with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, tmp_path)
     assert caught.value.problems == ("pipe.png: is not a file", "zero.png: is not a file")
-    for name in ("pipe.png", "zero.png"):  # one that took a file's place after the first look
-        with pytest.raises(images.ImageProblem) as problem:
-            preparing.encode(tmp_path / name)
-        assert problem.value.code == "not-a-file"
 
 
 # Bad sources.
 
 
-def test_missing_images_are_named_one_by_one(root, items, tmp_path):
+def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
     (root / "3.jpg").unlink()
     (root / "6.png").unlink()
     (root / "6.png").mkdir()
     with pytest.raises(sources.SourceProblems) as caught:
-        published_files.prepare(tmp_path / "toy", items, root)
+        prepare()
     # Once each, though two parts of each are asked about.
     assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is not a file"]
-    assert str(caught.value) == (
-        f"2 of 10 images of task 'toy' in {root} cannot be used, {caught.value.problems[0].replace(': ', ' (')}) and 1"
-        f" other, listed in {tmp_path / 'toy.problems.txt'}: add or replace them, or give --allow_partial to leave out"
-        " the examples that need them"
-    )
+    words = ("2", "10", "'toy'", str(root), str(tmp_path / "toy.problems.txt"), "--allow_partial")
+    assert re.search(names(*words, caught.value.problems[0].split(": ")[0]), str(caught.value))
     assert (tmp_path / "toy.problems.txt").read_text().splitlines() == list(caught.value.problems)
     assert prepared.read_state(tmp_path / "toy") is None
 
@@ -234,37 +224,38 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("damage", _BROKEN)
-def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(root, items, tmp_path, damage, monkeypatch):
-    monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
+def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(
+    root, prepare, tmp_path, damage, small_shards
+):
     content = (root / "4.png").read_bytes()
     (root / "4.png").write_bytes(_BROKEN[damage](content))
     with raises("unusable-images", "20", "'toy'", kind=sources.SourceProblems) as caught:
-        published_files.prepare(tmp_path / "toy", items, root)
+        prepare()
     assert [line.split(": ")[0] for line in caught.value.problems] == ["4.png[2,1,10,9]", "4.png"]
     assert prepared.read_state(tmp_path / "toy") is None
 
     (root / "4.png").write_bytes(content)
     before = _stamp(tmp_path / "toy.unfinished")
-    state = published_files.prepare(tmp_path / "toy", items, root)
+    state = prepare()
     assert (state["num_images"], state["is_partial"]) == (20, False)
     after = _stamp(tmp_path / "toy")
     redone = {name for name in before if before[name] != after[name]}
-    assert redone == {f"images-test.array_record-0000{shard}-of-00007" for shard in (2,)}
+    assert redone == {"images-test.array_record-00002-of-00007"}
     assert not (tmp_path / "toy.problems.txt").exists()
 
 
-def test_an_empty_box_is_named(root, items, tmp_path):
+def test_an_empty_box_is_named(root, prepare, items):
     item = Item("x", (ImageFile(root / "0.png", (4, 4, 4, 8)),), ("a",))
     with pytest.raises(sources.SourceProblems) as caught:
-        published_files.prepare(tmp_path / "toy", [*items, item], root)
+        prepare([*items, item])
     assert caught.value.problems == ("0.png[4,4,4,8]: the box is empty",)
 
 
-def test_partial_sources(root, items, tmp_path, small_shards):
+def test_partial_sources(root, prepare, items, tmp_path, small_shards):
     (root / "3.jpg").unlink()
     (root / "7.jpg").write_bytes(b"")
     options = {"num_published": 10, "allow_partial": True}
-    state = published_files.prepare(tmp_path / "toy", items, root, **options)
+    state = prepare(**options)
     assert (state["num_examples"], state["num_published"], state["is_partial"]) == (6, 10, True)
     left_out = state["left_out"]
     assert left_out["num_examples"] == 4
@@ -285,28 +276,28 @@ def test_partial_sources(root, items, tmp_path, small_shards):
         assert images.image_hash(example.images[0].open()) == example.images[0].content_hash
 
     # Fewer items than were published are partial too, and a source that has become complete is not.
-    few = published_files.prepare(tmp_path / "few", kept, root, **options)
+    few = prepare(kept, name="few", **options)
     assert few["is_partial"]
     assert prepared.describe_left_out(few) == ["the annotation files lack 4 of the 10 published examples"]
     published_files.make_images(root)
-    whole = published_files.prepare(tmp_path / "toy", items, root, **options)
+    whole = prepare(**options)
     assert not whole["is_partial"]
     assert "left_out" not in whole
     assert prepared.describe_left_out(whole) == []
 
 
-def test_a_partial_source_without_any_example(root, items, tmp_path):
+def test_a_partial_source_without_any_example(root, prepare):
     for path in root.iterdir():
         path.unlink()
     with raises("unusable-images", "10", kind=sources.SourceProblems):
-        published_files.prepare(tmp_path / "toy", items, root, allow_partial=True)
+        prepare(allow_partial=True)
 
 
-def test_a_whole_shard_of_broken_images(root, items, tmp_path, small_shards):
+def test_a_whole_shard_of_broken_images(root, prepare, tmp_path, small_shards):
     """Leaves a file without records in the middle."""
     for number in (2, 3, 4, 5):
         next(root.glob(f"{number}.*")).write_bytes(b"")
-    published_files.prepare(tmp_path / "toy", items, root, allow_partial=True)
+    prepare(allow_partial=True)
     found = prepared.PreparedSet(tmp_path / "toy")
     examples = list(found.examples())
     assert [example.id for example in examples] == [f"item-{number}" for number in (0, 6, 7, 8, 9)]
@@ -327,9 +318,9 @@ def test_a_whole_shard_of_broken_images(root, items, tmp_path, small_shards):
         (9, True, ("wrong-number-of-examples", "10", "'toy'", "9")),
     ],
 )
-def test_a_wrong_count_names_both(root, items, tmp_path, count, allow_partial, message):
+def test_a_wrong_count_names_both(prepare, count, allow_partial, message):
     with raises(*message):
-        published_files.prepare(tmp_path / "toy", items, root, num_published=count, allow_partial=allow_partial)
+        prepare(num_published=count, allow_partial=allow_partial)
 
 
 @pytest.mark.parametrize(
@@ -344,40 +335,36 @@ def test_a_wrong_count_names_both(root, items, tmp_path, count, allow_partial, m
         ({"texts": (None, "b")}, ("not-a-text",)),
     ],
 )
-def test_bad_items(root, items, tmp_path, change, message):
-    items[0] = dataclasses.replace(items[0], **change)
+def test_bad_items(prepare, items, tmp_path, change, message):
     with raises(*message):
-        published_files.prepare(tmp_path / "toy", items, root)
+        prepare([dataclasses.replace(items[0], **change), *items[1:]])
     assert not (tmp_path / "toy.unfinished").exists()
 
 
-def test_no_items_and_unreadable_annotations(root, tmp_path):
-    with pytest.raises(InputError, match=names("'toy'")):
-        published_files.prepare(tmp_path / "toy", [], root)
+def test_no_items_and_files_that_cannot_be_read_or_made(root, prepare, tmp_path):
+    with raises("no-examples", "'toy'"):
+        prepare([])
 
     def unreadable():
         yield Item("x", (ImageFile(root / "0.png"),), ("a",))
         tmp_path.read_text()
 
     with raises("cannot-read", str(tmp_path)):
-        published_files.prepare(tmp_path / "toy", unreadable(), root)
-
-
-def test_a_data_dir_that_cannot_be_made(root, items, tmp_path):
+        prepare(unreadable())
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=names("file/data", "--data_dir")):
-        published_files.prepare(tmp_path / "file" / "data" / "toy", items, root)
+    with raises("cannot-write", "file/data", "--data_dir"):
+        prepare(name="file/data/toy")
 
 
-def test_an_earlier_set_stays_until_the_new_one_is_complete(root, items, tmp_path):
-    published_files.prepare(tmp_path / "toy", items[:3], root)
+def test_an_earlier_set_stays_until_the_new_one_is_complete(root, prepare, items, tmp_path):
+    prepare(items[:3])
     (root / "9.jpg").write_bytes(b"")
     with pytest.raises(sources.SourceProblems):
-        published_files.prepare(tmp_path / "toy", items, root)
+        prepare()
     found = prepared.PreparedSet(tmp_path / "toy")
     found.verify()
     assert found.num_examples == 3
-    published_files.prepare(tmp_path / "toy", items[:9], root, allow_partial=True)
+    prepare(items[:9], allow_partial=True)
     assert prepared.PreparedSet(tmp_path / "toy").num_examples == 8
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "toy"]
 
@@ -407,15 +394,15 @@ published_files.prepare(folder, items, root, workers=int(workers))
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, monkeypatch):
+def test_a_killed_run_goes_on_where_it_was(root, prepare, tmp_path, small_shards, monkeypatch):
     """kill -9 within the fifth shard: the first four are neither read nor written again."""
     process = subprocess.Popen(
         [sys.executable, "-c", _KILLED, str(root), str(tmp_path / "toy"), "13", "1"], cwd=ROOT, stdout=subprocess.PIPE
     )
     try:
         assert process.stdout.readline() == b"stopped\n"
-        with pytest.raises(InputError, match=names("'toy'", "toy.unfinished")):
-            published_files.prepare(tmp_path / "toy", items, root)
+        with raises("in-use", "'toy'", "toy.unfinished"):
+            prepare()
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=10) == -signal.SIGKILL
     finally:
@@ -433,14 +420,7 @@ def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, 
 
     read, encode, told, notes = [], preparing.encode, [], []
     monkeypatch.setattr(preparing, "encode", lambda path, box: read.append((path, box)) or encode(path, box))
-    state = published_files.prepare(
-        tmp_path / "toy",
-        items,
-        root,
-        on_start=lambda total, done: told.append((total, done)),
-        on_progress=told.append,
-        note=notes.append,
-    )
+    state = prepare(on_start=lambda *counts: told.append(counts), on_progress=told.append, note=notes.append)
     assert told == [(20, 12), 3, 3, 2]
     assert notes == []
     assert len(read) == len(set(read)) == 8
@@ -450,34 +430,35 @@ def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, 
 
     monkeypatch.undo()
     prepared.PreparedSet(tmp_path / "toy").verify()
-    assert state["content"] == published_files.prepare(tmp_path / "whole", items, root)["content"]
+    assert state["content"] == prepare(name="whole")["content"]
     assert state["num_images"] == 20
 
 
-def test_stopped_between_images_and_end(root, items, tmp_path, small_shards, monkeypatch):
+def _stop_at(module, name, prepare, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, lambda *arguments: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            prepare()
+
+
+def test_stopped_between_images_and_end(prepare, tmp_path, small_shards, monkeypatch):
     """What follows the images is made again, whatever is left of it."""
     for module, name in ((record_files, "write_metadata"), (preparing, "_replace")):
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, lambda *arguments: sys.exit("killed"))
-            with pytest.raises(SystemExit):
-                published_files.prepare(tmp_path / "toy", items, root)
+        _stop_at(module, name, prepare, monkeypatch)
         assert prepared.read_state(tmp_path / "toy") is None
     with monkeypatch.context() as patch:
         patch.setattr(preparing, "encode", lambda *arguments: pytest.fail("an image was read again"))
-        published_files.prepare(tmp_path / "toy", items, root)
+        prepare()
     prepared.PreparedSet(tmp_path / "toy").verify()
 
 
-def test_a_changed_source_is_seen(root, items, tmp_path, small_shards, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(preparing, "_finish", lambda *arguments: sys.exit("killed"))
-        with pytest.raises(SystemExit):
-            published_files.prepare(tmp_path / "toy", items, root)
+def test_a_changed_source_is_seen(root, prepare, items, tmp_path, small_shards, monkeypatch):
+    _stop_at(preparing, "_finish", prepare, monkeypatch)
     before = _stamp(tmp_path / "toy.unfinished")
     # The same size, another time of change.
     os.utime(root / "9.jpg", ns=(0, 0))
     notes = []
-    published_files.prepare(tmp_path / "toy", items, root, note=notes.append)
+    prepare(note=notes.append)
     assert notes == ["toy: the source has changed or was incomplete, 2 finished shards are made again"]
     after = _stamp(tmp_path / "toy")
     assert len([name for name in before if before[name] == after[name]]) == 5
@@ -486,18 +467,16 @@ def test_a_changed_source_is_seen(root, items, tmp_path, small_shards, monkeypat
     notes.clear()
     with open(tmp_path / "toy.unfinished" / "journal.jsonl", "w") as journal:
         journal.write(json.dumps({"file": "images-test.array_record-00000-of-00007", "inputs": "x"}) + "\n")
-    published_files.prepare(tmp_path / "toy", items[::-1], root, note=notes.append)
+    prepare(items[::-1], note=notes.append)
     assert len(notes) == 1
     prepared.PreparedSet(tmp_path / "toy").verify()
 
 
-def test_processes_write_what_one_writes(root, items, tmp_path, small_shards):
+def test_processes_write_what_one_writes(prepare, small_shards):
     """To the byte, so that folders of two machines can be compared by their checksums."""
     told = []
-    many = published_files.prepare(
-        tmp_path / "many", items, root, workers=2, on_start=lambda *counts: told.append(counts), on_progress=told.append
-    )
-    one = published_files.prepare(tmp_path / "one", items, root)
+    many = prepare(name="many", workers=2, on_start=lambda *counts: told.append(counts), on_progress=told.append)
+    one = prepare(name="one")
     assert told[0] == (20, 0)
     assert sorted(told[1:]) == [2, 3, 3, 3, 3, 3, 3]
     assert many["content"] == one["content"]
@@ -506,14 +485,10 @@ def test_processes_write_what_one_writes(root, items, tmp_path, small_shards):
 
 def test_errors_of_processes_are_input_errors(root, items, tmp_path, small_shards):
     """The folder of the images goes away under the workers."""
-    jobs = preparing._jobs(tmp_path / "nowhere", *_stamped(items, root))
+    found, _, _ = sources.collect(items, root, "toy")
+    jobs = preparing._jobs(tmp_path / "nowhere", found, sources.stamps(found)[0])
     with raises("cannot-write"):
         list(preparing._work_off(jobs, 2))
-
-
-def _stamped(items, root):
-    found, _, _ = sources.collect(items, root, "toy")
-    return found, sources.stamps(found)[0]
 
 
 _PARENT = """
@@ -557,25 +532,13 @@ def _is_running(process_id):
     return status.rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def test_a_full_disk_is_an_input_error_and_leaves_no_part(root, tmp_path):
-    """A limit on the size of files stands for the disk."""
-    code = """
-import pathlib, resource, signal, sys
-from tests.data import published_files
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-root, folder = sys.argv[1:]
-items = published_files.make_items(sorted(pathlib.Path(root).iterdir()))
-from winobench.base.errors import InputError
-resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-try:
-    published_files.prepare(folder, items, root)
-except InputError as error:
-    print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root), str(tmp_path / "toy")], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    assert "-of-00001 cannot be written (" in done.stdout
-    assert "check the disk's space" in done.stdout
+def test_a_full_disk_is_an_input_error_and_leaves_no_part(prepare, tmp_path):
+    """A limit on the size of files stands for the disk. Python ignores the signal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with raises("cannot-write", "disk's"):
+            prepare()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list((tmp_path / "toy.unfinished").rglob("*test*"))

@@ -10,25 +10,11 @@ import time
 
 import pytest
 
-from tests.data import photo_sites
+from tests.data import photo_sites, web_server
 from tests.expectations import raises
 from winobench.data import web_images
 
 QUICK = web_images.RateLimits(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
-
-
-class Display:
-    def __init__(self):
-        self.starts, self.count = [], 0
-
-    def start(self, total, done=0):
-        self.starts.append((total, done))
-
-    def advance(self, count):
-        self.count += count
-
-    def say(self, line):
-        raise AssertionError(line)
 
 
 @pytest.fixture
@@ -38,9 +24,11 @@ def sites(monkeypatch):
         yield sites
 
 
-def fetch(folder, addresses, manners=QUICK):
-    display = Display()
-    return web_images.fetch(folder, addresses, display, manners), display
+def fetch(folder, addresses, limits=QUICK):
+    display = web_server.Display()
+    found = web_images.fetch(folder, addresses, display, limits)
+    assert display.lines == []
+    return found, display
 
 
 def listed(path):
@@ -48,21 +36,9 @@ def listed(path):
 
 
 def test_what_is_there_comes_and_what_is_not_is_listed(sites, tmp_path):
-    paths = {
-        "1.jpg": "/photo/1?size=2",
-        "2.jpg": "/moved",
-        "3.jpg": "/404",
-        "4.jpg": "/page",
-        "5.jpg": "/disguised",
-        "6.jpg": "/half",
-        "7.jpg": "/truncated",
-        "8.jpg": "/slow",
-        "9.jpg": "/busy",
-        "10.jpg": "/loop",
-        "11.jpg": "/to-file",
-        "12.jpg": "/403",
-        "13.jpg": "/photo/with a space/\u00e9.jpg",
-    }
+    kinds = ("moved", "404", "page", "disguised", "half", "truncated", "slow", "busy", "loop", "to-file", "403")
+    paths = {f"{n}.jpg": f"/{kind}" for n, kind in enumerate(kinds, 2)}
+    paths |= {"1.jpg": "/photo/1?size=2", "13.jpg": "/photo/with a space/\u00e9.jpg"}
     addresses = {name: sites.url(path) for name, path in paths.items()}
     addresses |= {"14.jpg": "file:///etc/hostname", "15.jpg": "not an address", "16.jpg": "", "17.jpg": "http://[::1"}
     found, display = fetch(tmp_path, addresses)

@@ -4,15 +4,13 @@ import collections
 import csv
 import dataclasses
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.expectations import names, raises
-from winobench.base.errors import InputError
+from tests.expectations import raises
 from winobench.data import winoviz
 from winobench.data.winoviz import Item
+from winobench.data.winoviz.__main__ import main
 
 OUR_FILE = winoviz.ASSETS / "items.jsonl"
 
@@ -38,16 +36,21 @@ MULTI = dataclasses.replace(
     source=ITEM.id,
 )
 STATEMENTS = ("The ball was pumped up.", "The ball had lost its valve.")
-PRAGMATIC, VISUAL = winoviz.build_decoupled(ITEM, STATEMENTS)
+PRAGMATIC, VISUAL = (
+    dataclasses.replace(ITEM, id=f"{version}/leather-ball", version=version, source=ITEM.id, **{field: STATEMENTS})
+    for version, field in (("pragmatic", "hypotheses"), ("visual", "premises"))
+)
 
 
-def first(pair, text):
-    return (text, pair[1])
+def changed(item=ITEM, **fields):
+    return dataclasses.replace(item, **fields)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Rules
-# ----------------------------------------------------------------------------------------------------------------------
+def broken(item):
+    return [problem.rule for problem in winoviz.check_item(item)]
+
+
+# Rules.
 
 
 @pytest.mark.parametrize("item", [ITEM, MULTI, PRAGMATIC, VISUAL], ids=lambda item: item.version)
@@ -68,8 +71,7 @@ BAD_PREMISES = {
 
 @pytest.mark.parametrize("rule", BAD_PREMISES)
 def test_rules_about_premises(rule):
-    item = dataclasses.replace(ITEM, premises=first(ITEM.premises, BAD_PREMISES[rule]))
-    (found,) = winoviz.check_item(item)
+    (found,) = winoviz.check_item(changed(premises=(BAD_PREMISES[rule], ITEM.premises[1])))
     assert (found.item, found.rule) == (ITEM.id, rule)
 
 
@@ -86,49 +88,28 @@ BAD_HYPOTHESES = {
 
 @pytest.mark.parametrize("rule", BAD_HYPOTHESES)
 def test_rules_about_hypotheses(rule):
-    found = winoviz.check_item(dataclasses.replace(ITEM, hypotheses=BAD_HYPOTHESES[rule]))
-    assert rule in [problem.rule for problem in found]
+    found = broken(changed(hypotheses=BAD_HYPOTHESES[rule]))
+    assert rule in found
     # A wrong word is also a difference that is more than the attribute.
-    assert {problem.rule for problem in found} <= {rule, "hypotheses_equal"}
+    assert set(found) <= {rule, "hypotheses_equal"}
 
 
-def test_a_property_must_not_mention_its_attribute():
-    found = winoviz.check_item(dataclasses.replace(ITEM, properties=("pumped up round", "without a valve")))
-    assert "property_attribute" in [problem.rule for problem in found]
+def test_rules_about_labels_and_versions():
+    assert "property_attribute" in broken(changed(properties=("pumped up round", "without a valve")))
+    assert broken(changed(properties=None, attributes=None)) == ["labels"]
+    globe = ("The ball was the shape of a round globe.", "The ball was the shape of a pancake.")
+    assert "hypothesis_attribute" in broken(changed(MULTI, hypotheses=globe))
+    pancake = (MULTI.premises[0], "Tom pulled the valve out of the ball and ate another pancake.")
+    assert broken(changed(MULTI, premises=pancake)) == ["premise_prototype"]
+    # A pragmatic hypothesis names the property and not the attribute.
+    round_ball = changed(PRAGMATIC, hypotheses=("The ball was round.", STATEMENTS[1]))
+    assert broken(round_ball) == ["hypothesis_attribute"] * 2
 
 
-def test_missing_labels_are_one_break():
-    item = dataclasses.replace(ITEM, properties=None, attributes=None)
-    assert [problem.rule for problem in winoviz.check_item(item)] == ["labels"]
-
-
-def test_a_multi_hop_hypothesis_must_not_name_the_attribute():
-    item = dataclasses.replace(
-        MULTI, hypotheses=("The ball was the shape of a round globe.", "The ball was the shape of a pancake.")
-    )
-    assert "hypothesis_attribute" in [problem.rule for problem in winoviz.check_item(item)]
-
-
-def test_a_premise_must_not_name_the_prototype():
-    item = dataclasses.replace(
-        MULTI, premises=(MULTI.premises[0], "Tom pulled the valve out of the ball and ate another pancake.")
-    )
-    assert [problem.rule for problem in winoviz.check_item(item)] == ["premise_prototype"]
-
-
-def test_a_pragmatic_hypothesis_names_the_property_and_not_the_attribute():
-    item = dataclasses.replace(PRAGMATIC, hypotheses=("The ball was round.", STATEMENTS[1]))
-    assert [problem.rule for problem in winoviz.check_item(item)] == ["hypothesis_attribute"] * 2
-
-
-def test_premises_with_quotations():
+def test_quotations_and_endings():
     premise = "“The ball that I have pumped up is firm,” said Tom before the match."
-    assert winoviz.check_item(dataclasses.replace(ITEM, premises=(premise, ITEM.premises[1]))) == []
-
-
-def test_words_are_compared_without_endings():
-    item = dataclasses.replace(ITEM, properties=("pumping", "valves"))
-    assert winoviz.check_item(item) == []
+    assert broken(changed(premises=(premise, ITEM.premises[1]))) == []
+    assert broken(changed(properties=("pumping", "valves"))) == []
 
 
 def test_the_papers_own_examples_pass():
@@ -145,9 +126,9 @@ def test_the_papers_own_examples_pass():
         properties=("cheese slice", "melted in a pot"),
         attributes=("solid, square", "liquid"),
     )
-    assert winoviz.check_item(item) == []
-    shorter = dataclasses.replace(item, premises=first(item.premises, "He added a slice of cheese to his sandwich."))
-    assert [problem.rule for problem in winoviz.check_item(shorter)] == ["premise_length"]
+    assert broken(item) == []
+    shorter = changed(item, premises=("He added a slice of cheese to his sandwich.", item.premises[1]))
+    assert broken(shorter) == ["premise_length"]
 
 
 def test_every_rule_is_tested():
@@ -155,9 +136,7 @@ def test_every_rule_is_tested():
     assert set(winoviz.RULES) == {*BAD_PREMISES, *BAD_HYPOTHESES, *elsewhere}
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Files
-# ----------------------------------------------------------------------------------------------------------------------
+# Files.
 
 ALL = [ITEM, MULTI, PRAGMATIC, VISUAL]
 
@@ -210,22 +189,14 @@ def test_malformed_items(tmp_path, change, message):
         ("{", ("not-json", "1")),
         ('{"id": "1", "id": "2"}', ("repeated-key", "1", "'id'")),
         ("[]", ("not-an-object", "1")),
+        ([ITEM, ITEM], ("repeated-id", "'id'", "2", "1")),
+        ([ITEM, VISUAL, changed(VISUAL, id="another")], ("repeated-source", "'source'", "3")),
     ],
 )
 def test_malformed_json_lines(tmp_path, text, message):
     path = tmp_path / "items.jsonl"
-    path.write_text(text)
+    path.write_text(text) if isinstance(text, str) else winoviz.write_items(path, text)
     with raises(*message):
-        winoviz.read_items(path)
-
-
-def test_ids_and_sources_are_unique(tmp_path):
-    path = tmp_path / "items.jsonl"
-    winoviz.write_items(path, [ITEM, ITEM])
-    with pytest.raises(InputError, match=names("'id'", "2", "1")):
-        winoviz.read_items(path)
-    winoviz.write_items(path, [ITEM, VISUAL, dataclasses.replace(VISUAL, id="another")])
-    with pytest.raises(InputError, match=names("'source'", "3")):
         winoviz.read_items(path)
 
 
@@ -271,9 +242,7 @@ def test_a_table_from_a_spreadsheet(tmp_path):
     assert (item.premises, item.hypotheses) == (ITEM.premises, ITEM.hypotheses)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Builders
-# ----------------------------------------------------------------------------------------------------------------------
+# Builders.
 
 TABLE = winoviz.Prototypes(
     {"color": "the color of {}", "shape": "the shape of {}", "material": "the same material as {}"},
@@ -318,8 +287,8 @@ def test_multi_hop_phrases():
 
 def test_multi_hop_takes_turns_and_avoids_what_the_item_mentions():
     red = plain("color", ("red", "green"))
-    bloody = dataclasses.replace(red, id="bloody", premises=("It stood in blood.", "It stood."))
-    again = dataclasses.replace(red, id="again")
+    bloody = changed(red, id="bloody", premises=("It stood in blood.", "It stood."))
+    again = changed(red, id="again")
     built, _ = winoviz.build_multi_hop([red, bloody, again], TABLE)
     assert [item.prototypes[0] for item in built] == ["a cherry", "a cherry", "blood"]
 
@@ -329,8 +298,8 @@ def test_multi_hop_takes_turns_and_avoids_what_the_item_mentions():
     [
         (plain("size", ("big", "small")), "no attributes of the kind 'size'"),
         (plain("color", ("red", "blue")), "no objects for 'blue'"),
-        (dataclasses.replace(plain("color", ("red", "green")), attributes=None), "states no attributes"),
-        (dataclasses.replace(plain("color", ("red", "green")), hypotheses=("It was rusty.", "It was new.")), "as one"),
+        (changed(plain("color", ("red", "green")), attributes=None), "states no attributes"),
+        (changed(plain("color", ("red", "green")), hypotheses=("It was rusty.", "It was new.")), "as one"),
         (plain("color", ("red", "green"), premises=("A frog.", "No frogs.")), "mentions every object"),
         (plain("color", ("green", "green")), "mentions every object"),
     ],
@@ -339,14 +308,6 @@ def test_what_cannot_be_built_is_said(item, reason):
     built, [(name, why)] = winoviz.build_multi_hop([item], TABLE)
     assert (built, name) == ([], item.id)
     assert reason in why
-
-
-def test_decoupled_items():
-    assert (PRAGMATIC.id, PRAGMATIC.version, PRAGMATIC.source) == ("pragmatic/leather-ball", "pragmatic", ITEM.id)
-    assert (PRAGMATIC.premises, PRAGMATIC.hypotheses) == (ITEM.premises, STATEMENTS)
-    assert (VISUAL.premises, VISUAL.hypotheses) == (STATEMENTS, ITEM.hypotheses)
-    with pytest.raises(ValueError, match=names("multi/leather-ball")):
-        winoviz.build_decoupled(MULTI, STATEMENTS)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +330,7 @@ def test_malformed_prototypes(tmp_path, content, message):
         winoviz.read_prototypes(path)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Our own set
-# ----------------------------------------------------------------------------------------------------------------------
+# Our own set.
 
 
 def test_our_set():
@@ -387,18 +346,18 @@ def test_our_set():
     assert len(set(premises)) == len(premises)
     # In our set, neither premise may name either attribute.
     for item in by_version["single"]:
-        crossed = dataclasses.replace(item, attributes=item.attributes[::-1])
-        assert "premise_attribute" not in [problem.rule for problem in winoviz.check_item(crossed)], item.id
+        assert "premise_attribute" not in broken(changed(item, attributes=item.attributes[::-1])), item.id
 
 
 def test_our_harder_versions_are_built_from_our_single_hop_items():
     items = winoviz.read_items(OUR_FILE)
     singles = {item.id: item for item in items if item.version == "single"}
     assert winoviz.build_multi_hop(singles.values()).items == [item for item in items if item.version == "multi"]
-    pragmatic = [item for item in items if item.version == "pragmatic"]
-    visual = [item for item in items if item.version == "visual"]
-    built = [winoviz.build_decoupled(singles[item.source], item.hypotheses) for item in pragmatic]
-    assert built == list(zip(pragmatic, visual, strict=True))
+    pragmatic, visual = ([item for item in items if item.version == version] for version in ("pragmatic", "visual"))
+    for step, other in zip(pragmatic, visual, strict=True):
+        single = singles[step.source]
+        assert (step.premises, step.hypotheses) == (single.premises, other.premises)
+        assert (other.source, other.hypotheses) == (single.id, single.hypotheses)
 
 
 def test_our_set_has_none_of_the_papers_objects():
@@ -406,20 +365,17 @@ def test_our_set_has_none_of_the_papers_objects():
     assert not set(papers.split()) & {item.object for item in winoviz.read_items(OUR_FILE)}
 
 
-def test_the_command(tmp_path):
-    def call(*arguments):
-        command = [sys.executable, "-m", "winobench.data.winoviz", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    path, new = tmp_path / "items.csv", tmp_path / "multi.jsonl"
-    no_object = dataclasses.replace(ITEM, id="bad", attribute_kind="size", object="bat")
-    winoviz.write_items(path, [ITEM, no_object])
-    checked = call("check", path)
-    assert checked.returncode == 1
-    assert "bad: premise_object: " in checked.stdout
-    assert "2 single, 0 multi, 0 pragmatic, 0 visual items; 4 breaks" in checked.stdout
-    built = call("multi_hop", path, new)
-    assert (built.returncode, "bad: left out" in built.stdout) == (0, True)
+def test_the_command(tmp_path, capsys):
+    path, new = str(tmp_path / "items.csv"), str(tmp_path / "multi.jsonl")
+    winoviz.write_items(path, [ITEM, changed(id="bad", attribute_kind="size", object="bat")])
+    with pytest.raises(SystemExit, match="1"):
+        main(["", "check", path])
+    said = capsys.readouterr().out
+    assert "bad: premise_object: " in said
+    assert "2 single, 0 multi, 0 pragmatic, 0 visual items; 4 breaks" in said
+    main(["", "multi_hop", path, new])
+    assert "bad: left out" in capsys.readouterr().out
     assert [item.version for item in winoviz.read_items(new)] == ["single", "multi"]
-    wrong = call("multi_hop", path)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    with pytest.raises(SystemExit, match="2"):
+        main(["", "multi_hop", path])
+    assert capsys.readouterr().err.count("\n") == 1

@@ -2,7 +2,6 @@
 
 import collections
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -105,12 +104,13 @@ def test_seed_and_caption_decide():
     assert (
         word_order.reordered_captions(CAPTION, stand_in_tagger, perturbations=word_order.PERTURBATIONS[:1]) == first[:2]
     )
-    code = (
-        "from tests.tasks.published_layouts import stand_in_tagger\nfrom winobench.data import word_order\n"
-        f"print('\\n'.join(word_order.reordered_captions({CAPTION!r}, stand_in_tagger)), end='')"
+    # Nor does it differ from process to process or release to release.
+    assert first[1:] == (
+        "a red horse walks on the large beach with her old dog",
+        "on red dog the with walks large beach her a old horse",
+        "red dog a on the walks with large beach her horse old",
+        "her old horse walks on the large beach with a red dog",
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert tuple(run.stdout.split("\n")) == first
 
 
 def test_draws_that_change_nothing_are_drawn_again():

@@ -7,63 +7,22 @@ import dataclasses
 import pytest
 
 from tests.expectations import raises
-from winobench.base.errors import InputError
 from winobench.data import wscplus
 from winobench.data.wscplus.__main__ import main
 
-ROWS = (
-    # statement, pronoun, snippet, options, answer, reason, model, type
-    (
-        "The kettle scorched the table because it was too hot.",
-        "it",
-        "it was too hot",
-        "['kettle', 'table']",
-        "0",
-        "Heat comes from a kettle.",
-        "GPT4",
-        "Traditional",
-    ),
-    (
-        "The kettle scorched the table because it was too delicate.",
-        "it",
-        "it was too delicate",
-        "['kettle', 'table']",
-        "1",
-        "A table can be delicate.",
-        "GPT4",
-        "Traditional",
-    ),
-    (
-        "Nora waved at Ida, she wore a coat.",
-        "she",
-        "she wore a coat",
-        '["Nora", "Ida"]',
-        "2",
-        "Nobody can tell.",
-        "Claude2",
-        "Ambiguous",
-    ),
-    (
-        "A tall man and a short man sang when he coughed.",
-        "he ",
-        "he coughed",
-        "['tall man', ' short man']",
-        "2",
-        "Nobody can tell.",
-        "GPT3.5 Turbo",
-        "Offensive",
-    ),
-    (
-        "Ben asked Tom to hold the ladder because he was climbing.",
-        "He",
-        "he was climbing",
-        "['Ben', 'Tom']",
-        "0",
-        "The climber asks.",
-        "Human",
-        "Traditional",
-    ),
-)
+# statement|pronoun|snippet|options|answer|reason|model|type
+_TABLE = """
+The kettle scorched the table because it was too hot.|it|it was too hot|['kettle', 'table']|0|Heat comes from a kettle.\
+|GPT4|Traditional
+The kettle scorched the table because it was too delicate.|it|it was too delicate|['kettle', 'table']|1|A table can be\
+ delicate.|GPT4|Traditional
+Nora waved at Ida, she wore a coat.|she|she wore a coat|["Nora", "Ida"]|2|Nobody can tell.|Claude2|Ambiguous
+A tall man and a short man sang when he coughed.|he |he coughed|['tall man', ' short man']|2|Nobody can tell.\
+|GPT3.5 Turbo|Offensive
+Ben asked Tom to hold the ladder because he was climbing.|He|he was climbing|['Ben', 'Tom']|0|The climber asks.|Human\
+|Traditional
+"""
+ROWS = tuple(tuple(line.split("|")) for line in _TABLE.strip().splitlines())
 
 
 @pytest.fixture
@@ -93,41 +52,26 @@ class TestRepair:
     @pytest.mark.parametrize(
         "tables",
         [
-            ("latin-1",),
-            ("mac_roman",),
-            ("cp1252",),
-            ("mac_roman", "mac_roman"),
-            ("mac_roman", "latin-1"),
-            ("latin-1", "mac_roman"),
-            ("mac_roman", "mac_roman", "latin-1"),
-            ("cp1252", "cp1252"),
+            *("latin-1", "mac_roman", "cp1252", "mac_roman mac_roman", "mac_roman latin-1", "latin-1 mac_roman"),
+            *("mac_roman mac_roman latin-1", "cp1252 cp1252"),
         ],
     )
     def test_wrong_decodings_are_undone(self, tables):
         text = "Zoë’s café – it can’t be ‘so’, señor"
         broken = text
-        for name in tables:
+        for name in tables.split():
             broken = broken.encode().decode(name)
         assert broken != text
         assert wscplus.repair(broken) == text
         assert wscplus.repair(wscplus.repair(broken)) == text
 
     def test_parts_of_a_cell_may_differ(self):
-        apostrophes = (
-            "’",
-            "â€™",
-            "‚Äô",
-            "\x92",
-            "’".encode().decode("latin-1"),
-            "’".encode().decode("mac_roman").encode().decode("mac_roman"),
-        )
+        twice = "’".encode().decode("mac_roman").encode().decode("mac_roman")
+        apostrophes = ("’", "â€™", "‚Äô", "\x92", "’".encode().decode("latin-1"), twice)
         assert wscplus.repair(" ".join(f"it{one}s" for one in apostrophes)) == " ".join(["it’s"] * len(apostrophes))
 
-    def test_open_bytes_of_windows_come_through_as_control_characters(self):
-        assert wscplus.repair("â€\x9d") == "”"
-
-    def test_what_stands_for_nothing_stays(self):
-        assert wscplus.repair("a \x81 b") == "a \x81 b"
+        # Open bytes of Windows come through as control characters, and what stands for nothing stays.
+        assert wscplus.repair("â€\x9d a \x81 b") == "” a \x81 b"
 
 
 class TestRead:
@@ -146,9 +90,8 @@ class TestRead:
 
     def test_columns_in_any_order_and_more_of_them(self, table):
         rows = [(*reversed(row), "more") for row in ROWS]
-        assert [item.id for item in wscplus.read(table(rows, (*reversed(wscplus.COLUMNS), "other")))] == [
-            item.id for item in wscplus.read(table())
-        ]
+        items = wscplus.read(table(rows, (*reversed(wscplus.COLUMNS), "other")))
+        assert items == wscplus.read(table())
 
     def test_the_original_is_kept_beside_repaired_text(self, table):
         row = change(ROWS[2], statement="Nora waved at Ida, she didnâ€™t stop.", reason="Can‚Äôt tell")
@@ -206,51 +149,29 @@ class TestRead:
 
 
 class TestBadFiles:
-    def message(self, path):
-        with pytest.raises(InputError) as error:
+    def test_files(self, table, tmp_path):
+        with raises("missing-column", "model", "type", "table.csv"):
+            wscplus.read(table([row[:-2] for row in ROWS], wscplus.COLUMNS[:-2]))
+        with raises("wrong-number-of-cells", "2", "table.csv"):
+            wscplus.read(table([ROWS[0], ROWS[1][:-1]]))
+        path = tmp_path / "some.csv"
+        with raises("no-such-file", "some.csv"):
             wscplus.read(path)
-        message = str(error.value)
-        assert "\n" not in message
-        assert str(path) in message
-        return message
-
-    def test_missing(self, tmp_path):
-        assert "does not exist" in self.message(tmp_path / "no.csv")
-
-    def test_columns(self, table):
-        message = self.message(table([row[:-2] for row in ROWS], wscplus.COLUMNS[:-2]))
-        assert "lacks the columns model, type" in message
-
-    def test_empty(self, tmp_path):
-        (tmp_path / "empty.csv").write_text("")
-        assert "lacks the columns" in self.message(tmp_path / "empty.csv")
-
-    def test_cells_are_missing(self, table):
-        assert "row 2 of" in self.message(table([ROWS[0], ROWS[1][:-1]]))
-
-    def test_quotation_mark_without_end(self, tmp_path):
-        path = tmp_path / "open.csv"
-        path.write_text(",".join(wscplus.COLUMNS) + '\n"a,b')
-        assert "not a row of a CSV table" in self.message(path)
+        for text, code in (("", "missing-column"), (",".join(wscplus.COLUMNS) + '\n"a,b', "damaged-table")):
+            path.write_text(text)
+            with raises(code, "some.csv"):
+                wscplus.read(path)
 
     @pytest.mark.parametrize(
-        ("column", "cell", "part"),
+        ("column", "cell"),
         [
-            ("type", "Poetic", "the types are traditional, ambiguous, offensive"),
-            ("answer", "3", "0 or 1 for one of the options"),
-            ("answer", "", "0 or 1 for one of the options"),
-            ("options", "['one']", "not a list of two different texts"),
-            ("options", "one, two", "not a list of two different texts"),
-            ("options", "['one', 'One ']", "not a list of two different texts"),
-            ("options", "['one', '']", "not a list of two different texts"),
-            ("statement", " ", "is empty"),
-            ("model", "", "name who wrote the sentence"),
+            *(("type", "Poetic"), ("answer", "3"), ("answer", ""), ("statement", " "), ("model", "")),
+            *(("options", cell) for cell in ("['one']", "one, two", "['one', 'One ']", "['one', '']")),
         ],
     )
-    def test_cells(self, table, column, cell, part):
-        message = self.message(table([ROWS[0], change(ROWS[1], **{column: cell})]))
-        assert f"'{column}' in row 2 of" in message
-        assert part in message
+    def test_cells(self, table, column, cell):
+        with raises("bad-cell", repr(column), "2", "table.csv"):
+            wscplus.read(table([ROWS[0], change(ROWS[1], **{column: cell})]))
 
 
 class TestJoin:
@@ -301,10 +222,9 @@ class TestValidation:
         return path
 
     def test_by_the_list_of_ids(self, known):
-        path, items = known
+        path, _ = known
         assert [item.split for item in wscplus.read(path)] == ["test", "validation", "test", "validation", "few_shot"]
         assert [item.row for item in wscplus.validation(path)] == [4, 2]
-        assert wscplus.missing_validation(items[:2]) == (items[3].id,)
 
     def test_by_a_result_file_as_it_was_asked(self, known, tmp_path):
         path, items = known
@@ -365,25 +285,23 @@ def items(folder):
     return wscplus.read(folder / "WSC+.csv")
 
 
+@pytest.fixture(scope="module")
+def asked(folder):
+    return wscplus.validation(folder / "WSC+.csv", folder / "GPT4_results.csv")
+
+
 class TestPublishedFiles:
     def test_everything_is_read(self, items):
-        assert len(items) == len({item.id for item in items}) == wscplus.NUM_ITEMS
-        assert collections.Counter(item.type for item in items) == {
-            "traditional": 1376,
-            "ambiguous": 538,
-            "offensive": 1112,
-        }
-        assert collections.Counter(item.generator for item in items) == {
-            "GPT4": 1446,
-            "Claude2": 1042,
-            "GPT3": 512,
-            "Human": 26,
-        }
+        assert len(items) == len({item.id for item in items}) == 3026
+        types = {"traditional": 1376, "ambiguous": 538, "offensive": 1112}
+        assert collections.Counter(item.type for item in items) == types
+        generators = {"GPT4": 1446, "Claude2": 1042, "GPT3": 512, "Human": 26}
+        assert collections.Counter(item.generator for item in items) == generators
         assert all((item.answer == 2) == (item.type != "traditional") for item in items)
 
     def test_splits(self, items):
         assert collections.Counter(item.split for item in items) == {"validation": 699, "test": 2301, "few_shot": 26}
-        assert wscplus.missing_validation(items) == ()
+        assert set(wscplus.validation_ids()) <= {item.id for item in items}
 
     def test_pairs(self, items):
         pairs = collections.Counter(item.pair for item in items if item.pair and item.split != "few_shot")
@@ -416,10 +334,9 @@ class TestPublishedFiles:
         # The shipped list is what the result files say.
         assert tuple(item.id for item in joined.items if item) == wscplus.validation_ids()
 
-    def test_validation_is_what_was_asked(self, folder):
-        items = wscplus.validation(folder / "WSC+.csv", folder / "GPT4_results.csv")
-        assert len({item.id for item in items}) == 700
-        pairs = collections.Counter(item.pair for item in items if item.pair)
+    def test_validation_is_what_was_asked(self, asked):
+        assert len({item.id for item in asked}) == 700
+        pairs = collections.Counter(item.pair for item in asked if item.pair)
         assert sum(count == 2 for count in pairs.values()) == 53
 
 
@@ -438,22 +355,16 @@ def test_composition_wants_a_file(capsys):
     assert "composition FILE" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", wscplus.RESULT_FILES)
-def test_types_of_the_published_files_are_found_again(folder, tmp_path, name):
+def test_types_of_a_published_file_are_found_again(folder, asked, tmp_path):
     """All types of every 35th row spoilt: each comes back, but for rows whose sentence is not in the data."""
-    with open(folder / name, encoding="utf-8", newline="") as file:
+    with open(folder / "GPT4_results.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    column, truth = header.index("type"), wscplus.validation(folder / wscplus.FILE_NAME, folder / name)
-    spoilt = range(0, 700, 35)
-    for number in spoilt:
-        rows[number][column] = "Tradtional"
-    with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+    for row in rows[::35]:
+        row[header.index("type")] = "Tradtional"
+    with open(tmp_path / "spoilt.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
-    found = wscplus.validation(folder / wscplus.FILE_NAME, tmp_path / name)
-    repaired = [number for number in spoilt if found[number].type != wscplus.UNTYPED]
-    assert len(repaired) >= len(spoilt) - 1
-    assert [found[number].type for number in repaired] == [truth[number].type for number in repaired]
-    assert [item.type for number, item in enumerate(found) if number not in spoilt] == [
-        item.type for number, item in enumerate(truth) if number not in spoilt
-    ]
-    assert [item.id for item in found] == [item.id for item in truth]
+    found = wscplus.validation(folder / wscplus.FILE_NAME, tmp_path / "spoilt.csv")
+    others = [number for number, (one, other) in enumerate(zip(found, asked, strict=True)) if one.type != other.type]
+    assert len(others) <= 1
+    assert all(number % 35 == 0 and found[number].type == wscplus.UNTYPED for number in others)
+    assert [item.id for item in found] == [item.id for item in asked]

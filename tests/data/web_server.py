@@ -1,4 +1,4 @@
-"""A web server on this machine that fails in the ways of real ones."""
+"""Web servers on this machine that fail in the ways of real ones, and a display that remembers what it was shown."""
 
 import contextlib
 import http.server
@@ -22,30 +22,53 @@ class Server:
         self.requests: list[tuple[str, str | None, str | None]] = []
         self.tag: str | None = '"one"'
         self.states_length = True
+        self.odd_length: str | None = None  # instead of a number
         self.kind: str | None = None  # the Content-Type
 
 
+class Display:
+    def __init__(self):
+        self.starts, self.count, self.lines = [], 0, []
+
+    def start(self, total, done=0):
+        self.starts.append((total, done))
+
+    def advance(self, count):
+        self.count += count
+
+    def say(self, line):
+        self.lines.append(line)
+
+
 @contextlib.contextmanager
-def running() -> Iterator[Server]:
-    """Starts it, and stops it at the end."""
+def listening(answer) -> Iterator[int]:
+    """The port of a server that answers requests by ``answer(handler)`` until the end."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            _answer(self, server)
+            answer(self)
 
         def log_message(self, *_):
             pass
 
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server = Server(f"http://127.0.0.1:{listener.server_port}")
+    listener.daemon_threads = True
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield server
+        yield listener.server_port
     finally:
         listener.shutdown()
         thread.join()
         listener.server_close()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    """Starts it, and stops it at the end."""
+    with listening(lambda handler: _answer(handler, server)) as port:
+        server = Server(f"http://127.0.0.1:{port}")
+        yield server
 
 
 def _answer(handler, server):
@@ -79,7 +102,7 @@ def _answer(handler, server):
         handler.send_header("Content-Type", server.kind)
     if server.tag:
         handler.send_header("ETag", server.tag)
-    if server.states_length:
-        handler.send_header("Content-Length", str(len(body)))
+    if server.states_length or server.odd_length:
+        handler.send_header("Content-Length", server.odd_length or str(len(body)))
     handler.end_headers()
     handler.wfile.write(body[: int(number[0])] if behaviour == "break" else body)

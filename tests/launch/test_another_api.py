@@ -1,4 +1,4 @@
-"""A hosted API is one class that registers itself: whatever asks for hosted models knows it."""
+"""A hosted API is one class that registers itself: all users of hosted models know it."""
 
 import sys
 

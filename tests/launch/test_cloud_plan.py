@@ -36,8 +36,8 @@ def plan(target, **changes):
 
 @pytest.fixture
 def write(tmp_path):
-    def write(*plans, overrides=OVERRIDES):
-        config = configuration.plain(configuration.load(CONFIG, overrides))
+    def write(*plans, spec=CONFIG, overrides=OVERRIDES):
+        config = configuration.plain(configuration.load(spec, overrides))
         path = tmp_path / "plan.json"
         path.write_text(json.dumps({"config": config, "plans": plans}))
         return str(path)
@@ -117,32 +117,26 @@ def test_what_is_no_plan_is_one_sentence(tmp_path, content):
         make("slurm", str(path), accelerator="h100:8")
 
 
-def test_a_plan_without_its_parts_is_one_sentence(write):
-    with pytest.raises(InputError, match=names("plan.json", "'fits'")):
-        make("slurm", write({"target": "h100:8", "programs": [{"items": 1}]}), accelerator="h100:8")
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"programs": [{"items": 1}]}, ("'fits'",)),  # without its parts
+        ({"batches": [], "fits": True}, ("language model", "--plan")),
+    ],
+)
+def test_a_plan_that_no_job_can_use_is_refused(write, made, words):
+    with pytest.raises(InputError, match=names("plan.json", *words)):
+        make("slurm", write({"target": "h100:8", **made}), accelerator="h100:8")
 
 
-def test_a_plan_of_a_language_model_is_refused(write):
-    with pytest.raises(InputError, match=names("plan.json", "language model", "--plan")):
-        make("slurm", write({"target": "h100:8", "batches": [], "fits": True}), accelerator="h100:8")
-
-
-def test_a_training(write, tmp_path):
+def test_a_training(write):
     """Micro-batches that fit, unless the command has smaller ones itself."""
     time = duration(4, training=35_000.0, loading=900.0, compiling=100.0)
     made = {"target": "v5e:2x2", "fits": True, "batch_size": 112, "accumulate": 4, "state": 3_400_000_000, "price": 2.0}
     made |= {"step": {"name": "training step", "items": 28}, "durations": [time]}
-    path = tmp_path / "plan.json"
     for overrides, accumulate in (((), 4), ((("accumulate", "7"),), 7)):
-        config = configuration.plain(configuration.load("hardneg:paper", overrides))
-        path.write_text(json.dumps({"config": config, "plans": [made]}))
-        request = jobs.Request(
-            target="skypilot",
-            config="hardneg:paper",
-            plan=str(path),
-            accelerator="tpu-v5litepod-4",
-            overrides=overrides,
-        )
+        path = write(made, spec="hardneg:paper", overrides=overrides)
+        request = jobs.Request("skypilot", "hardneg:paper", overrides, plan=path, accelerator="tpu-v5litepod-4")
         job = jobs.make(request)
         assert f"--config.accumulate={accumulate}" in job.text
         assert any("10.0 hours" in note for note in job.notes)
@@ -150,20 +144,18 @@ def test_a_training(write, tmp_path):
         jobs.make(dataclasses.replace(request, accelerator="tpu-v5litepod-8"))
 
 
-def test_pictures(tmp_path):
+def test_pictures(write):
     """As many at once as fit, if that is less than the config's; memory for the largest of the models."""
     models = [("sd15", 2 * 10**9, 8), ("sdxl", 8 * 10**9, 4)]
     drawers = [{"model": name, "weights": {"denoiser": weights}, "batch": batch} for name, weights, batch in models]
     time = duration(4, texts=100.0, drawing=35_000.0, decoding=600.0, loading=100.0, compiling=200.0)
     made = {"target": "v5e:2x2", "fits": True, "drawers": drawers, "durations": [time], "price": 2.0}
     options = (("model", "sd15,sdxl"),)
-    path = tmp_path / "plan.json"
-    config = configuration.plain(configuration.load("pictures:paper", options))
-    path.write_text(json.dumps({"config": config, "plans": [made]}))
-    request = jobs.Request("skypilot", "pictures:paper", options, plan=str(path), accelerator="tpu-v5litepod-4")
+    path = write(made, spec="pictures:paper", overrides=options)
+    request = jobs.Request("skypilot", "pictures:paper", options, plan=path, accelerator="tpu-v5litepod-4")
     job = jobs.make(request)
     assert "--config.batch_size=4" in job.text
     assert any("10.0 hours and 80.00 dollars, 32 GB" in note for note in job.notes)
     made["drawers"][1]["batch"] = 16
-    path.write_text(json.dumps({"config": config, "plans": [made]}))
+    write(made, spec="pictures:paper", overrides=options)
     assert "batch_size" not in jobs.make(request).text

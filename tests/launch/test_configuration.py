@@ -1,13 +1,14 @@
 """From words on a command line to a config, or to one sentence on what is wrong."""
 
+import functools
 import json
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 from launch import configuration
+from tests import launching
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 
@@ -140,19 +141,10 @@ def test_a_text_is_never_taken_for_another_value(path, field, texts):
             configuration.load(str(path), [(field, text)])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("def get_config(", ("broken-config-file", "bad.py")),
-        ("import no_such_module", ("broken-config-file", "no_such_module")),
-        ("x = 1", ("broken-config-file", "get_config")),
-        ("LAUNCHER = 'train'\ndef get_config(): pass", ("config-of-another-launcher", "launch.train", "launch.eval")),
-    ],
-)
-def test_bad_files(tmp_path, content, message):
+def test_a_file_of_another_launcher(tmp_path):
     path = tmp_path / "bad.py"
-    path.write_text(content)
-    with raises(*message):
+    path.write_text("LAUNCHER = 'train'\ndef get_config(): pass")
+    with raises("config-of-another-launcher", "launch.train", "launch.eval"):
         configuration.load(str(path), launcher="eval")
 
 
@@ -182,7 +174,9 @@ def test_every_config_loads_in_every_form():
         config = configuration.load(name)
         assert config.is_locked
         json.dumps(configuration.plain(config))
-        assert configuration.options_of(name).keys() == configuration.flat(config).keys()
+        declared = configuration.options_of(name)
+        assert declared.keys() == configuration.flat(config).keys()
+        assert all(option.metadata["help"] for option in declared.values())
 
 
 @pytest.mark.parametrize("name", configuration.config_names())
@@ -199,11 +193,6 @@ def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
         "    config = ours.get_config()\n    del config.kind\n    return config\n"
     )
     assert configuration.load(str(own)).kind == config.kind
-
-
-def test_every_option_is_explained():
-    for name in configuration.config_names():
-        assert all(option.metadata["help"] for option in configuration.options_of(name).values())
 
 
 def test_plain_is_what_json_holds(path):
@@ -239,19 +228,22 @@ configuration.start(main, launcher="toy", default=sys.argv.pop(1), usage="A toy.
 """
 
 
-def _launch(path, *words):
-    done = subprocess.run(
-        [sys.executable, "-c", _LAUNCHER, str(path), *words],
-        capture_output=True,
-        text=True,
-        cwd=pathlib.Path(__file__).parents[2],
-    )
+def _run(code, *words):
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=launching.ROOT)
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def toy(path, tmp_path, monkeypatch):
+    """Launches a small launcher in this process."""
+    (tmp_path / "toy.py").write_text(_LAUNCHER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return functools.partial(launching.launch, "toy", path)
 
 
 def test_a_launcher_gets_its_config_and_flags(path):
     words = ["--number=5", "--config.count", "8", "-config.words=two words"]
-    assert _launch(path, *words) == (0, "8 two words 5\n", "")
+    assert _run(_LAUNCHER, str(path), *words) == (0, "8 two words 5\n", "")
 
 
 @pytest.mark.parametrize(
@@ -267,14 +259,14 @@ def test_a_launcher_gets_its_config_and_flags(path):
         (["--number=14"], 130, "interrupted\n"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(path, words, status, message):
-    code, out, err = _launch(path, *words)
+def test_what_is_wrong_is_said_in_one_line(toy, words, status, message):
+    code, out, err = toy(*words)
     assert (code, out) == (status, "")
     assert err == message or (message is None and err.startswith("error: ") and err.count("\n") == 1)
 
 
-def test_help_shows_flags_fields_values_and_configs(path):
-    code, out, err = _launch(path, "--help", "--config.count=8")
+def test_help_shows_flags_fields_values_and_configs(toy):
+    code, out, err = toy("--help", "--config.count=8")
     assert (code, err) == (0, "")
     assert out.startswith("A toy.\n")
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
@@ -306,11 +298,7 @@ configuration.start_without_config(lambda words: print(words, _NUMBER.value), us
         (["words", "--help"], 0, "Toy.\n\nFlags:\n  --number  A number.\n", ""),
     ],
 )
-def test_a_launcher_without_config(words, status, out, err):
-    done = subprocess.run(
-        [sys.executable, "-c", _PLAIN_LAUNCHER, *words],
-        capture_output=True,
-        text=True,
-        cwd=pathlib.Path(__file__).parents[2],
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (status, out, err)
+def test_a_launcher_without_config(words, status, out, err, tmp_path, monkeypatch):
+    (tmp_path / "plain_toy.py").write_text(_PLAIN_LAUNCHER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert launching.launch("plain_toy", *words) == (status, out, err)

@@ -1,11 +1,8 @@
 """python -m launch.draw from the command line to the page: with small pipelines, and ours."""
 
+import functools
 import json
 import re
-import signal
-import socket
-import subprocess
-import time
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +20,7 @@ PROMPTS = ["a red cube", "a blue ball & <b>a dog</b>", "two cats"]
 SETTINGS = ("--config.num_steps=2", "--config.batch_size=2", "--config.guidance_scale=3")
 
 
-def launch(*words, cwd, **keywords):
-    return launching.launch("launch.draw", *words, cwd=cwd, **keywords)
+launch = functools.partial(launching.launch, "launch.draw")
 
 
 @pytest.fixture(scope="module")
@@ -108,42 +104,15 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
-    status, out, err = launch(*words, cwd=tmp_path)
-    assert (status, out) == (2, ""), err
-    assert err.startswith("error: ")
-    assert said in err
-    assert len(err.splitlines()) == 1
+    launching.refuse("launch.draw", *words, named=[said], cwd=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_help_explains_the_fields(tmp_path):
-    status, out, _ = launch("--help", cwd=tmp_path)
-    assert status == 0
-    for word in ("--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes"):
-        assert word in out
-
-
-def start(*words, cwd, **environment):
-    return subprocess.Popen(
-        launching.command("launch.draw", *words),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=launching.environment(**environment),
-    )
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
     words = ["--config.prompts=clevr:40", "--config.num_steps=3", "--config.batch_size=2", "--workdir=run"]
-    process = start(*words, cwd=tmp_path)
-    deadline = time.monotonic() + 300
-    while len(list(tmp_path.glob("run/pictures/*/*/*.png"))) < 5 and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process = launching.start("launch.draw", *words, cwd=tmp_path)
+    launching.kill(process, lambda: len(list(tmp_path.glob("run/pictures/*/*/*.png"))) >= 5)
     partial = winobench.read_pictures(tmp_path / "run", complete=False)
     assert 0 < len(partial.records) < 40
     before = {record.file: (tmp_path / "run" / record.file).stat().st_mtime_ns for record in partial.records}
@@ -163,20 +132,11 @@ def test_a_killed_run_goes_on(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_share_a_run(tiny_pipeline, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS))
     words = [f"--config.model={tiny_pipeline}", "--config.prompts=prompts.txt", "--config.seeds=0,1", *SETTINGS]
-    processes = [
-        start(*words, "--workdir=two", f"--processes=localhost:{port},2,{number}", cwd=tmp_path) for number in range(2)
-    ]
-    try:
-        printed = [process.communicate(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], printed
+    both = [*words, "--workdir=two", f"--processes={launching.free_address()}"]
+    start = functools.partial(launching.start, "launch.draw", cwd=tmp_path)
+    printed = launching.finish([start(*both[:-1], f"{both[-1]},2,{number}") for number in range(2)])
     assert [bool(out) for out, _ in printed] == [True, False]
     two = winobench.read_pictures(tmp_path / "two")
     parts = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("two/drawn/part-*"))]

@@ -51,7 +51,7 @@ runpy._run_module_as_main(f"launch.{launcher}")
 
 
 def test_another_programs_last_words_are_its_own():
-    assert sys.excepthook is not launch._told
+    assert sys.excepthook is not launch._excepthook
 
 
 @pytest.mark.parametrize(

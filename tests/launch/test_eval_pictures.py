@@ -18,7 +18,8 @@ from winobench import report
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.generation import loading as drawers
-from winobench.responders import image_judges, loading
+from winobench.responders import loading
+from winobench.responders.vision_language import VisionLanguageModel
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
 
@@ -222,8 +223,9 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     fields |= {"captioner": written["blip-2"](tmp_path / "blip-2")} if model == "t5" else {"captioner": "none"}
     fields |= {"model": written[model](tmp_path / model), "protocol": protocol, "pictures_per_premise": 2}
     loads = collections.Counter()
-    load = image_judges.load
-    monkeypatch.setattr(image_judges, "load", lambda ref, *a, **k: loads.update([ref.name]) or load(ref, *a, **k))
+    load = VisionLanguageModel.from_pretrained
+    counting = lambda source, *a, **k: loads.update([source]) or load(source, *a, **k)  # noqa: E731
+    monkeypatch.setattr(VisionLanguageModel, "from_pretrained", counting)
     folders = run(None, **fields)
     assert len(folders) == len(protocol.split(","))
     for folder in folders:

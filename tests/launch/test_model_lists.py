@@ -55,28 +55,24 @@ def launch(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        (["--config=gdbench:race"], "mode is an option of diffusion models, but '{clip}' is none"),
-        (["--config.normalize=gray_image"], "normalize is an option of diffusion models, but '{clip}' is none"),
-        (["--config.normalize=unconditional"], "normalize is an option of diffusion models"),
-        (["--config.sampling.timestep_range=all"], "timestep_range is an option of diffusion models"),
-        (["--config.image_size=128"], "image_size is an option of diffusion models"),
-        (["--config.model=clevr-tiny,/nowhere"], "model '/nowhere' is neither a folder"),
-        (["--config.model=clevr-tiny,flan-t5-base"], "'flan-t5-base' is a language model"),
-        (["--config.model=clevr-tiny", "--config.sampling.timestep_range=300,2000"], "0 <= first < end <= 1,000"),
-        (["--config.model=clevr-tiny", "--config.sampling.timesteps=10,1000"], "timesteps for 'clevr-tiny' is"),
-        (
-            ["--config.model=clevr-tiny", "--config.image_size=100"],
-            "image_size is 100, but 'clevr-tiny' needs a multiple",
-        ),
-        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], "does not exist"),
+        (["--config=gdbench:race"], ["mode", "'{clip}'"]),
+        (["--config.normalize=gray_image"], ["normalize", "'{clip}'"]),
+        (["--config.normalize=unconditional"], ["normalize", "'{clip}'"]),
+        (["--config.sampling.timestep_range=all"], ["timestep_range", "'{clip}'"]),
+        (["--config.image_size=128"], ["image_size", "'{clip}'"]),
+        (["--config.model=clevr-tiny,/nowhere"], ["'/nowhere'"]),
+        (["--config.model=clevr-tiny,flan-t5-base"], ["'flan-t5-base'", "language model"]),
+        (["--config.model=clevr-tiny", "--config.sampling.timestep_range=300,2000"], ["0 <= first < end <= 1,000"]),
+        (["--config.model=clevr-tiny", "--config.sampling.timesteps=10,1000"], ["timesteps", "'clevr-tiny'"]),
+        (["--config.model=clevr-tiny", "--config.image_size=100"], ["image_size", "100", "'clevr-tiny'"]),
+        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], ["nothing.safetensors"]),
     ],
 )
-def test_what_a_later_model_cannot_do_is_said_before_the_first_runs(launch, clip, words, message):
-    with pytest.raises(InputError) as caught:
+def test_what_a_later_model_cannot_do_is_said_before_the_first_runs(launch, clip, words, named):
+    with pytest.raises(InputError, match=names(*(word.format(clip=clip) for word in named))):
         launch(f"--config.model=clevr-tiny,{clip}", *words)
-    assert message.format(clip=clip) in str(caught.value)
     assert not launch.calls
 
 
@@ -126,18 +122,15 @@ def test_listed_timesteps_set_the_number_of_samples(launch):
 def test_labels_are_different_on_any_file_system(names, labels):
     found = registry.model_labels(names)
     assert len({label.casefold() for label in found}) == len(names)
-    for label, expected in zip(found, labels or found, strict=True):
-        assert label.startswith(expected)
+    assert all(map(str.startswith, found, labels or found))
 
 
 def test_a_long_name_is_one_short_sentence():
     for name in ("x" * 5000, "a/" + "x" * 5000, "\ud83d", "a\x00b", None, 5, ["a"]):
-        with pytest.raises(InputError) as caught:
-            registry.resolve(name)
-        assert len(str(caught.value)) < 1000
-        with pytest.raises(InputError) as caught:
-            loading.checkpoint_kind(name)
-        assert len(str(caught.value)) < 300
+        for resolve, longest in ((registry.resolve, 1000), (loading.checkpoint_kind, 300)):
+            with pytest.raises(InputError) as caught:
+                resolve(name)
+            assert len(str(caught.value)) < longest
 
 
 def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):

@@ -7,34 +7,38 @@ from tests.expectations import raises
 from winobench import parallel
 from winobench.base.errors import InputError
 
+BROKEN = {
+    "def get_config(": "bad.py",
+    "import no_such_module": "no_such_module",
+    "x = 1": "get_config",
+    "x = 1 / 0": "ZeroDivisionError: division by zero (line 1 of bad.py)",
+    "raise SystemExit('no')": "SystemExit: no",
+    "raise SystemExit(3)": "SystemExit: 3",
+    "class Own(BaseException): pass\nraise Own('mine')": "Own: mine",
+    "def get_config(): raise SystemExit(3)": "SystemExit: 3",
+    "def get_config():\n    return {}[1]": "KeyError: 1 (line 2 of bad.py)",
+    "def get_config():\n    return {'a': 1}": "dict",
+    "def get_config():\n    return None": "NoneType",
+    "def get_config(size):\n    return 1": "TypeError",
+    "class E(Exception):\n  def __str__(self): return 5\ndef get_config(): raise E": "E (line 3",
+    "class E(Exception):\n  def __str__(self): raise self\ndef get_config(): raise E": "E",
+}
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("raise SystemExit('no')", ("broken-config-file", "SystemExit: no")),
-        ("class Own(BaseException): pass\nraise Own('mine')", ("broken-config-file", "Own: mine")),
-        ("def get_config(): raise SystemExit(3)", ("broken-config-file", "SystemExit: 3")),
-        ("def get_config(): return 1 / 0", ("broken-config-file", "ZeroDivisionError")),
-        (
-            "class E(Exception):\n  def __str__(self): return 5\ndef get_config(): raise E",
-            ("broken-config-file", "E (line 3"),
-        ),
-        (
-            "class E(Exception):\n  def __str__(self): raise self\ndef get_config(): raise E",
-            ("broken-config-file", "E"),
-        ),
-        (
-            "import ml_collections\nSETTINGS = 5\ndef get_config(): return ml_collections.ConfigDict({'a': 1})",
-            ("bad-settings", "SETTINGS"),
-        ),
-        ("import ml_collections\nSETTINGS = {'a': 5}\nget_config = ml_collections.ConfigDict", ("bad-settings", "5")),
-    ],
-)
-def test_whatever_a_config_file_raises_is_said(tmp_path, content, said):
-    path = tmp_path / "own.py"
-    path.write_text(content)
-    with raises(*said):
-        configuration.load(str(path))
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_whatever_a_config_file_raises_is_one_sentence(tmp_path, content):
+    (tmp_path / "bad.py").write_text(content)
+    with raises("broken-config-file", BROKEN[content]):
+        configuration.load(str(tmp_path / "bad.py"))
+
+
+@pytest.mark.parametrize("value", ["5", "{'a': 5}"])
+def test_settings_are_a_dataclass_of_options(tmp_path, value):
+    (tmp_path / "own.py").write_text(
+        f"import ml_collections\nSETTINGS = {value}\nget_config = ml_collections.ConfigDict"
+    )
+    with raises("bad-settings", "SETTINGS", "5"):
+        configuration.load(str(tmp_path / "own.py"))
 
 
 def test_a_config_file_is_a_python_file(tmp_path):
@@ -59,49 +63,47 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path, monkeypatch):
         configuration._check_surroundings()
 
 
+@pytest.fixture
+def ended(capsys):
+    """Calls a function as a launcher's, which must end with status 2 and one line on stderr. Returns the line."""
+
+    def call(function, *arguments):
+        with pytest.raises(SystemExit) as end:
+            configuration._guarded(function, *arguments)
+        said = capsys.readouterr().err
+        assert (end.value.code, said.count("\n")) == (2, 1)
+        return said
+
+    return call
+
+
 @pytest.mark.parametrize(
     ("module", "raised", "said"),
     [
-        (
-            "jax._src.xla_bridge",
-            "RuntimeError('Unable to initialize backend')",
-            "error: JAX finds no device: Unable",
-        ),
-        (
-            "jax._src.xla_bridge",
-            "AssertionError",
-            "error: JAX finds no device: a platform has no plug-in for JAX here (in",
-        ),
-        ("jax._src.config", "ValueError('invalid truth value')", "error: JAX refuses a setting: invalid truth value"),
+        ("xla_bridge", "RuntimeError('Unable to initialize backend')", "JAX finds no device: Unable"),
+        ("xla_bridge", "AssertionError", "JAX finds no device: a platform has no plug-in for JAX here (in"),
+        ("config", "ValueError('invalid truth value')", "JAX refuses a setting: invalid truth value"),
     ],
 )
-def test_what_jax_says_of_its_settings_is_one_sentence(capsys, monkeypatch, module, raised, said):
+def test_what_jax_says_of_its_settings_is_one_sentence(ended, monkeypatch, module, raised, said):
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    there = {"__name__": module}
+    there = {"__name__": f"jax._src.{module}"}
     exec(f"def start(): raise {raised}", there)
-    with pytest.raises(SystemExit) as end:
-        configuration._guarded(there["start"])
-    assert end.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith(said)
-    assert "JAX_PLATFORMS='cuda'" in told
-    assert told.count("\n") == 1
+    printed = ended(there["start"])
+    assert printed.startswith(f"error: {said}")
+    assert "JAX_PLATFORMS='cuda'" in printed
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "setting",
     [
-        ("JAX_ENABLE_X64", "maybe"),
-        ("JAX_ENABLE_X64", "1"),
-        ("JAX_DEFAULT_PRNG_IMPL", "rbg"),
-        ("JAX_THREEFRY_PARTITIONABLE", "off"),
-        ("JAX_RANDOM_SEED_OFFSET", "7"),
-        ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
-        ("JAX_NUM_CPU_DEVICES", "0"),
-        ("JAX_NUM_CPU_DEVICES", "100000000"),
+        *("JAX_ENABLE_X64=maybe", "JAX_ENABLE_X64=1", "JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=off"),
+        *("JAX_RANDOM_SEED_OFFSET=7", "JAX_NUMPY_DTYPE_PROMOTION=strict", "JAX_NUM_CPU_DEVICES=0"),
+        "JAX_NUM_CPU_DEVICES=100000000",
     ],
 )
-def test_settings_that_would_give_other_numbers_are_refused(monkeypatch, name, value):
+def test_settings_that_would_give_other_numbers_are_refused(monkeypatch, setting):
+    name, value = setting.split("=")
     monkeypatch.setenv(name, value)
     with raises("odd-setting", f"{name}={value!r}"):
         configuration._check_surroundings()
@@ -113,70 +115,44 @@ def test_usual_settings_are_taken(monkeypatch, name, value):
     configuration._check_surroundings()
 
 
-def test_a_backend_of_matplotlib_that_is_not_there_is_one_sentence(capsys, monkeypatch):
+def test_a_backend_of_matplotlib_that_is_not_there_is_one_sentence(ended, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "nonsense")
 
-    def start(_):
+    def start():
         import matplotlib
 
         matplotlib.rcParams["backend"] = "nonsense"
 
-    with pytest.raises(SystemExit) as raised:
-        configuration._guarded(start, None)
-    assert raised.value.code == 2
-    said = capsys.readouterr().err
-    assert said == "error: MPLBACKEND=nonsense is not a backend of Matplotlib: unset it.\n"
-
-
-def test_other_errors_keep_their_traceback():
-    def fail(_):
-        raise RuntimeError("something else")
-
-    with pytest.raises(RuntimeError, match="something else"):
-        configuration._guarded(fail, None)
-
-
-@pytest.mark.parametrize("spec", ["localhost:99999,2,0", "localhost:0,2,0", "localhost:,2,0", "localhost:x,2,0"])
-def test_a_port_is_checked_before_anybody_is_waited_for(spec):
-    with raises("bad-address", "1", "65535"):
-        parallel.join_processes(spec)
+    assert ended(start).startswith("error: MPLBACKEND=nonsense is not a backend of Matplotlib")
 
 
 @pytest.mark.parametrize(
-    "spec", [":80,2,0", "a\nb:80,2,0", "a b:80,2,0", "\0:80,2,0", "a" * 5_000 + ":80,2,0", "a:80:90,2,0"]
+    ("spec", "named"),
+    [
+        *((f"localhost:{port},2,0", ["1", "65535"]) for port in ("99999", "0", "", "x")),
+        *((f"{host}:80,2,0", []) for host in ("", "a\nb", "a b", "\0", "a" * 5_000, "a:80")),
+        *((f"localhost:9,{numbers}", ["host:port,count,number"]) for numbers in ("²,0", "2,³", "2,-1")),
+    ],
 )
-def test_a_host_is_a_name_or_an_address(spec):
-    with raises("bad-address") as raised:
+def test_an_address_is_checked_before_anybody_is_waited_for(spec, named):
+    with raises("bad-address", *named) as raised:
         parallel.join_processes(spec)
     assert len(str(raised.value)) < 400
 
 
-@pytest.mark.parametrize("spec", ["localhost:9,²,0", "localhost:9,2,³", "localhost:9,2,-1"])
-def test_numbers_of_processes_are_digits(spec):
-    with raises("bad-address", "host:port,count,number"):
-        parallel.join_processes(spec)
-
-
-def test_words_that_nobody_can_read_are_cut(capsys):
+@pytest.mark.parametrize(
+    ("sentence", "begin", "end", "longest"),
+    [
+        (f"a.txt has {'[' * 100_000} and\n  {'x' * 300} twice", "a.txt has [[[", f"[[[ and {'x' * 300} twice", 1100),
+        ("\n".join(["abc"] * 10_000) + ": restore it", "abc abc", "abc: restore it", 1500),
+    ],
+)
+def test_what_nobody_can_read_is_cut(ended, sentence, begin, end, longest):
     def fail():
-        raise InputError(f"a.txt has {'[' * 100_000} and\n  {'x' * 300} twice: restore it")
+        raise InputError(sentence)
 
-    with pytest.raises(SystemExit):
-        configuration._guarded(fail)
-    told = capsys.readouterr().err
-    assert told.startswith("error: a.txt has [[[")
-    assert told.endswith(f"[[[ and {'x' * 300} twice: restore it\n")
-    assert len(told) < 1100
-
-
-def test_a_long_sentence_is_cut(capsys):
-    def fail():
-        raise InputError("\n".join(["abc"] * 10_000) + ": restore it")
-
-    with pytest.raises(SystemExit):
-        configuration._guarded(fail)
-    told = capsys.readouterr().err
-    assert told.startswith("error: abc abc")
-    assert told.endswith("abc: restore it\n")
-    assert "[...]" in told
-    assert len(told) < 1500
+    printed = ended(fail)
+    assert printed.startswith(f"error: {begin}")
+    assert printed.endswith(f"{end}\n")
+    assert "[...]" in printed
+    assert len(printed) < longest

@@ -91,7 +91,7 @@ def test_other_broken_pipes_are_not_taken_for_it(standard_output):
 def test_a_stderr_that_is_full_changes_no_status(monkeypatch):
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)
-        output.tell("a line")
+        output.print_stderr("a line")
         monkeypatch.undo()
         with pytest.raises(OSError, match="No space"):
             full.flush()
@@ -118,7 +118,7 @@ def test_an_interrupt_that_python_drops_is_raised_again(monkeypatch):
         gc.callbacks.remove(called)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(sys, "unraisablehook", launch._dropped)
+    monkeypatch.setattr(sys, "unraisablehook", launch._unraisablehook)
     gc.callbacks.append(called)
     gc.collect()
     with pytest.raises(KeyboardInterrupt):

@@ -1,7 +1,6 @@
 """Tasks on people's ratings from published files to the page: prepared, scored, printed, reported."""
 
 import csv
-import functools
 import io
 import json
 
@@ -10,8 +9,8 @@ import pytest
 import rich.console
 
 from launch import prepare
-from tests import launching
 from tests.evaluation import fakes
+from tests.launch import whole
 from tests.scorers import tiny_models
 from tests.tasks import newer_layouts
 from winobench.data import prepared
@@ -27,11 +26,18 @@ NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_autho
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for name in NAMES:
-        source = newer_layouts.WRITERS[name](tmp_path_factory.mktemp(name))
-        assert not prepare.prepare_tasks(name, str(source), str(folder), workers=1, allow_partial=True)
-    return folder
+    return whole.prepare_newer(NAMES, tmp_path_factory)
+
+
+@pytest.fixture
+def evaluated(data_dir, tmp_path):
+    """Evaluates a scorer on these sets, by one sample, in a folder of the test."""
+
+    def call(scorer, *names, folder="run", num_samples=1, **options):
+        options |= {"data_dir": str(data_dir), "num_samples": num_samples, "progress": False}
+        return evaluate.evaluate(scorer, list(names), tmp_path / folder, **options)
+
+    return call
 
 
 class Sampling(fakes.FakeScorer):
@@ -72,12 +78,10 @@ def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
     assert {one.ratings for one in prepared.PreparedSet(tmp_path / "data" / "cola").examples()} == {()}
 
 
-def test_who_follows_people_agrees_with_them(data_dir, tmp_path):
-    """All pictures of these sets differ, so that a scorer can know them."""
+def test_who_follows_people_agrees_with_them(evaluated, data_dir):
+    """All images of these sets differ, so that a scorer can know them."""
     known = ratings_of("meta_tifa160", data_dir)
-    found = evaluate.evaluate(
-        Follower(known), ["meta_tifa160"], tmp_path / "run", data_dir=str(data_dir), progress=False, reuse=False
-    )["tasks"]["meta_tifa160"]
+    found = evaluated(Follower(known), "meta_tifa160")["tasks"]["meta_tifa160"]
     for measure in ("pairwise_accuracy", "kendall_tau_b", "pearson", "within_prompt_pairwise_accuracy"):
         assert found[measure]["value"] == pytest.approx(1), measure
         assert (found[measure]["n"], found[measure]["prompts"]) == (15, 3)
@@ -85,13 +89,10 @@ def test_who_follows_people_agrees_with_them(data_dir, tmp_path):
     assert "drawbench/kendall_tau_b" not in found  # a single prompt
 
 
-def test_a_run_its_table_and_its_page(data_dir, tmp_path):
-    folders = []
-    for name, scorer in (("one", Sampling()), ("other", Sampling(weights="1"))):
-        folders.append(tmp_path / name)
-        results = evaluate.evaluate(
-            scorer, list(NAMES), folders[-1], data_dir=str(data_dir), num_samples=2, progress=False, model=name
-        )
+def test_a_run_its_table_and_its_page(evaluated, data_dir, tmp_path):
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder, scorer in zip(folders, (Sampling(), Sampling(weights="1")), strict=True):
+        results = evaluated(scorer, *NAMES, folder=folder.name, num_samples=2, model=folder.name)
     assert results["failed"] == {}
     # Each picture under its prompt and under no prompt.
     examples = [one for name in NAMES for one in TASKS[name].load(str(data_dir), None)]
@@ -121,19 +122,13 @@ def test_a_run_its_table_and_its_page(data_dir, tmp_path):
     assert (tmp_path / "report" / "people.png").is_file()
 
 
-def test_scores_are_less_the_error_without_the_prompt(data_dir, tmp_path):
+def test_scores_are_less_the_error_without_the_prompt(evaluated, tmp_path):
     """And less that of a gray image, where that is asked for: prompts are compared, too."""
     import pyarrow.parquet as pq
 
     terms = {}
     for normalize in ("auto", "none", "gray_image"):
-        evaluate.evaluate(
-            *(Sampling(), ["meta_tifa160"], tmp_path / normalize),
-            data_dir=str(data_dir),
-            num_samples=1,
-            progress=False,
-            normalize=normalize,
-        )
+        evaluated(Sampling(), "meta_tifa160", folder=normalize, normalize=normalize)
         table = pq.read_table(tmp_path / normalize / "examples" / "meta_tifa160.parquet")
         terms[normalize] = table["terms"][0].as_py()
         assert table["correct"].null_count == table.num_rows == 3
@@ -145,27 +140,14 @@ def test_scores_are_less_the_error_without_the_prompt(data_dir, tmp_path):
     }
 
 
-def test_one_prompt_is_too_few(data_dir, tmp_path):
-    results = evaluate.evaluate(
-        *(Sampling(), ["meta_tifa160"], tmp_path / "run"),
-        data_dir=str(data_dir),
-        limit=1,
-        num_samples=1,
-        progress=False,
-    )
+def test_one_prompt_is_too_few(evaluated):
+    results = evaluated(Sampling(), "meta_tifa160", limit=1)
     assert results["tasks"] == {}
     assert "two prompts" in results["failed"]["meta_tifa160"]
 
 
-def test_a_race_takes_all_samples(data_dir, tmp_path):
-    results = evaluate.evaluate(
-        *(Sampling(), ["meta_tifa160"], tmp_path / "run"),
-        data_dir=str(data_dir),
-        num_samples=4,
-        progress=False,
-        mode="race",
-        timesteps="low_discrepancy",
-    )
+def test_a_race_takes_all_samples(evaluated):
+    results = evaluated(Sampling(), "meta_tifa160", num_samples=4, mode="race", timesteps="low_discrepancy")
     assert results["passes"] == 2 * 15 * 4
 
 
@@ -173,21 +155,13 @@ def test_a_race_takes_all_samples(data_dir, tmp_path):
 def test_every_kind_of_scorer(data_dir, tiny_pipeline, tmp_path):
     """A diffusion model, CLIP and BLIP from the command line, and one page of the three."""
     models = [tiny_pipeline, tiny_models.write_clip(tmp_path / "clip"), tiny_models.write_blip(tmp_path / "blip")]
-    launch = functools.partial(launching.launch, COLUMNS="80")
-    words = [
-        *("--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", f"--config.data_dir={data_dir}"),
-        *(f"--config.tasks={','.join(NAMES)}", f"--workdir={tmp_path / 'runs'}"),
-    ]
-    status, out, err = launch("launch.eval", *words, cwd=tmp_path)
-    assert status == 0, err
+    folders, out, _ = whole.evaluate(models, data_dir, tmp_path / "runs", f"--config.tasks={','.join(NAMES)}")
     assert out.count("agreement with people") == 3
-    folders = [tmp_path / "runs" / name for name in (models[0].name, "clip", "blip")]
     for folder in folders:
         tasks = json.loads((folder / "results.json").read_text())["tasks"]
         assert set(tasks) == set(NAMES)
         assert all(
             -1 <= row["low"] <= row["value"] <= row["high"] <= 1 for rows in tasks.values() for row in rows.values()
         )
-    status, _, err = launch("launch.report", *folders, f"--out={tmp_path / 'page'}", cwd=tmp_path)
-    assert status == 0, err
+    whole.report(folders, tmp_path / "page")
     assert "Agreement with people" in (tmp_path / "page" / "report.html").read_text()

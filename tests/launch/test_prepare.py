@@ -21,7 +21,6 @@ from winobench.base.errors import InputError
 from winobench.data import prepared, word_order
 from winobench.data.example import ImageFile, Item
 from winobench.scorers.contrastive import Contrastive
-from winobench.tasks import groups
 from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.published import published_task
 from winobench.training.coco_captions import TRAINING_SETS
@@ -106,10 +105,7 @@ def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
     failed, out, err = run("larger,toy", source)
     assert failed == ["larger"]
     assert out.startswith("toy: 10 examples")
-    assert err.splitlines()[0] == (
-        f"error: larger: {source} has 10 examples of task 'larger', but 12 were published: get the annotation files"
-        f" again, or give --allow_partial to prepare what is there; {source} must hold list.txt"
-    )
+    assert re.match(names("error: larger", str(source), "10", "12", "--allow_partial", "list.txt"), err.splitlines()[0])
     assert err.splitlines()[-1] == "1 of 2 tasks could not be prepared: larger"
     assert run("larger", source, allow_partial=True)[0] == []
     state = prepared.read_state(tmp_path / "data" / "larger")
@@ -136,43 +132,35 @@ def test_a_set_of_an_older_version_is_renewed(run, tasks, source, tmp_path):
 
 def test_bad_images_are_listed_twenty_on_the_terminal_and_all_in_a_file(run, tasks, source, tmp_path):
     tasks["toy"] = _task("toy", num_examples=40)
-    names = [path.name for path in published_files.make_images(source, 40)]
-    (source / "list.txt").write_text("\n".join(names))
-    (source / names[0]).write_bytes(b"x")
+    images = [path.name for path in published_files.make_images(source, 40)]
+    (source / "list.txt").write_text("\n".join(images))
+    (source / images[0]).write_bytes(b"x")
     failed, _, err = run("toy", source)
     assert failed == ["toy"]
     assert err.splitlines()[1] == "  0.png: is not an image"
-    for name in names[5:30]:
+    for name in images[5:30]:
         (source / name).unlink()
     failed, out, err = run("toy", source)
     assert (failed, out) == (["toy"], "")
     lines = err.splitlines()
-    assert lines[:20] == [f"  {name}: missing" for name in names[5:25]]
+    assert lines[:20] == [f"  {name}: missing" for name in images[5:25]]
     assert lines[20] == "  and 5 more"
     listed = tmp_path / "data" / "toy.problems.txt"
-    assert lines[21] == (
-        f"error: toy: 25 of 40 images of task 'toy' in {source} cannot be used, {names[5]} (missing) and 24 others,"
-        f" listed in {listed}: add or replace them, or give --allow_partial to leave out the examples that need them;"
-        f" {source} must hold list.txt"
-    )
-    assert listed.read_text().splitlines() == [f"{name}: missing" for name in names[5:30]]
+    words = ("error: toy", "25 of 40", f"{images[5]} (missing)", "24", str(listed), "--allow_partial", str(source))
+    assert re.match(names(*words), lines[21])
+    assert listed.read_text().splitlines() == [f"{name}: missing" for name in images[5:30]]
 
 
 def test_the_folder_of_sources_is_the_default(run, tasks, source, tmp_path):
     where = tmp_path / "data" / "sources" / "toy"
     failed, out, err = run("toy")
     assert (failed, out) == (["toy"], "")
-    assert err == (
-        f"error: toy: its files cannot be downloaded: make the folder {where}, or name another one with --source=DIR,"
-        " that holds list.txt, and give the same command again\n"
-    )
+    assert re.match(names("error: toy", str(where), "--source=DIR", "list.txt"), err.rstrip())
     where.mkdir(parents=True)
     (where / "list.txt.part").write_text("")
     failed, _, err = run("toy")
-    assert (failed, err) == (
-        ["toy"],
-        f"error: toy: there is no {where}/list.txt: download it; {where} must hold list.txt\n",
-    )
+    assert failed == ["toy"]
+    assert re.match(names("error: toy", f"{where}/list.txt", str(where)), err.rstrip())
     for path in source.iterdir():
         path.rename(where / path.name)
     failed, out, _ = run("toy")
@@ -203,24 +191,16 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            None,
-            "no task is named: give --task=NAME with one of toy, larger, --task=all for all of them, or one of the"
-            " training sets coco_hardneg_train, captions_hardneg_train.",
-        ),
-        (
-            "coco_hardneg_trian",
-            "there is no task or training set 'coco_hardneg_trian': did you mean coco_hardneg_train?",
-        ),
-        (" , ", "no task is named"),
-        ("tyo", "there is no task 'tyo': did you mean toy?"),
-        ("toy,clevr_image", "task 'clevr_image' makes its own data: there is nothing to prepare."),
+        (None, ("nothing-named", "toy", "larger", "--task=all", "coco_hardneg_train", "captions_hardneg_train")),
+        ("coco_hardneg_trian", ("unknown-name", "'coco_hardneg_trian'", "did you mean coco_hardneg_train?")),
+        (" , ", ("nothing-named",)),
+        ("tyo", ("unknown-name", "'tyo'", "did you mean toy?")),
+        ("toy,clevr_image", ("nothing-to-prepare", "'clevr_image'")),
     ],
 )
 def test_bad_choices(tasks, words, message):
-    with pytest.raises(InputError) as caught:
+    with raises(*message):
         launcher.choose_tasks(words)
-    assert str(caught.value).startswith(message)
 
 
 def test_all_means_those_that_are_published(tasks):
@@ -248,8 +228,16 @@ def test_from_the_command_line(gender_source, tmp_path):
     assert status == 0, err
     assert out.startswith("genderbias: 96 examples, 96 images, ")
     assert err == "preparing genderbias: 96 images\n"
-    assert prepared.PreparedSet(tmp_path / "data" / "genderbias").num_examples == 96
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "gender"]
+    assert json.loads((tmp_path / "data" / "genderbias" / "prepared.json").read_text())["task"] == "genderbias"
+    # It is what the task reads.
+    task, data_dir = winobench.tasks.get_task("genderbias"), str(tmp_path / "data")
+    assert task.ready(data_dir) is None
+    assert task.count(data_dir) == 96
+    examples = list(task.load(data_dir, 4))
+    groups = {f"{gender}_{topic}" for gender in ("male", "female") for topic in ("clothes", "bags", "drinks")}
+    assert {example.groups for example in examples} == {(group,) for group in groups}
+    assert len(examples) == 24
 
 
 def test_ctrl_c_is_one_line(gender_source, tmp_path):
@@ -284,48 +272,15 @@ def test_ctrl_c_is_one_line(gender_source, tmp_path):
     ],
 )
 def test_bad_input_is_one_line(words, message, tmp_path):
-    status, out, err = launch(*words, f"--data_dir={tmp_path / 'data'}")
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    launching.refuse("launch.prepare", *words, f"--data_dir={tmp_path / 'data'}", named=[message])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_and_help_are_quick_and_import_nothing_heavy(tmp_path):
-    for word in ("--list", "--help"):
-        code = (
-            f"import sys, runpy\nsys.argv = ['prepare', '{word}', '--data_dir={tmp_path}']\ntry:\n"
-            "    runpy.run_module('launch.prepare', run_name='__main__')\nexcept SystemExit as end:\n"
-            "    print(end.code)\n"
-            "print([name for name in ('jax', 'flax', 'grain', 'tensorflow_datasets') if name in sys.modules])"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-        assert done.stdout.splitlines()[-1] == "[]"
+def test_list(tmp_path):
     status, out, _ = launch("--list", f"--data_dir={tmp_path}")
     assert status == 0
     lines = out.splitlines()
     assert lines[lines.index("winoground") + 1].startswith("    run `python -m launch.prepare --task=winoground --sou")
-
-
-def test_the_commands_of_the_help_use_known_names():
-    named = [word for words in re.findall(r"--task=(\S+)", launcher.USAGE) for word in words.split(",")]
-    of_groups = {f"@{group}" for group in groups.GROUPS}
-    assert set(named) - {"all"} <= {*winobench.tasks.TASKS, *TRAINING_SETS, *of_groups}
-    assert len(named) >= 4
-
-
-def test_what_is_prepared_is_what_tasks_read(gender_source, tmp_path, run):
-    assert run("genderbias", gender_source)[0] == []
-    task = winobench.tasks.get_task("genderbias")
-    data_dir = str(tmp_path / "data")
-    assert task.ready(data_dir) is None
-    examples = list(task.load(data_dir, 4))
-    assert {example.groups for example in examples} == {
-        (f"{gender}_{topic}",) for gender in ("male", "female") for topic in ("clothes", "bags", "drinks")
-    }
-    assert len(examples) == 24
-    assert json.loads((tmp_path / "data" / "genderbias" / "prepared.json").read_text())["task"] == "genderbias"
 
 
 def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):

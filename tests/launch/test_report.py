@@ -99,20 +99,8 @@ def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
 )
 def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
     (tmp_path / "file").write_text("")
-    status, out, err = launch(*[str(folder) if word == "RUN" else word for word in words], cwd=tmp_path)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ")
-    assert said in err
-    assert len(err.splitlines()) == 1
-
-
-def test_help_teaches(tmp_path):
-    status, out, _ = launch("--help", cwd=tmp_path)
-    assert status == 0
-    assert "python -m launch.report runs/gdbench-*" in out
-    for flag in ("--out", "--gallery", "--resamples", "--seed", "--raters"):
-        assert flag in out
-    assert "--config" not in out
+    words = [folder if word == "RUN" else word for word in words]
+    launching.refuse("launch.report", *words, named=[said], cwd=tmp_path)
 
 
 def test_the_command_of_a_run_gives_its_config():

@@ -4,42 +4,51 @@ import functools
 import json
 import pathlib
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from launch import configuration
 from tests import launching
 from winobench.training.validation import MEAN
 
-ROOT = pathlib.Path(__file__).parents[2]
 FILE = "pytorch_lora_weights.safetensors"
-
+SETTINGS = {"num_steps": 8, "validate_every": 4}
 
 launch = functools.partial(launching.launch, "launch.train")
-_launch_process = functools.partial(launching.launch_process, "launch.train")
-_command = functools.partial(launching.command, "launch.train")
-_environment = launching.environment
+start = functools.partial(launching.start, "launch.train")
 
 
-@pytest.mark.slow  # three launches, the first trains
-def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}"]
-    status, out, err = launch(*words, cwd=tmp_path)
+@pytest.fixture(scope="module")
+def words(tiny_pipeline):
+    of_run = [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+    return ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", *of_run]
+
+
+@pytest.fixture(scope="module")
+def whole(words, tmp_path_factory):
+    """The folder of a run, and what it printed. Tests must not change it."""
+    cwd = tmp_path_factory.mktemp("whole")
+    status, out, err = launch(*words, cwd=cwd)
     assert status == 0, err
-    assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} >= {"latents"}
-    (workdir,) = (tmp_path / "runs").glob("hardneg-*")
+    (workdir,) = (cwd / "runs").glob("hardneg-*")
+    return workdir, out, err
+
+
+def curve(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
+
+
+@pytest.mark.slow  # trains
+def test_from_the_command_line_to_the_adapters(words, whole):
+    workdir, out, err = whole
+    assert {path.name for path in workdir.parent.iterdir() if path.is_dir()} >= {"latents"}
     assert re.fullmatch(r"hardneg-debug-tiny_pipeline.*-mixed-[0-9a-f]{8}", workdir.name)
     assert {path.name for path in workdir.iterdir()} == {
         *("config.json", "metrics.jsonl", "tensorboard", "checkpoints", "lora")
     }
-    assert "training: 4 steps" in err
+    assert "training: 8 steps" in err
     assert "encoding images: 14 images" in err
     assert out.splitlines()[-1].strip().startswith("python -m launch.eval --config=gdbench")
     assert f"--config.lora=runs/{workdir.name}/lora" in out
@@ -48,84 +57,44 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
 
     # The same again has nothing to do, and says the same.
     lines = (workdir / "metrics.jsonl").read_text()
-    status, again, err = launch(*words, cwd=tmp_path)
+    status, again, err = launch(*words, cwd=workdir.parents[1])
     assert (status, again) == (0, out), err
     assert (workdir / "metrics.jsonl").read_text() == lines
     assert {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)} == adapters
 
     # Other settings have another folder; in this one they are refused, and nothing is touched.
-    status, out, err = launch(*words, "--config.loss.threshold=none", f"--workdir={workdir}", cwd=tmp_path)
+    status, out, err = launch(*words, "--config.loss.threshold=none", f"--workdir={workdir}")
     assert (status, out) == (2, "")
     assert re.fullmatch(r"error: .* holds a run with another loss\.threshold: give its settings .*\n", err)
     assert (workdir / "metrics.jsonl").read_text() == lines
 
 
-@pytest.mark.slow  # three launches; tests/training has the same with the loop alone
-def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_path):
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.num_steps=12"]
-    words += ["--config.checkpoint_every=2", "--config.validate_every=4", "--config.accumulate=2"]
-    status, _, err = _launch_process(*words, f"--workdir={tmp_path / 'whole'}")
-    assert status == 0, err
+@pytest.mark.slow  # launches a process that trains; tests/training has the same with the loop alone
+def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(words, whole, tmp_path):
     workdir = tmp_path / "killed"
-    process = subprocess.Popen(
-        _command(*words, f"--workdir={workdir}"), cwd=ROOT, env=_environment(), stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 300
-        while not (workdir / "checkpoints" / "4").exists() and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=10) == -signal.SIGKILL
-    finally:
-        process.kill()
-    assert not (workdir / "checkpoints" / "12").exists()
-    status, _, err = _launch_process(*words, f"--workdir={workdir}")
+    words = [*words, f"--workdir={workdir}"]
+    process = start(*words, cwd=tmp_path, devices=8)  # as many as this process has
+    launching.kill(process, lambda: (workdir / "checkpoints" / "4").exists())
+    assert not (workdir / "checkpoints" / "8").exists()
+    status, _, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
-
-    def curve(folder):
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
-
-    assert curve(workdir) == curve(tmp_path / "whole")
-    assert sum(MEAN in row for row in curve(workdir)) == 4
+    assert curve(workdir) == curve(whole[0])
+    assert sum(MEAN in row for row in curve(workdir)) == 3
     for place in ("lora", "lora/last"):
-        one, two = (safetensors.numpy.load_file(folder / place / FILE) for folder in (workdir, tmp_path / "whole"))
+        one, two = (safetensors.numpy.load_file(folder / place / FILE) for folder in (workdir, whole[0]))
         assert all((one[name] == two[name]).all() for name in two)
 
 
-@pytest.mark.slow  # starts three processes that each compile the step
-def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.batch_size=8"]
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        address = f"localhost:{s.getsockname()[1]}"
-    environment = _environment(devices=2)
-    processes = [
-        subprocess.Popen(
-            _command(*words, f"--workdir={tmp_path / 'two'}", f"--processes={address},2,{number}"),
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    try:
-        outputs = [process.communicate(timeout=500) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert "step 4, the last" in outputs[0][0]
-    assert "exported" not in outputs[1][0]
-    status, _, err = _launch_process(*words, f"--workdir={tmp_path / 'one'}")
-    assert status == 0, err
-    one, two = (
-        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("one", "two")
+@pytest.mark.slow  # starts two processes that each compile the step
+def test_two_processes_train_as_one(words, whole, tmp_path):
+    address = launching.free_address()
+    words = [*words, f"--workdir={tmp_path / 'two'}"]
+    (first, _), (second, _) = launching.finish(
+        [start(*words, f"--processes={address},2,{number}", cwd=tmp_path, devices=2) for number in range(2)]
     )
+    assert "step 8, the last" in first
+    assert "exported" not in second
+    one, two = curve(whole[0]), curve(tmp_path / "two")
     assert [row["step"] for row in two] == [row["step"] for row in one]
     errors = [[row["positive_error"] for row in rows if "loss" in row] for rows in (one, two)]
     np.testing.assert_allclose(*errors, rtol=1e-4)  # sums of four parts in another order
@@ -161,35 +130,5 @@ def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
-    status, out, err = launch(*words, cwd=tmp_path)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    launching.refuse("launch.train", *words, named=[message], cwd=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.fixture(scope="module")
-def help_text():
-    """What --help prints, then the status, then which of the heavy packages were imported."""
-    code = (
-        "import sys, runpy\nsys.argv = ['train', '--config=hardneg', '--help']\ntry:\n"
-        "    runpy.run_module('launch.train', run_name='__main__')\nexcept SystemExit as end:\n    print(end.code)\n"
-        "print([name for name in ('jax', 'flax', 'transformers') if name in sys.modules])"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
-
-
-def test_help_imports_nothing_heavy(help_text):
-    assert help_text.splitlines()[-2:] == ["0", "[]"]
-    assert "--config.loss.threshold" in help_text
-    assert "--max_minutes" in help_text
-
-
-def test_the_commands_of_the_help_use_known_names(help_text):
-    commands = re.findall(r"python -m launch\.train (.*)", help_text)
-    assert len(commands) >= 9
-    for command in commands:
-        (spec,) = re.findall(r"--config=(\S+)", command)
-        config = configuration.load(spec, launcher="train")
-        assert set(re.findall(r"--config\.(\S+)=", command)) <= set(configuration.flat(config))

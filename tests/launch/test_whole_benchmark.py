@@ -1,14 +1,14 @@
 """The whole of GDBench on small data sets in the published layouts: prepared, judged with four models, reported."""
 
 import csv
-import functools
 import json
 import re
 
 import pytest
 
 from launch import prepare
-from tests import launching, tiny_vision_language
+from tests import tiny_vision_language
+from tests.launch import whole
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
 from winobench.data import published_order, word_order
@@ -49,20 +49,10 @@ def models(tmp_path_factory, tiny_pipeline):
     ]
 
 
-launch = functools.partial(launching.launch, COLUMNS="80")
-
-
 @pytest.fixture(scope="module")
 def runs(data_dir, models, tmp_path_factory):
     """The folders of the four runs, and what the one command printed."""
-    folder = tmp_path_factory.mktemp("runs")
-    words = [
-        *("--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", f"--config.data_dir={data_dir}"),
-        *("--config.limit=3", f"--workdir={folder}"),
-    ]
-    status, out, err = launch("launch.eval", *words, cwd=folder)
-    assert status == 0, err
-    return [folder / name for name in (models[0].name, "clip", "blip", "instructblip")], out
+    return whole.evaluate(models, data_dir, tmp_path_factory.mktemp("runs"), "--config.limit=2")[:2]
 
 
 def test_every_task_has_numbers_from_every_model(runs, data_dir):
@@ -87,13 +77,9 @@ def test_every_task_has_numbers_from_every_model(runs, data_dir):
 def test_a_second_look_needs_no_pass(runs, data_dir, models):
     """Fewer samples and no normalisation, from the errors of the run beside."""
     folders, _ = runs
-    words = [
-        *("--config=gdbench:debug", f"--config.model={models[0]}", f"--config.data_dir={data_dir}", "--config.limit=3"),
-        *("--config.normalize=none", "--config.sampling.num_samples=1", "--config.sampling.num_bias_samples=1"),
-        f"--workdir={folders[0].parent / 'again'}",
-    ]
-    status, _, err = launch("launch.eval", *words, cwd=folders[0].parent)
-    assert status == 0, err
+    words = ["--config.limit=2", "--config.normalize=none", "--config.sampling.num_samples=1"]
+    words += ["--config.sampling.num_bias_samples=1"]
+    _, _, err = whole.evaluate(models[:1], data_dir, folders[0].parent / "again", *words)
     results = json.loads((folders[0].parent / "again" / "results.json").read_text())
     assert results["computed_passes"] == 0 < results["passes"]
     assert "0 passes to do" in err
@@ -101,8 +87,7 @@ def test_a_second_look_needs_no_pass(runs, data_dir, models):
 
 def test_one_page_of_the_four_runs(runs, tmp_path):
     folders, _ = runs
-    status, _, err = launch("launch.report", *folders, f"--out={tmp_path}", cwd=tmp_path)
-    assert status == 0, err
+    whole.report(folders, tmp_path)
     (page,) = tmp_path.glob("*.html")
     assert page.stat().st_size > 100_000
     with open(tmp_path / "tasks.csv", newline="") as file:
@@ -113,7 +98,6 @@ def test_one_page_of_the_four_runs(runs, tmp_path):
     assert list(tmp_path.glob("*.png"))
 
 
-@pytest.mark.slow  # test_bad_sources.py has the same without a launch
 def test_tasks_whose_data_are_damaged_are_left_out(runs, data_dir, models, tmp_path):
     """One sentence for each of them, numbers for the others, and the exit status says that not all went well."""
     for task, place in (("pets", "examples"), ("winoground", "images")):
@@ -122,7 +106,7 @@ def test_tasks_whose_data_are_damaged_are_left_out(runs, data_dir, models, tmp_p
         path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
     names = "--config.tasks=pets,svo_subj,winoground"
     words = [f"--config.model={models[1]}", f"--config.data_dir={data_dir}", names, f"--workdir={tmp_path / 'run'}"]
-    status, out, _ = launch("launch.eval", "--config=gdbench:debug", *words, cwd=tmp_path)
+    status, out, _ = whole.launch("launch.eval", "--config=gdbench:debug", *words, cwd=tmp_path)
     assert status == 2
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert list(results["tasks"]) == ["svo_subj"]

@@ -4,7 +4,6 @@ import functools
 import json
 import re
 import signal
-import subprocess
 
 import pytest
 
@@ -12,21 +11,13 @@ from tests import launching
 from tests.judging.asking import Address, ask, click
 from winobench.data import wscplus
 
-command = functools.partial(launching.command, "tests.wscplus_items.launched")
 launch = functools.partial(launching.launch, "tests.wscplus_items.launched")
-environment = launching.environment
+start = functools.partial(launching.start, "tests.wscplus_items.launched")
 
 
 def judge(folder, name, label, cwd):
     """Opens the page of a person, judges everything on it, and ends it."""
-    process = subprocess.Popen(
-        command(f"--workdir={folder}", f"--annotate={name}", "--port=0"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=environment(),
-    )
+    process = start(f"--workdir={folder}", f"--annotate={name}", "--port=0", cwd=cwd)
     line = process.stdout.readline()
     page = Address.parse(line.partition(" is the page of annotator")[0])
     try:
@@ -113,16 +104,5 @@ def test_offensive_questions_are_marked(tmp_path):
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
-    status, out, err = launch(*words, cwd=tmp_path)
-    assert (status, out) == (2, ""), err
-    assert err.startswith("error: ")
-    assert said in err
-    assert len(err.splitlines()) == 1
+    launching.refuse("tests.wscplus_items.launched", *words, named=[said], cwd=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_help(tmp_path):
-    status, out, _ = launching.launch("launch.write_items", "--help", cwd=tmp_path)
-    assert status == 0
-    for word in ("--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"):
-        assert word in out

@@ -62,26 +62,15 @@ class TestFleissKappa:
             covered += kappa.low <= 0.49 <= kappa.high
         assert 88 <= covered <= 100
 
-    def test_same_seed_same_interval(self):
-        assert agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3) == agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3)
-
     @pytest.mark.parametrize(
-        "counts", [[], [1, 2], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]], [[0.5, 1.5], [1, 1]]]
+        "counts",
+        [
+            *([], [1, 2], [[[2, 1]]], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]]),
+            *([[0.5, 1.5], [1, 1]], [[2.5, 0], [2, 0]], [[2, -1], [1, 0]]),  # the last two are good if rounded
+        ],
     )
     def test_bad_counts(self, counts):
         with pytest.raises(ValueError, match=names("fleiss_kappa")):
-            agreement.fleiss_kappa(counts)
-
-    @pytest.mark.parametrize(
-        ("counts", "part"),
-        [
-            ([[2.5, 0], [2, 0]], ("fleiss_kappa", "0")),
-            ([[2, -1], [1, 0]], ("fleiss_kappa", "0")),
-            ([[[2, 1]]], ("num_labels]", "(1, 1, 2)")),
-        ],
-    )
-    def test_bad_counts_that_would_be_good_after_rounding(self, counts, part):
-        with pytest.raises(ValueError, match=names(*part)):
             agreement.fleiss_kappa(counts)
 
     @pytest.mark.parametrize("level", [-0.5, 0, 1, 1.5])
@@ -118,25 +107,28 @@ class TestRaterFiles:
         assert agreement.ratings_kappa(ratings).value == pytest.approx((1 / 2 - 3 / 8) / (5 / 8))
 
     @pytest.mark.parametrize(
-        ("lines", "part"),
+        ("content", "code", "words"),
         [
-            (["item,rater", "a,R"], ("missing-column", "'label'")),
-            (["item,rater,label", "a,R,"], ("empty-cell", "1")),
-            (["item,rater,label", "a,R"], ("empty-cell",)),
-            (["item,rater,label", "a,R,0", "a,R,1"], ("repeated-judgement", "'a'", "'R'", "1")),
-            (["item,rater,label", '"a,R,0'], ("damaged-table", "CSV")),
+            *((content, "missing-column", ()) for content in (b"", b"\n\n", b"\xef\xbb\xbf", b"item,rater\nx,y\n")),
+            *((content, "damaged-table", ("CSV",)) for content in (b"\xff\xfe", b'"', b'item,rater,label\n"a,R,0')),
+            (b"item,rater\na,R", "missing-column", ("'label'",)),
+            (b"item,rater,label\na,R,", "empty-cell", ("1",)),
+            (b"item,rater,label\na,R", "empty-cell", ()),
+            (b"item,rater,label\na,R,0\na,R,1", "repeated-judgement", ("'a'", "'R'", "1")),
+            (None, "no-such-file", ()),
         ],
     )
-    def test_bad_files(self, tmp_path, lines, part):
-        path = self.write(tmp_path, "bad.csv", *lines)
-        with raises(*part) as error:
+    def test_bad_files(self, tmp_path, content, code, words):
+        path = tmp_path / "bad.csv"
+        if content is not None:
+            path.write_bytes(content)
+        with raises(code, *words, str(path)):
             agreement.read_ratings(path)
-        assert str(path) in str(error.value)
-        assert "\n" not in str(error.value)
 
-    def test_missing_file(self, tmp_path):
-        with raises("no-such-file"):
-            agreement.read_ratings(tmp_path / "no.csv")
+    def test_odd_labels(self, tmp_path):
+        """A zero byte, and labels that spreadsheets would compute."""
+        path = self.write(tmp_path, "odd.csv", "item,rater,label", "x,y,\0", "'=1,'@anna,0")
+        assert agreement.read_ratings(path) == [("x", "y", "\0"), ("=1", "@anna", "0")]
 
     def test_bad_judgements(self):
         ratings = [agreement.Rating("a", "R1", "0"), agreement.Rating("a", "R2", "x"), agreement.Rating("b", "R1", "0")]
@@ -196,31 +188,6 @@ class TestRaterAccuracy:
         assert agreement.rater_accuracy([], ANSWERS, GROUPS) == {}
 
 
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        *((content, "missing-column") for content in (b"", b"\n\n", b"\xef\xbb\xbf", b"item,rater\nx,y\n")),
-        *((content, "damaged-table") for content in (b"\xff\xfe", b'"')),
-        (b"item,rater,label\nx,y,\0", None),
-    ],
-)
-def test_rater_files_that_are_none_are_one_sentence(tmp_path, content, code):
-    path = tmp_path / "raters.csv"
-    path.write_bytes(content)
-    if code is None:
-        assert len(agreement.read_ratings(path)) == 1
-        return
-    with raises(code, "raters.csv"):
-        agreement.read_ratings(path)
-
-
-def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
-    path = tmp_path / "raters.csv"
-    path.write_text("item,rater,label\n'=1,'@anna,0\n")
-    assert agreement.read_ratings(path) == [agreement.Rating("=1", "@anna", "0")]
-
-
-@pytest.mark.quick(1)
 @pytest.mark.parametrize("items", [2, 25])
 def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     """Drawn and computed one by one: the interval reaches as far, and further where items are few."""
@@ -228,9 +195,11 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     counts[0], counts[1] = [3, 0, 0], [1, 2, 0]
     found = agreement.fleiss_kappa(counts)
     assert found == agreement.fleiss_kappa(counts, num_resamples=2_000, seed=0)
-    draws = np.random.default_rng(0).integers(items, size=(2_000, items))
-    values = [agreement.fleiss_kappa(counts[rows], num_resamples=1).value for rows in draws]
-    low, high = np.quantile([value for value in values if value is not None], [0.025, 0.975])
+    drawn = counts[np.random.default_rng(0).integers(items, size=(2_000, items))]
+    observed, shares = ((drawn**2).sum(axis=(1, 2)) / items - 3) / 6, drawn.sum(axis=1) / (3 * items)
+    expected = (shares**2).sum(axis=1)
+    has_value = expected < 1
+    low, high = np.quantile(((observed - expected)[has_value] / (1 - expected[has_value])), [0.025, 0.975])
     assert found.low < low + 0.02
     assert found.high > high - 0.02
     if items == 25:

@@ -10,7 +10,6 @@ import pytest
 import scipy.stats
 
 from tests.expectations import names, raises
-from winobench.base.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
 
@@ -56,12 +55,7 @@ def test_worked_by_hand():
     assert psi.dtype == np.float64
     assert psi.tolist() == [1, 3, -1, 1]
     assert assoc.effect_size(psi[:2], psi[2:]) == pytest.approx(2**0.5, rel=1e-14)
-    assert assoc.permutation_test(psi[:2], psi[2:]) == (
-        pytest.approx(1 / 3, abs=1e-15),
-        pytest.approx(2 / 3, abs=1e-15),
-        6,
-        True,
-    )
+    assert assoc.permutation_test(psi[:2], psi[2:]) == pytest.approx((1 / 3, 2 / 3, 6, True), abs=1e-15)
 
 
 def test_average_is_of_magnitudes():
@@ -70,7 +64,8 @@ def test_average_is_of_magnitudes():
         assoc.PairAssociations("x", "y", np.array([1.0, 3]), np.array([-1.0, 1])),
         assoc.PairAssociations("y", "z", np.array([-1.0, 1]), np.array([2.0, 2])),
     ]
-    assert assoc.average_absolute_effect_size(pairs) == pytest.approx((2**0.5 + 2 / 1.5**0.5) / 2, rel=1e-14)
+    found = assoc.average_interval(pairs, num_resamples=50)
+    assert found.value == pytest.approx((2**0.5 + 2 / 1.5**0.5) / 2, rel=1e-14)
 
 
 @pytest.mark.parametrize("sizes", [(6, 6), (40, 25), (250, 250)])
@@ -123,23 +118,17 @@ def test_a_scorer_that_ignores_the_text_is_associated_with_nothing():
         assoc.effect_size(psi[:2], psi[2:])
 
 
-def test_equal_up_to_rounding_is_equal():
-    with pytest.raises(ValueError, match="all of them are equal"):
-        assoc.effect_size([0.1 + 0.2, 0.3], [0.3])
-    with pytest.raises(ValueError, match="all of them are equal"):
-        assoc.permutation_test(np.full(3, 3.1), np.full(4, 3.1))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: assoc.effect_size([0.1 + 0.2, 0.3], [0.3]), ("equal",)),  # but for rounding
+        (lambda: assoc.permutation_test(np.full(3, 3.1), np.full(4, 3.1)), ("equal",)),
         (lambda: assoc.effect_size([], [1.0]), ("(0,)", "(1,)")),
         (lambda: assoc.effect_size([[1.0]], [1.0]), ("(1, 1)", "(1,)")),
         (lambda: assoc.effect_size([1.0, np.nan], [2.0]), ("associations", "NaN")),
         (lambda: assoc.associations(np.zeros((2, 2)), (), (1,)), ("associations", "(2, 2)", "()")),
         (lambda: assoc.associations(np.zeros(2), (0,), (1,)), ("associations", "(2,)")),
         (lambda: assoc.associations([[np.nan, 1.0]], (0,), (1,)), ("scores", "NaN")),
-        (lambda: assoc.average_absolute_effect_size([]), ("average", "pair")),
         (lambda: assoc.bootstrap_interval([1.0], [2.0, 3.0]), ("bootstrap", "'x'")),
     ],
 )
@@ -188,19 +177,21 @@ def test_unequal_spreads_are_no_difference_of_means():
     """Ten images that vary much and forty that vary little, with equal means: a third would be called different."""
     rng = np.random.default_rng(0)
     p_values, differences = [], []
-    for trial in range(150):
+    for trial in range(100):
         x, y = 5 * rng.normal(size=10), rng.normal(size=40)
         p_values.append(assoc.permutation_test(x, y, num_permutations=199, seed=trial).p_two_sided)
         order = rng.permuted(np.tile(np.concatenate([x, y]), (199, 1)), axis=1)
         apart = np.abs(order[:, :10].mean(axis=1) - order[:, 10:].mean(axis=1))
         differences.append(np.mean(apart >= abs(x.mean() - y.mean())))
     assert np.mean(np.array(differences) <= 0.05) > 0.2
-    assert np.mean(np.array(p_values) <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    assert np.mean(np.array(p_values) <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
 
 
 def test_arrangements_without_spread_have_the_largest_statistic():
     # Of 0, 0, 1, 1 two arrangements part the values: t is plus and minus infinity.
     assert assoc.permutation_test([1.0, 1.0], [0.0, 0.0])[:2] == pytest.approx((1 / 6, 1 / 3))
+    # All four arrangements of two values tie or lie on both sides: either tail holds more than half of them.
+    assert assoc.permutation_test([0.0, 1.0], [0.0, 1.0])[:2] == pytest.approx((5 / 6, 1.0))
 
 
 @pytest.mark.parametrize(("num_permutations", "judged", "is_exact"), [(126, 126, True), (125, 125, False)])
@@ -251,13 +242,13 @@ def test_the_papers_stars_are_one_sided_at_250_images_a_group(effect, one, two):
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     x += effect / np.sqrt(1 - effect**2 / 4)
     assert assoc.effect_size(x, y) == pytest.approx(effect, rel=1e-12)
-    found = assoc.permutation_test(x, y, num_permutations=40_000)
+    found = assoc.permutation_test(x, y, num_permutations=20_000)
     deviation = np.sqrt(500**2 / (499 * 250 * 250))
     normal = scipy.stats.norm.sf(effect / deviation)
     # Four standard errors of the sampling.
-    assert found.p_one_sided == pytest.approx(normal, abs=4 * np.sqrt(normal / 40_000))
+    assert found.p_one_sided == pytest.approx(normal, abs=4 * np.sqrt(normal / 20_000))
     assert (found.p_one_sided < 0.01) == one
-    if effect != 0.23:  # 0.0102, too near to 0.01 for 40,000 permutations
+    if effect != 0.23:  # 0.0102, too near to 0.01 for 20,000 permutations
         assert (found.p_two_sided < 0.01) == two
     assert 2 * normal == pytest.approx({0.23: 0.0102, 0.24: 0.0073, 0.03: 0.738}[effect], abs=1e-3)
 
@@ -265,15 +256,14 @@ def test_the_papers_stars_are_one_sided_at_250_images_a_group(effect, one, two):
 def test_seeds_decide_and_memory_stays_small():
     x, y = draw((500, 500), 0.1)
     tracemalloc.start()
-    found = assoc.permutation_test(x, y, num_permutations=10_000, seed=1)
+    found = assoc.permutation_test(x, y, num_permutations=3_000, seed=1)
     interval = assoc.bootstrap_interval(x, y, seed=1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 16 * 2**20  # all permutations at once would take 80 MB
-    assert found == assoc.permutation_test(x, y, num_permutations=10_000, seed=1)
-    assert interval == assoc.bootstrap_interval(x, y, seed=1)
-    assert found != assoc.permutation_test(x, y, num_permutations=10_000, seed=2)
-    assert interval != assoc.bootstrap_interval(x, y, seed=2)
+    assert peak < 16 * 2**20  # all permutations at once would take 24 MB
+    for call, first in ((assoc.permutation_test, found), (assoc.bootstrap_interval, interval)):
+        options = {"num_permutations": 3_000} if call is assoc.permutation_test else {}
+        assert call(x, y, seed=1, **options) == first != call(x, y, seed=2, **options)
 
 
 def test_the_interval_is_scipys_or_that_of_the_jackknife():
@@ -310,18 +300,18 @@ def test_the_interval_is_scipys_or_that_of_the_jackknife():
 
 
 def test_coverage_of_the_bootstrap():
-    """Nominal 95% intervals hold the true d in at least 90% of 200 simulated experiments of 25 + 25 images."""
+    """Nominal 95% intervals hold the true d in at least 90% of 120 simulated experiments of 25 + 25 images."""
     rng = np.random.default_rng(0)
     shift = 1.0
     truth = shift / np.sqrt(1 + shift**2 / 4)
     hits, below = 0, 0
-    for trial in range(200):
+    for trial in range(120):
         x, y = rng.normal(size=25) + shift, rng.normal(size=25)
         found = assoc.bootstrap_interval(x, y, num_resamples=400, seed=trial)
         hits += found.low <= truth <= found.high
         below += truth < found.low
-    assert 180 <= hits < 200
-    assert below < 20
+    assert 108 <= hits < 120
+    assert below < 12
 
 
 def test_resamples_without_variation_are_harmless():
@@ -331,11 +321,6 @@ def test_resamples_without_variation_are_harmless():
     assert -2 <= found.low <= found.value <= found.high <= 2
     # Two points: nothing that a resample could change.
     assert assoc.bootstrap_interval([1.0, 1.0], [0.0, 0.0]) == pytest.approx((2, 2, 2))
-
-
-def test_constant_resamples_count_as_no_difference():
-    x, y = np.array([[2.0, 2.0], [1.0, 3.0]]), np.array([[2.0, 2.0], [0.0, 2.0]])
-    assert assoc._effect_sizes(x, y, 1e-9).tolist() == pytest.approx([0, 1 / 1.25**0.5])
 
 
 def test_defaults():
@@ -355,11 +340,6 @@ def test_defaults():
     assert assoc.association_results(scores, GOOD + BAD, groups, task) == explicit
 
 
-def test_a_p_value_is_at_most_one():
-    # All four arrangements of the two values tie or lie on both sides: either tail holds more than half of them.
-    assert assoc.permutation_test([0.0, 1.0], [0.0, 1.0])[:2] == pytest.approx((5 / 6, 1.0))
-
-
 def test_pairs_that_share_images_are_resampled_jointly():
     x, y = draw((20, 20), -0.5)
     forth = assoc.PairAssociations("x", "y", x, y)
@@ -377,7 +357,7 @@ def test_pairs_that_share_images_are_resampled_jointly():
 
 
 def test_coverage_of_the_average():
-    """Ten pairs of nine groups with small true effects, 0.12 on average: 80% of 60 at least, the value always inside.
+    """Ten pairs of nine groups with small true effects, 0.12 on average: 80% of 30 at least, the value always inside.
 
     With more images or larger effects it is 95%; the percentiles of resampled magnitudes cover 23% here.
     """
@@ -388,13 +368,13 @@ def test_coverage_of_the_average():
     differences = np.array([shifts[x] - shifts[y] for x, y in pairs])
     truth = np.mean(np.abs(differences) / np.sqrt(1 + differences**2 / 4))
     hits = 0
-    for trial in range(60):
+    for trial in range(30):
         psi = {name: rng.normal(size=40) + shifts[name] for name in names}
         rows = [assoc.PairAssociations(x, y, psi[x], psi[y]) for x, y in pairs]
         found = assoc.average_interval(rows, num_resamples=300, seed=trial)
         assert 0 <= found.low < found.value < found.high
         hits += found.low <= truth <= found.high
-    assert hits >= 48
+    assert hits >= 24
 
 
 @pytest.mark.parametrize("sizes", [(6, 6), (250, 250), (30, 10)])
@@ -445,10 +425,7 @@ def test_rows_of_a_task():
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert assoc.association_results(scores, texts, groups, task, num_resamples=200) == found
     scores, groups = scores_of(A=np.arange(20.0), B=np.arange(20.0) - 2)
-    seeds = [
-        assoc.association_results(scores, texts, groups, Association((pair("A-B"),)), num_permutations=999, seed=seed)
-        for seed in (0, 0, 1)
-    ]
+    seeds = [results(scores, groups, pair("A-B"), num_permutations=999, seed=seed) for seed in (0, 0, 1)]
     assert seeds[0] == seeds[1] != seeds[2]
 
 
@@ -459,8 +436,7 @@ def test_the_published_code_pools_a_group_that_is_not_compared_and_we_do_not():
     assert len(names) == 9
     psi = {group: rng.normal(size=12) + 2 * index for index, group in enumerate(names)}
     scores, groups = scores_of(**psi)
-    task = Association(tuple(pair(name) for name in MMBIAS_PAIRS))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_permutations=100, num_resamples=50)
+    found = results(scores, groups, *map(pair, MMBIAS_PAIRS), num_permutations=100)
     for name in MMBIAS_PAIRS:
         x, y = (psi[group] for group in name.split("-"))
         assert found[name]["value"] == pytest.approx((x.mean() - y.mean()) / np.concatenate([x, y]).std(), rel=1e-12)
@@ -480,11 +456,9 @@ def test_each_pair_is_asked_with_its_own_texts():
     scores[:4, :2] = [[3, 1], [4, 3], [1, 1], [0, 1]]
     scores[4:, 2:] = [[1, 3], [2, 2], [5, 1], [6, 2]]
     groups = ["m1", "m1", "f1", "f1", "m2", "m2", "f2", "f2"]
-    pairs = (
-        TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",)),
-        TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",)),
-    )
-    found = assoc.association_results(scores, texts, groups, Association(pairs), num_resamples=50)
+    clothes = TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",))
+    drinks = TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",))
+    found = results(scores, groups, clothes, drinks, texts=texts)
     assert found["Clothes"]["value"] == pytest.approx(assoc.effect_size([2, 1], [0, -1]))
     assert found["Drinks"]["value"] == pytest.approx(assoc.effect_size([-2, 0], [4, 4]))
     assert found["m1/association"]["value"] == 1.5
@@ -492,51 +466,50 @@ def test_each_pair_is_asked_with_its_own_texts():
     assert (found["f2/association"]["low"], found["f2/association"]["high"]) == (4, 4)
 
 
+def results(scores, groups, *pairs, texts=GOOD + BAD, **options):
+    return assoc.association_results(scores, texts, groups, Association(pairs), **{"num_resamples": 50, **options})
+
+
 def test_a_group_asked_with_two_sets_of_texts_has_two_rows():
-    scores, groups = scores_of(A=[1, 2], B=[3, 4.5])
-    task = Association((pair("A-B"), TargetPair("reversed", "A", "B", BAD, GOOD)))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    found = results(*scores_of(A=[1, 2], B=[3, 4.5]), pair("A-B"), TargetPair("reversed", "A", "B", BAD, GOOD))
     assert found["reversed"]["value"] == pytest.approx(-found["A-B"]["value"])
     assert found["A/association"]["value"] == pytest.approx(1.5)
     assert found["A/association in reversed"]["value"] == pytest.approx(-1.5)
 
 
 def test_missing_groups_are_named_or_left_out():
-    scores, groups = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
-    task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim")))
-    call = (scores, [*GOOD, *BAD], groups, task)
-    with pytest.raises(InputError, match=names("Jewish-Muslim", "'Jewish'")):
-        assoc.association_results(*call)
-    found = assoc.association_results(*call, partial=True, num_resamples=50)
+    scored = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
+    pairs = (pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim"))
+    with raises("nothing-to-compare", "Jewish-Muslim", "'Jewish'"):
+        results(*scored, *pairs)
+    found = results(*scored, *pairs, partial=True)
     assert found["average_absolute_effect_size"]["pairs"] == 1
     assert found["average_absolute_effect_size"]["left_out"] == {
         "Jewish-Muslim": "there is no image of the group 'Jewish'",
         "Hindu-Muslim": "the group 'Hindu' has only one image",
     }
     assert [name for name in found if "-" in name] == ["Christian-Muslim"]
-    nothing = Association((pair("Jewish-Muslim"),))
     with raises("nothing-to-compare"):
-        assoc.association_results(scores, [*GOOD, *BAD], groups, nothing, partial=True)
+        results(*scored, pair("Jewish-Muslim"), partial=True)
 
 
 def test_a_pair_without_differences_is_left_out_and_the_others_stay():
     scores, groups = scores_of(A=[1, 2], B=[3, 4], C=[5, 5], D=[5, 5, 5])
-    task = Association((pair("A-B"), pair("C-D")))
-    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    found = results(scores, groups, pair("A-B"), pair("C-D"))
     average = found["average_absolute_effect_size"]
     assert average["left_out"] == {"C-D": "all of its images have the same association"}
     assert average["value"] == pytest.approx(abs(found["A-B"]["value"]))
     assert "C-D" not in found
     with raises("nothing-to-compare"):
-        assoc.association_results(scores[4:], [*GOOD, *BAD], groups[4:], Association((pair("C-D"),)))
+        results(scores[4:], groups[4:], pair("C-D"))
 
 
 def test_texts_and_lengths_are_checked():
     scores, groups = scores_of(A=[1, 2], B=[3, 4])
-    with pytest.raises(InputError, match=names("A-B", "'trust'", "4")):
-        assoc.association_results(scores, ["joy", "x", "vulgar", "bad"], groups, Association((pair("A-B"),)))
+    with raises("unknown-name", "A-B", "'trust'", "4"):
+        results(scores, groups, pair("A-B"), texts=["joy", "x", "vulgar", "bad"])
     with pytest.raises(ValueError, match=names("3 groups", "4 texts", "(4, 4)")):
-        assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))
+        results(scores, groups[1:], pair("A-B"))
     scores[0, 0] = np.nan
     with pytest.raises(ValueError, match=names("NaN")):
-        assoc.association_results(scores, [*GOOD, *BAD], groups, Association((pair("A-B"),)))
+        results(scores, groups, pair("A-B"))

@@ -10,7 +10,8 @@ from winobench.metrics import Dependence, dependence
 _SETS = st.lists(st.sets(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=12)
 
 
-def _matrices(sets):
+def matrices(sets):
+    """Which of the sets share a unit, and their Jaccard indices."""
     shared = np.array([[float(bool(one & other)) for other in sets] for one in sets])
     alike = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
     return shared, alike
@@ -19,7 +20,7 @@ def _matrices(sets):
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(_SETS, st.integers(1, 40))
 def test_sums_are_those_over_all_pairs(sets, at_once):
-    shared, alike = _matrices(sets)
+    shared, alike = matrices(sets)
     values = np.random.default_rng(len(sets)).normal(size=(len(sets), 3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dependence, "_PAIRS_AT_ONCE", at_once)  # in several blocks, kept or not
@@ -36,7 +37,7 @@ def test_a_part_depends_as_the_whole_does(sets, data):
     rows = data.draw(st.lists(st.integers(0, len(sets) - 1), min_size=1, max_size=8))
     part = Dependence.of_sets(sets).take(np.array(rows))
     assert len(part) == len(rows)
-    shared, alike = _matrices([sets[row] for row in rows])
+    shared, alike = matrices([sets[row] for row in rows])
     values = np.arange(1.0, len(rows) + 1)
     np.testing.assert_allclose(part.sums(values), shared @ values)
     np.testing.assert_allclose(part.alike(values), alike @ values)

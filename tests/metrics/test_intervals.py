@@ -5,12 +5,7 @@ import pytest
 import scipy.stats
 
 from tests.expectations import names
-from winobench.metrics import (
-    Design,
-    clustered,
-    paired_difference,
-    wilson,
-)
+from winobench.metrics import Design, clustered, paired_difference, wilson
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 1), (0, 100), (1, 100), (50, 100), (99, 100), (100, 100), (7, 9)])
@@ -39,7 +34,7 @@ def test_ends_of_rare_outcomes_by_hand():
 @pytest.mark.parametrize(("level", "least"), [(0.9, 0.88), (0.95, 0.93), (0.99, 0.986)])
 def test_exact_least_coverage(level, least):
     """Binomial probabilities at both sides of every end, where coverage jumps; Wilson's own falls to 84% at 95%."""
-    for total in (10, 13, 25, 50, 100, 333, 1_000):
+    for total in (10, 13, 25, 50, 100, 333):
         _, low, high = np.array([wilson(successes, total, level) for successes in range(total + 1)]).T
         ends = np.concatenate([low[1:], high[:-1]])
         truth = np.concatenate([ends - 1e-11, ends + 1e-11])
@@ -149,18 +144,13 @@ def test_clustered_refuses_what_does_not_fit(arguments):
 def test_coverage(num_clusters, value, correlation):
     """Seven beta-binomial answers an image: the 95% interval holds the truth in at least 95% - 3 standard errors."""
     generator, repetitions, size = np.random.default_rng(2), 400, 7
-    clusters = np.repeat(np.arange(num_clusters), size)
-    spread = (1 - correlation) / correlation if correlation else None
-    hits = 0
-    for _ in range(repetitions):
-        each = (
-            generator.beta(value * spread, (1 - value) * spread, num_clusters)
-            if spread
-            else np.full(num_clusters, value)
-        )
-        interval = clustered((generator.random((num_clusters, size)) < each[:, None]).ravel(), clusters)
-        hits += interval.low <= value <= interval.high
-    assert hits / repetitions >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
+    each = np.full((num_clusters, repetitions), value)
+    if correlation:
+        spread = (1 - correlation) / correlation
+        each = generator.beta(value * spread, (1 - value) * spread, each.shape)
+    right = generator.random((num_clusters * size, repetitions)) < np.repeat(each, size, axis=0)
+    _, low, high = Design(np.repeat(np.arange(num_clusters), size)).proportions(right)
+    assert np.mean((low <= value) & (value <= high)) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
 
 
 def test_means_are_students_and_know_copies():
@@ -224,12 +214,9 @@ def test_means_of_values_that_cancel_are_as_sure_as_independent_ones():
     mean, low, high = Design([0, 0, 1, 1, 2, 2]).means(values)
     half = scipy.stats.t.ppf(0.975, 3 - 1) * scipy.stats.sem(values, axis=0)
     np.testing.assert_allclose([mean, high, -low], [[0.0], half, half], rtol=1e-9, atol=1e-12)
-
-
-def test_means_of_two():
-    mean, low, high = Design([0, 1]).means([[1.0], [4.0]])
-    half = 12.706204736 * 1.5  # Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2)
-    np.testing.assert_allclose([mean, low, high], [[2.5], [2.5 - half], [2.5 + half]], rtol=1e-9)
+    # Of two values: Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2).
+    ends = np.array([2.5, 2.5 - 12.706204736 * 1.5, 2.5 + 12.706204736 * 1.5])
+    np.testing.assert_allclose(Design([0, 1]).means([[1.0], [4.0]]), ends[:, None], rtol=1e-9)
 
 
 def test_the_usual_level_is_95_percent():

@@ -103,17 +103,22 @@ def test_metrics_take_examples_of_either_direction_and_several_sizes():
     assert found["recall@5"].correct.all()
 
 
-def test_metrics_refuse_examples_of_the_wrong_shape():
-    with pytest.raises(ValueError, match=names("target", "(2, 2)")):
-        metrics.METRICS["accuracy"]([np.zeros((2, 2))], [0])
-    with pytest.raises(ValueError, match=names("target", "(1, 2)")):
-        metrics.METRICS["accuracy"]([np.zeros((1, 2))], [None])
-    with pytest.raises(ValueError, match=names("winoground", "(1, 2)")):
-        metrics.METRICS["winoground"]([np.zeros((1, 2))], [None])
-    with pytest.raises(ValueError, match=names("target", "None")):
-        metrics.METRICS["winoground"]([np.zeros((2, 2))], [0])
-    with pytest.raises(ValueError, match=names("target", "None")):
-        metrics.METRICS["winoground"]([np.zeros((2, 2))] * 2, [None, 0])
+@pytest.mark.parametrize(
+    ("name", "shape", "targets", "named"),
+    [
+        ("accuracy", (2, 2), [0], ("target", "(2, 2)")),
+        ("accuracy", (1, 2), [None], ("target", "(1, 2)")),
+        ("winoground", (1, 2), [None], ("winoground", "(1, 2)")),
+        ("winoground", (2, 2), [0], ("target", "None")),
+        ("winoground", (2, 2), [None, 0], ("target", "None")),
+    ],
+)
+def test_metrics_refuse_examples_of_the_wrong_shape(name, shape, targets, named):
+    with pytest.raises(ValueError, match=names(*named)):
+        metrics.METRICS[name]([np.zeros(shape)] * len(targets), targets)
+
+
+def test_shapes_and_numbers_that_do_not_fit_are_refused():
     for shape in ((1, 1), (2, 3), (3, 2)):
         with pytest.raises(ValueError, match=names("winoground", str(shape))):
             winoground(np.zeros((1, *shape)))
@@ -151,6 +156,102 @@ def test_winoground_against_the_published_functions(reference_data):
     for name, outcome in winoground(scores).items():
         assert outcome.correct.tolist() == np.array(recorded[name], bool).tolist()
         assert outcome.tie.any()
+
+
+def judge(name, scores, targets=None):
+    return metrics.METRICS[name].judge(np.asarray(scores, np.float64), targets)[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "correct", "tie"),
+    [
+        (
+            "own_texts",
+            [
+                [[3, 1, 2, 0], [0, 5, 4, 1]],  # both find theirs
+                [[3, 1, 2, 0], [6, 5, 4, 1]],  # the second one prefers the first text
+                [[3, 1, 2, 0], [0, 5, 4, 6]],  # a text that belongs to neither
+                [[3, 1, 3, 0], [0, 5, 4, 1]],  # a tie is wrong
+                [[3, 1, 2, 0], [0, 0, 4, 0]],  # wrong, and tied besides
+            ],
+            [True, False, False, False, False],
+            [False, False, False, True, True],
+        ),
+        # Two questions' answers: the first image's are the first ones, the second image's the others.
+        (
+            "all_answers",
+            [[[2, 1, 2, 1], [1, 2, 1, 2]], [[2, 1, 1, 2], [1, 2, 1, 2]], [[2, 1, 2, 1], [1, 2, 2, 2]]],
+            [True, False, False],
+            [False, False, True],
+        ),
+        ("all_answers", [[[2, 1, 2, 1]], [[2, 1, 1, 2]]], [True, False], [False, False]),
+        (
+            "all_true",
+            [[[3, 2, 1]], [[3, 1, 2]], [[1, 3, 1]], [[1, 1, 2]], [[2, 2, 1]]],
+            [True, False, False, False, True],
+            [False, False, True, False, False],
+        ),
+    ],
+)
+def test_metrics_of_several_images_or_captions_by_hand(name, scores, correct, tie):
+    outcome = judge(name, scores, np.zeros(len(scores), int) if name == "all_true" else None)
+    assert (outcome.correct.tolist(), outcome.tie.tolist()) == (correct, tie)
+
+
+def test_of_square_groups_own_texts_are_the_text_score():
+    scores = np.random.default_rng(0).normal(size=(300, 3, 3))
+    own, text = judge("own_texts", scores), winoground(scores)["text"]
+    np.testing.assert_array_equal(own.correct, text.correct)
+    assert 0 < own.correct.sum() < 300
+
+
+def test_the_four_forms_of_naturalbench_are_the_published_scores():
+    """Q_Acc, I_Acc, Acc and G_Acc of the answers "yes", where each answer of an image is right by itself or wrong."""
+    scores = np.random.default_rng(0).integers(0, 9, (400, 2, 2, 2)) + 0.25 * np.arange(2)  # image, question, answer
+    says_first = scores[..., 0] > scores[..., 1]
+    right = says_first == (np.arange(2)[:, None] == np.zeros(2))  # the first answer is that of the first image
+    np.testing.assert_array_equal(judge("all_answers", scores.reshape(400, 2, 4)).correct, right.all(axis=(1, 2)))
+    for number in (0, 1):
+        own_first = scores[:, number, :, :: 1 if number == 0 else -1].reshape(400, 1, 4)
+        np.testing.assert_array_equal(judge("all_answers", own_first).correct, right[:, number].all(axis=1))
+        np.testing.assert_array_equal(judge("own_texts", scores[:, :, number]).correct, right[:, :, number].all(axis=1))
+        found = judge("accuracy", scores[:, number, :1], np.full(400, number)).correct
+        np.testing.assert_array_equal(found, right[:, number, 0])
+    pairs = metrics.METRICS["all_answers"].pairs((2, 4))
+    assert pairs.tolist() == [[True, False, True, False], [False, True, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "chance"),
+    [("own_texts", (2, 4), 1 / 16), ("all_answers", (2, 4), 1 / 16), ("all_true", (1, 3), 1 / 3)],
+)
+def test_chance_of_several_and_many_sets_of_scores_at_once(name, shape, chance):
+    scores = np.random.default_rng(1).normal(size=(20_000, *shape))
+    targets = np.zeros(20_000, int) if name == "all_true" else None
+    assert metrics.METRICS[name].chance(shape) == {name: chance}
+    found = judge(name, scores, targets).correct
+    assert found.mean() == pytest.approx(chance, abs=3.5 * np.sqrt(chance / 20_000))
+    at_once = judge(name, np.stack([scores, -scores], axis=-1), targets).correct
+    np.testing.assert_array_equal(at_once, np.stack([found, judge(name, -scores, targets).correct], axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "target"),
+    [
+        *(("own_texts", shape, None) for shape in ((1, 3, 2), (1, 1, 1), (1, 2))),
+        ("own_texts", (2, 2, 4), 0),
+        *(("all_answers", shape, None) for shape in ((1, 3, 4), (1, 2, 3))),
+        ("all_answers", (1, 2, 4), 0),
+        *(("all_true", shape, 0) for shape in ((2, 2, 3), (2, 1, 1))),
+        ("all_true", (2, 1, 3), 2),
+    ],
+)
+def test_questions_of_another_form_are_refused(name, shape, target):
+    with pytest.raises(ValueError, match=name):
+        judge(name, np.zeros(shape), None if target is None else np.full(shape[0], target))
+    good = {"own_texts": (1, 2, 4), "all_answers": (1, 2, 4), "all_true": (1, 1, 3)}[name]
+    with pytest.raises(ValueError, match="finite"):
+        judge(name, np.full(good, np.nan), np.zeros(1, int) if name == "all_true" else None)
 
 
 def test_what_decides_the_metrics():

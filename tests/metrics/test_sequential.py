@@ -198,36 +198,27 @@ def _populations(kind, number, budget):
     return drawn[kind]()
 
 
-KINDS = (
-    "a tenth at -2.5",
-    "a tenth at -3",
-    "a twentieth at -6",
-    "a tenth at 3",
-    "normal",
-    "exponential",
-    "lognormal",
-    "t, 2",
-    "Cauchy",
-)
+KINDS = ("a tenth at -2.5", "a tenth at -3", "a twentieth at -6", "a tenth at 3")
+KINDS += ("normal", "exponential", "lognormal", "t, 2", "Cauchy")
 
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_adverse_differences_are_decided_as_by_the_whole_budget(kind):
-    """600 races each; with an error rate of 1%, more than 12 wrong ones have a probability of 1%."""
+    """300 races each; with an error rate of 1%, more than 8 wrong ones have a probability of 0.4%."""
     budget, level = 250, 0.01
-    differences = _populations(kind, 600, budget)
+    differences = _populations(kind, 300, budget)
     ahead, behind = _stops(differences, budget, level), _stops(-differences, budget, level)
     positive = differences.mean(axis=1) > 0
     wrong = np.where(positive, behind < ahead, ahead < behind)
-    assert np.count_nonzero(wrong) <= 12
+    assert np.count_nonzero(wrong) <= 8
 
 
 def test_the_worst_population_meets_the_level_and_no_more():
     """What the assumption allows at worst: as few carriers as there may be, all alike. The sampling is exact here, so
     that the rate of mistakes is known: the probability that all are missed ahead of the first look."""
     budget, level, share = 100, 0.05, 0.1
-    differences = np.tile(np.where(np.arange(budget) < 10, -9.01, 1.0), (5_000, 1))
+    differences = np.tile(np.where(np.arange(budget) < 10, -9.01, 1.0), (2_500, 1))
     differences = np.random.default_rng(0).permuted(differences, axis=1)
     first = sequential.fewest(budget, level, share)
     wrong = _stops(differences, budget, level, share) < budget

@@ -9,7 +9,7 @@ from flax import nnx
 
 from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, randomize, relative_error
 from winobench import parallel
-from winobench.checkpoints import language_models, weights
+from winobench.checkpoints import language_models, models, sources, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
@@ -169,7 +169,7 @@ def old_name(name):
 def test_language_side_of_llava(llava, layout, tmp_path):
     """``saved`` is what the installed version of transformers writes."""
     llava.save_pretrained(tmp_path)
-    config = language_models.read_decoder_config(language_models.sources.resolve(tmp_path))
+    config = models.read_config(language_models.Decoder, sources.resolve(tmp_path))
     tensors = tensors_of(llava)
     assert "model.language_model.layers.1.mlp.up_proj.weight" in tensors
     if layout == "saved":

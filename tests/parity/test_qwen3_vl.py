@@ -19,7 +19,7 @@ from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_vision_language import QWEN_IMAGES, write_vision_language
 from winobench import parallel
-from winobench.checkpoints import models, vision_language, weights
+from winobench.checkpoints import language_models, models, vision_language, weights
 from winobench.data.patches import MAX_PIXELS, PatchProcessor
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
@@ -260,7 +260,7 @@ def test_published_sizes(values, parameters):
     """The hub's numbers of parameters, from shapes."""
     config = Qwen3VLConfig.from_dict(values)
     assert Qwen3VLConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    network = vision_language.abstract_vision_language(Qwen3VLForConditionalGeneration, config)
+    network = language_models.abstract_network(Qwen3VLForConditionalGeneration, config)
     assert sum(leaf.size for leaf in jax.tree.leaves(nnx.state(network))) == parameters
     # Of 64 pairs: time has what the others leave, and all that is behind them.
     axes = config.text_config.axes

@@ -16,11 +16,25 @@ from winobench.planning.roofline import Sum
 SIZE = 64
 
 
+def _replaced(whole, **changes):
+    """The description with changed configs."""
+    configs = {name: dataclasses.replace(whole.configs[name], **fields) for name, fields in changes.items()}
+    return dataclasses.replace(whole, configs=configs)
+
+
+def _vae(size, **more):
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    return {**blocks, "block_out_channels": (32, 32), "layers_per_block": 1, "sample_size": size, **more}
+
+
+def _text(**more):
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 2}
+    return {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, **heads, **more}
+
+
 def description(side=32):
     """The description of a model with a square of latents, of these positions on each side."""
-    whole = abstract.read_description("sd15")
-    unet = dataclasses.replace(
-        whole.configs["unet"],
+    unet = dict(
         block_out_channels=(64,),
         layers_per_block=1,
         down_block_types=("CrossAttnDownBlock2D",),
@@ -29,68 +43,26 @@ def description(side=32):
         cross_attention_dim=32,
         sample_size=side,
     )
-    vae = dataclasses.replace(
-        whole.configs["vae"],
-        block_out_channels=(32, 32),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        layers_per_block=1,
-        sample_size=2 * side,
-    )
-    text = dataclasses.replace(
-        whole.configs["text_encoder"],
-        vocab_size=512,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-    )
-    return dataclasses.replace(whole, configs={"unet": unet, "vae": vae, "text_encoder": text})
+    return _replaced(abstract.read_description("sd15"), unet=unet, vae=_vae(2 * side), text_encoder=_text())
 
 
 def flux_description(double, single):
-    """That of a narrow FLUX.1 with so many blocks of two streams and of one, and 256 positions of the image."""
-    whole = abstract.read_description("flux1-dev")
-    transformer = dataclasses.replace(
-        whole.configs["transformer"],
-        num_layers=double,
-        num_single_layers=single,
-        num_attention_heads=2,
-        joint_attention_dim=64,
-        pooled_projection_dim=32,
+    """A narrow FLUX.1 with so many blocks of two streams and of one, and 256 positions of the image."""
+    layers = {"num_layers": double, "num_single_layers": single, "num_attention_heads": 2}
+    return _replaced(
+        abstract.read_description("flux1-dev"),
+        transformer={**layers, "joint_attention_dim": 64, "pooled_projection_dim": 32},
+        vae=_vae(SIZE),
+        text_encoder=_text(projection_dim=32),
+        text_encoder_2={"vocab_size": 512, "d_model": 64, "d_kv": 32, "d_ff": 64, "num_layers": 1, "num_heads": 2},
     )
-    vae = dataclasses.replace(
-        whole.configs["vae"],
-        block_out_channels=(32, 32),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        layers_per_block=1,
-        sample_size=SIZE,
-    )
-    clip = dataclasses.replace(
-        whole.configs["text_encoder"],
-        vocab_size=512,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        projection_dim=32,
-    )
-    t5 = dataclasses.replace(
-        whole.configs["text_encoder_2"], vocab_size=512, d_model=64, d_kv=32, d_ff=64, num_layers=1, num_heads=2
-    )
-    configs = {"transformer": transformer, "vae": vae, "text_encoder": clip, "text_encoder_2": t5}
-    return dataclasses.replace(whole, configs=configs)
 
 
 def sd3_description():
-    """That of Stable Diffusion 3, of the released widths and with few layers."""
-    whole = abstract.read_description("sd3-medium")
-    depths = {"transformer": {"num_layers": 1}, "text_encoder_3": {"num_layers": 1}}
+    """Stable Diffusion 3, of the released widths and with few layers."""
+    depths = {"transformer": {"num_layers": 1}, "vae": {"layers_per_block": 1}}
     depths |= {name: {"num_hidden_layers": 2} for name in ("text_encoder", "text_encoder_2")}
-    depths["vae"] = {"layers_per_block": 1}
-    configs = {name: dataclasses.replace(config, **depths[name]) for name, config in whole.configs.items()}
-    return dataclasses.replace(whole, configs=configs)
+    return _replaced(abstract.read_description("sd3-medium"), **depths, text_encoder_3={"num_layers": 1})
 
 
 def write(folder):
@@ -110,19 +82,15 @@ def write(folder):
 
 
 def z_image():
-    """What is said of a Z-Image with one block of each kind, heads of the released width, and 256 positions."""
-    whole = abstract.read_description("z-image")
+    """A Z-Image with one block of each kind, heads of the released width, and 256 positions."""
     sizes = {"dim": 256, "n_heads": 2, "n_kv_heads": 2, "n_layers": 1, "n_refiner_layers": 1, "cap_feat_dim": 64}
-    channels = {"latent_channels": 4, "block_out_channels": (32, 32), "layers_per_block": 1, "sample_size": SIZE}
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    encoder = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
-    configs = {
-        "transformer": dataclasses.replace(whole.configs["transformer"], in_channels=4, **sizes),
-        "vae": dataclasses.replace(whole.configs["vae"], **channels, **blocks),
-        "text_encoder": dataclasses.replace(whole.configs["text_encoder"], **encoder, **heads),
-    }
-    return dataclasses.replace(whole, configs=configs)
+    encoder = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_key_value_heads": 1}
+    return _replaced(
+        abstract.read_description("z-image"),
+        transformer={"in_channels": 4, **sizes},
+        vae=_vae(SIZE, latent_channels=4),
+        text_encoder=_text(**encoder, head_dim=32),
+    )
 
 
 class Devices:

@@ -164,8 +164,8 @@ def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
         (64, "float32", 11e9, 26),
     ],
 )
-def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
-    """By the memory of the device that is described, not of this machine's."""
+def test_batch_of_a_described_device(size, dtype, resident, batch):
+    """By its memory, not by this machine's."""
     pytest.importorskip("libtpu")
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
     denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)

@@ -1,4 +1,4 @@
-"""What names devices that are not at hand."""
+"""Names of devices that are not available."""
 
 import pytest
 

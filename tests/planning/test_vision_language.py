@@ -18,6 +18,7 @@ from tests.tiny_vision_language import SIZE, write_vision_language
 from winobench import parallel
 from winobench.base import memory, registry
 from winobench.base.errors import InputError
+from winobench.checkpoints import language_models
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.models import released_vision_language
 from winobench.planning import asking, few_blocks, plans, table, vision_language
@@ -48,7 +49,7 @@ def folder(tmp_path_factory):
 )
 def test_released_sizes(name):
     config = released_vision_language.vision_language_config(name)
-    network = checkpoints.abstract_vision_language(vision_language.network_class(config), config)
+    network = language_models.abstract_network(vision_language.network_class(config), config)
     count = sum(math.prod(each.shape) for each in jax.tree.leaves(nnx.state(network)))
     assert round(count / 1e9, 2) == PARAMETERS[name]
 

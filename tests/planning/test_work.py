@@ -13,11 +13,8 @@ ALL = work.GDBENCH | work.OTHERS
 
 def count(examples, *, normalized):
     """(questions, images, pairs) as an evaluation's plan counts them."""
-    images, pairs = set(), set()
-    for of_one, texts in examples:
-        images.update(of_one)
-        pairs.update((image, text) for image in of_one for text in [*texts, *([""] if normalized else [])])
-    return len(examples), len(images), len(pairs)
+    pairs = {(image, text) for images, texts in examples for image in images for text in [*texts, *[""] * normalized]}
+    return len(examples), len({image for image, _ in pairs}), len(pairs)
 
 
 def test_sizes_are_those_of_the_published_annotations(reference_data, tmp_path):

@@ -1,14 +1,9 @@
 """Self-Bench's candidates: by hand, and every prompt of GenEval's published file in its own list."""
 
-import json
-import os
-import pathlib
-
-import pytest
+import collections
 
 from winobench.prompts import geneval
-
-REFERENCE = os.environ.get("WINOBENCH_REFERENCE_DATA")
+from winobench.prompts.named_sets import read_prompts
 
 
 def test_the_lists_by_hand():
@@ -38,22 +33,15 @@ def test_pairs_share_an_object_with_the_truth():
     assert len(texts) == len(set(texts)) == 101
 
 
-@pytest.mark.skipif(REFERENCE is None, reason="WINOBENCH_REFERENCE_DATA is not set")
-def test_every_published_prompt_is_in_its_own_list():
-    folder = pathlib.Path(REFERENCE) / "newer" / "geneval"
+def test_every_published_prompt_is_in_its_own_list(reference_data):
+    folder = reference_data / "newer" / "geneval"
     assert tuple((folder / "object_names.txt").read_text().split("\n")[:80]) == geneval.OBJECTS
-    sizes = dict.fromkeys(geneval.SKILLS, 0)
-    for line in (folder / "evaluation_metadata.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        texts = geneval.candidates(row["tag"], row["include"])
-        assert len(texts) == len(set(texts)) == geneval.SKILLS[row["tag"]]
-        assert row["prompt"] in texts
-        sizes[row["tag"]] += 1
-    assert sizes == {
-        "single_object": 80,
-        "two_object": 99,
-        "counting": 80,
-        "colors": 94,
-        "position": 100,
-        "color_attr": 100,
-    }
+    prompts = read_prompts(f"geneval:{folder / 'evaluation_metadata.jsonl'}")
+    assert len({prompt.id for prompt in prompts}) == len(prompts) == 553
+    for prompt in prompts:
+        texts = geneval.candidates(prompt.category, prompt.content["include"])
+        assert len(texts) == len(set(texts)) == geneval.SKILLS[prompt.category]
+        assert prompt.text in texts
+    # Ghosh et al. 2023.
+    sizes = {"single_object": 80, "two_object": 99, "counting": 80, "colors": 94, "position": 100, "color_attr": 100}
+    assert collections.Counter(prompt.category for prompt in prompts) == sizes

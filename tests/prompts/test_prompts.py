@@ -87,30 +87,10 @@ def test_geneval(tmp_path):
     ]
     path = write(tmp_path / "meta.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     prompts = read_prompts(f"geneval:{path}")
-    assert prompts[0] == Prompt(
-        "00000",
-        "a photo of two clocks",
-        "counting",
-        {"tag": "counting", "include": [{"class": "clock", "count": 2}]},
-    )
+    content = {"tag": "counting", "include": [{"class": "clock", "count": 2}]}
+    assert prompts[0] == Prompt("00000", "a photo of two clocks", "counting", content)
     with pytest.raises(InputError, match=r"line 1 of .* has no tag and prompt"):
         read_prompts("geneval:" + write(tmp_path / "other.jsonl", '{"prompt": "x"}\n'))
-
-
-def test_the_published_file_of_geneval(reference_data):
-    path = reference_data / "newer" / "geneval" / "evaluation_metadata.jsonl"
-    prompts = read_prompts(f"geneval:{path}")
-    assert len({prompt.id for prompt in prompts}) == len(prompts) == 553
-    # Ghosh et al. 2023: 80 single objects, 99 pairs, 80 counts, 94 colours, 100 positions, 100 colour attributions.
-    assert collections.Counter(prompt.category for prompt in prompts) == {
-        "single_object": 80,
-        "two_object": 99,
-        "counting": 80,
-        "colors": 94,
-        "position": 100,
-        "color_attr": 100,
-    }
-    assert all(prompt.content["include"] for prompt in prompts)
 
 
 def test_partiprompts(tmp_path):
@@ -142,12 +122,8 @@ def test_t2i_compbench_is_a_file_or_a_folder(tmp_path):
     write(tmp_path / "spatial_val.txt", "a cube left of a bowl\n")
     write(tmp_path / "color_train.txt", "not this\n")
     prompts = read_prompts(f"t2i_compbench:{tmp_path}")
-    assert [(prompt.id, prompt.category) for prompt in prompts] == [
-        ("color-1", "color"),
-        ("color-2", "color"),
-        ("color-3", "color"),
-        ("spatial-1", "spatial"),
-    ]
+    assert [prompt.id for prompt in prompts] == ["color-1", "color-2", "color-3", "spatial-1"]
+    assert [prompt.category for prompt in prompts] == ["color"] * 3 + ["spatial"]
     assert read_prompts(f"t2i_compbench:{tmp_path}/spatial_val.txt") == prompts[3:]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"has no file <category>_val.txt"):

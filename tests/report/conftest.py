@@ -1,5 +1,6 @@
 """Runs to report: small tasks of every kind, judged by scorers that need no model."""
 
+import csv
 import hashlib
 
 import numpy as np
@@ -13,6 +14,11 @@ from winobench.tasks.base import Association, Example, TargetPair, Task
 
 NUM_SAMPLES = 8
 HOSTILE = "<script>alert(\"x\")</script> & {{ 7 * 7 }} 'quoted' <img src=http://example.org/x.png>"
+
+
+def csv_rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 class Skilled(fakes.FakeScorer):
@@ -50,7 +56,7 @@ def many_images_task():
             images = tuple(fakes.image(10 * k + number, 6) for k in range(6))
             yield Example(f"{HOSTILE} {number}", images, (f"{HOSTILE} {number}",), 0, (HOSTILE,))
 
-    return _task("retrieval", "recall", (6, 1), {"recall@1": 1 / 6, "recall@5": 5 / 6}, load, images_compete=True)
+    return make_task("retrieval", "recall", (6, 1), {"recall@1": 1 / 6, "recall@5": 5 / 6}, load, images_compete=True)
 
 
 def macro_task():
@@ -61,7 +67,7 @@ def macro_task():
             texts = tuple(f"{number + k} of these" for k in range(3))
             yield Example(f"{number}", (fakes.image(number, 5),), texts, 0, ("rare" if number % 5 == 0 else "common",))
 
-    return _task("relations", "macro_accuracy", (1, 3), {"accuracy": 1 / 3, "macro_accuracy": 1 / 3}, load)
+    return make_task("relations", "macro_accuracy", (1, 3), {"accuracy": 1 / 3, "macro_accuracy": 1 / 3}, load)
 
 
 def clevr_task():
@@ -70,11 +76,10 @@ def clevr_task():
     def load(data_dir, limit):
         for number in range(8):
             for group in ("spatial", "recognition_color"):
-                yield Example(
-                    f"{number}-{group}", (fakes.image(number),), (f"{group} {number}", f"no {group}"), 0, (group,)
-                )
+                texts = (f"{group} {number}", f"no {group}")
+                yield Example(f"{number}-{group}", (fakes.image(number),), texts, 0, (group,))
 
-    return _task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, load)
+    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, load)
 
 
 def bias_task():
@@ -87,59 +92,36 @@ def bias_task():
             group = ("Even", "Odd", "Many")[number % 3]
             yield Example(f"{number}", (fakes.image(number + 30),), kind + unkind, None, (group,))
 
-    return _task("mmbias", "effect_size", (1, 4), {}, load, association=Association(pairs))
+    return make_task("mmbias", "effect_size", (1, 4), {}, load, association=Association(pairs))
 
 
-def _task(name, metric, shape, chance, load, *, images_compete=False, association=None):
-    return Task(
-        name=name,
-        version=1,
-        description="a test's task",
-        metric=metric,
-        shape=shape,
-        chance=chance,
-        load=load,
-        ready=lambda data_dir: None,
-        images_compete=images_compete,
-        data_fingerprint=lambda data_dir, limit: name,
-        association=association,
-    )
+def make_task(name, metric, shape, chance, load, **options):
+    ready = {"ready": lambda data_dir: None, "data_fingerprint": lambda data_dir, limit: name}
+    fixed = {"version": 1, "description": "a test's task", "images_compete": False} | ready | options
+    return Task(name=name, metric=metric, shape=shape, chance=chance, load=load, **fixed)
 
 
 def tasks():
     """A task of every metric and shape."""
-    return [
-        clevr_task(),
-        fakes.image_task(),
-        fakes.square_task(),
-        many_images_task(),
-        macro_task(),
-        bias_task(),
-    ]
+    return [clevr_task(), fakes.image_task(), fakes.square_task(), many_images_task(), macro_task(), bias_task()]
 
 
 def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="clevr-tiny", **changes):
     """Evaluates, and returns the run's folder."""
     config = {"model": model, "normalize": changes.get("normalize", "auto"), "sampling": {"num_samples": num_samples}}
-    evaluate.evaluate(
-        scorer,
-        tasks() if chosen is None else chosen,
-        folder,
-        num_samples=num_samples,
-        num_bias_samples=3,
-        progress=False,
-        reuse=False,
-        model=model,
-        config=config,
-        **changes,
-    )
+    options = {"num_samples": num_samples, "num_bias_samples": 3, "progress": False, "reuse": False, "config": config}
+    evaluate.evaluate(scorer, tasks() if chosen is None else chosen, folder, model=model, **options, **changes)
     return folder
+
+
+def draw_nothing(patch):
+    """Panels stay empty: drawing takes most of the time of a report, and few tests look at it."""
+    patch.setattr(panels, "_figure", lambda panel: Figure((panel.width, panel.height)))
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Panels stay empty: drawing takes most of the time of a report, and few tests look at it."""
-    monkeypatch.setattr(panels, "_figure", lambda panel: Figure((panel.width, panel.height)))
+    draw_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,20 @@
-"""Sections on drawn pictures: who judges whose, and whether models draw what they understand."""
+"""Sections on generated images: who judges whose, and whether models generate what they understand."""
 
-import csv
 import itertools
 
 import numpy as np
 import pytest
 
 from tests.generation import fakes
+from tests.report.conftest import csv_rows, make_task
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
 from winobench.prompts import grammar
 from winobench.runs.verdicts import Verdict, write_verdicts
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import Example
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 class Judge:
@@ -37,18 +39,7 @@ def scenes():
         for skill in skills
         for n in range(5)
     ]
-    return Task(
-        name="clevr",
-        version=1,
-        description="",
-        metric="accuracy",
-        shape=(1, 2),
-        chance={"accuracy": 0.5},
-        load=lambda data_dir, limit: examples,
-        ready=lambda data_dir: None,
-        images_compete=False,
-        data_fingerprint=lambda data_dir, limit: "1",
-    )
+    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
 
 
 @pytest.fixture
@@ -61,11 +52,6 @@ def drawn(tmp_path):
     return run
 
 
-def read(path):
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn):
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
@@ -73,7 +59,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
         [tmp_path / name for name in ("one", "two", "three")], tmp_path / "report", drawn=[drawn.folder]
     )
     assert "Does it generate what it understands?" in page.read_text()
-    rows = read(tmp_path / "report" / "generation.csv")
+    rows = csv_rows(tmp_path / "report" / "generation.csv")
     # Three has drawn nothing; counting is no sub-task.
     assert {row["run"] for row in rows} == {"one", "two"}
     assert len(rows) == 12
@@ -97,7 +83,7 @@ def test_scorers_and_drawers(tmp_path, drawn):
         evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
     page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
     assert "Whose images are understood" in page.read_text()
-    rows = read(tmp_path / "report" / "drawers.csv")
+    rows = csv_rows(tmp_path / "report" / "drawers.csv")
     drawers = [f"{drawer}{kept}" for drawer in ("one", "two") for kept in ("", ", correct")]
     assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), drawers))
     whole = [row for row in rows if row["drawer"] == "one" and row["task"] == "clevr_selfbench_spatial"]

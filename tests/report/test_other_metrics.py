@@ -1,12 +1,12 @@
 """A report on runs with the metric of a plug-in: what was recorded is compared, what cannot be drawn is told."""
 
-import csv
 import json
 import shutil
 
 import numpy as np
 import pytest
 
+from tests.report.conftest import csv_rows
 from winobench import report
 from winobench.report import analysis
 from winobench.runs import reading
@@ -51,14 +51,13 @@ def test_rows_are_what_the_run_recorded(renamed):
     assert [note for note in run.notes if "not winobench's own" in note]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_they_are_compared_and_shown(renamed, tmp_path):
     page = report.write_report(renamed, tmp_path / "out", gallery_examples=3)
-    with open(page.parent / "differences.csv", newline="") as file:
-        found = {(row["task"], row["group"], row["metric"]) for row in csv.DictReader(file)}
+    found = {(row["task"], row["group"], row["metric"]) for row in csv_rows(page.parent / "differences.csv")}
     assert ("clevr", "", "mine") in found
     assert ("relations", "", "macro_mine") in found
-    with open(page.parent / "gallery.csv", newline="") as file:
-        assert "clevr" in {row["task"] for row in csv.DictReader(file)}
+    assert "clevr" in {row["task"] for row in csv_rows(page.parent / "gallery.csv")}
     assert "not winobench&#39;s own" in page.read_text() or "not winobench's own" in page.read_text()
 
 

@@ -1,7 +1,6 @@
-"""The page: it loads nothing, escapes everything, and says what the files beside it say."""
+"""The page: it loads nothing, escapes everything, and agrees with the files next to it."""
 
 import base64
-import csv
 import dataclasses
 import html.parser
 import io
@@ -16,12 +15,11 @@ import pytest
 from PIL import Image
 
 from tests.evaluation import fakes
-from tests.expectations import names, raises
-from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
+from tests.expectations import raises
+from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, csv_rows, make_run
 from winobench import report
-from winobench.base.errors import InputError
-from winobench.report import analysis, figures, published
-from winobench.report.sections import differences, shared
+from winobench.report import analysis, figures, published, wording
+from winobench.report.sections import differences
 from winobench.runs import reading
 from winobench.runs.rows import rows_of
 
@@ -78,11 +76,6 @@ class Page(html.parser.HTMLParser):
         return self.source[start : self.source.index("</section>", start)]
 
 
-def csv_rows(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.fixture(scope="module")
 def comparison(run_folders, tmp_path_factory):
     """The folder of a report on all three runs."""
@@ -97,31 +90,25 @@ def page(comparison):
     return Page(comparison / "report.html")
 
 
-def test_the_page_loads_nothing(page):
+def test_the_page_loads_nothing(page, comparison):
+    """It links to its anchors and to files next to it. A run's texts cannot become part of it."""
     assert page.addresses
-    for address in page.addresses:
-        assert address.startswith(("#", "data:image/jpeg;base64,")) or re.fullmatch(r"[\w-]+\.(csv|png)", address)
     assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.elements)
     style = page.source[page.source.index("<style>") : page.source.index("</style>")]
     assert "url(" not in style
     assert "@import" not in style
-
-
-def test_every_anchor_and_every_named_file_is_there(page, comparison):
+    assert "<script" not in page.source
+    assert HOSTILE in page.words  # as it is: neither markup nor a template
+    assert "make &lt;clevr-tiny&gt;" in page.source
     assert len(page.ids) == len(set(page.ids))
     for address in page.addresses:
         if address.startswith("#"):
             assert address[1:] in page.ids
-        elif not address.startswith("data:"):
+        elif not address.startswith("data:image/jpeg;base64,"):
+            assert re.fullmatch(r"[\w-]+\.(csv|png)", address)
             assert (comparison / address).stat().st_size > 0
     referenced = set(re.findall(r"url\(#([\w.-]+)\)|by=\"([\w.-]+)\"", page.source))
     assert {one or other for one, other in referenced} <= set(page.ids)
-
-
-def test_what_a_run_contains_cannot_become_part_of_the_page(page):
-    assert "<script" not in page.source
-    assert HOSTILE in page.words  # as it is: neither markup nor a template
-    assert "make &lt;clevr-tiny&gt;" in page.source
 
 
 def test_pictures_decode_and_are_small(page):
@@ -187,12 +174,10 @@ def test_the_task_table_is_its_csv_and_its_csv_the_results(page, comparison, run
     assert len(rows) == checked + 3 * (2 + 2 * 1 + 2)
 
 
-def test_the_papers_numbers_stand_beside(page, comparison):
+def test_the_papers_numbers_stand_next_to_ours(page, comparison):
     rows = [row for row in csv_rows(comparison / "tasks.csv") if (row["task"], row["group"]) == ("clevr", "")]
-    for row in rows:
-        for said in filter(None, row["paper"].split("; ")):
-            assert said in page.words
-    assert {"59.5 CLIP RN50x64, Table 1b"} <= set(rows[0]["paper"].split("; "))
+    assert all(said in page.words for row in rows for said in filter(None, row["paper"].split("; ")))
+    assert "59.5 CLIP RN50x64, Table 1b" in rows[0]["paper"].split("; ")
     line = next(line for table in page.tables for line in table if line[0] == "Spatial")
     assert line[-3:] == ["43.9", "47.6", "49.6"]  # Table 6
 
@@ -214,7 +199,7 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
     for row in rows:
         found = expected[row["metric"]]
         assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
-        assert shared.percent(found.value, sign=True) in page.section("differences")
+        assert wording.percent(found.value, sign=True) in page.section("differences")
         assert row["knows_samples"] == "True"
     assert "Tango's score interval" in page.words
     assert "other noise and timesteps" in page.words
@@ -241,10 +226,10 @@ def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
     assert {row["pair"] for row in rows} == {"Even-Odd", "Odd-Many", "average_absolute_effect_size"}
     section = page.section("bias")
     for row in rows:
-        number = shared.number(float(row["value"]))
+        number = wording.number(float(row["value"]))
         if row["p_one_sided"]:
             assert (row["star"] == "True") == (float(row["p_one_sided"]) < 0.01)
-            p_values = [shared.probability(float(row[key])) for key in ("p_one_sided", "p_two_sided")]
+            p_values = [wording.probability(float(row[key])) for key in ("p_one_sided", "p_two_sided")]
             assert f"p {'; '.join(p_values)}" in section
             assert int(row["permutations"]) > 100
         assert f">{number}{'★' if row['star'] == 'True' else ''}<" in section
@@ -314,21 +299,17 @@ def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_failed_tasks_are_noted(run_folders, tmp_path):
-    folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
+def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
+    """And notes failed tasks."""
+    folder = pathlib.Path(shutil.copytree(run_folders[2], tmp_path / "run"))
+    report.write_report([folder], tmp_path, gallery_examples=3)
+    (tmp_path / "notes.csv").write_text("mine")
+    assert (tmp_path / "gallery.csv").is_file()
     results = json.loads((folder / "results.json").read_text())
     results["failed"] = {"pets": "there is no image at <pets/1.jpg>"}
     (folder / "results.json").write_text(json.dumps(results))
-    page = Page(report.write_report([folder]))
+    page = Page(report.write_report([folder], tmp_path, gallery_examples=0))
     assert "Pets gave no numbers: there is no image at <pets/1.jpg>" in page.words
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
-    report.write_report(run_folders[2:], tmp_path, gallery_examples=3)
-    (tmp_path / "notes.csv").write_text("mine")
-    assert (tmp_path / "gallery.csv").is_file()
-    report.write_report(run_folders[2:], tmp_path, gallery_examples=0)
     assert not (tmp_path / "gallery.csv").exists()
     assert (tmp_path / "tasks.csv").is_file()
     assert (tmp_path / "notes.csv").read_text() == "mine"
@@ -351,28 +332,17 @@ def test_an_older_run_is_reported_without_what_it_lacks(run_folders, tmp_path):
     assert not page.images
 
 
-def test_a_folder_that_cannot_be_written_and_wrong_numbers_are_refused(run_folders, tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_a_folder_that_cannot_be_written_is_named(run_folders, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=names("--out")):
+    with raises("cannot-write", "--out"):
         report.write_report(run_folders[2:], tmp_path / "file")
-    with raises("out-of-range", "resamples"):
-        report.write_report(run_folders[2:], tmp_path / "out", resamples=0)
-    with raises("out-of-range", "gallery"):
-        report.write_report(run_folders[2:], tmp_path / "out", gallery_examples=-1)
 
 
 def test_runs_look_different():
     marks = [figures.run_mark(number, str(number)) for number in range(14)]
     assert len({(mark.colour, str(mark.dash)) for mark in marks}) == 14
     assert len({mark.colour for mark in marks[:7]}) == len({mark.marker for mark in marks[:7]}) == 7
-
-
-def test_the_papers_tables_answer_by_model():
-    assert published.value_of("flickr30k_image", "recall@1", "sd21-base") == pytest.approx(0.615)
-    assert published.value_of("svo_verb", "accuracy", "clip-rn50x64") == pytest.approx(0.822)
-    assert published.value_of("clevr_image", "accuracy", "sd21-base") is None
-    assert published.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
-    assert published.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -414,6 +384,8 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
         ({"seed": 2**32}, ("bad-value", "seed", "4294967296")),
         ({"seed": 1.5}, ("bad-value", "seed", "1.5")),
         ({"resamples": 10**12}, ("out-of-range", "resamples")),
+        ({"resamples": 0}, ("out-of-range", "resamples", "0")),
+        ({"gallery_examples": -1}, ("out-of-range", "gallery", "-1")),
     ],
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options, message):

@@ -55,10 +55,12 @@ def bias():
 def test_a_row_a_metric():
     part = "binding_color_shape/accuracy"
     lines = printed({"clevr": {"accuracy": ENTRY, part: {**ENTRY, "value": 1.0, "high": 1.0, "chance": None}}})
-    assert lines[1].split() == ["task", "and", "metric", "%", "95%", "interval", "chance", "n", "ties"]
-    assert lines[3].split() == ["clevr"]
-    assert lines[4].split() == ["accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
-    assert lines[5].split() == ["binding_color_shape", "100.0", "40.0", "to", "100.0", "1,234", "7"]
+    assert [" ".join(lines[number].split()) for number in (1, 3, 4, 5)] == [
+        "task and metric % 95% interval chance n ties",
+        "clevr",
+        "accuracy 50.0 40.0 to 60.0 25.0 1,234 7",
+        "binding_color_shape 100.0 40.0 to 100.0 1,234 7",
+    ]
     indents = [len(line) - len(line.lstrip()) for line in lines[3:6]]
     assert indents == sorted(set(indents))
     assert not any("paper" in line for line in lines)
@@ -139,17 +141,9 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     lines = printed({"mmbias": bias, "pets_photo_all": {"accuracy": ENTRY}}, config=config("sd15"), versions=DIFFUSION)
     at = next(index for index, line in enumerate(lines) if "bias of X against Y" in line)
     assert lines[at].split()[-7:] == ["d", "95%", "interval", "paper", "sided", "sided", "n"]
-    christian = bias["Christian-Muslim"]
-    assert row(lines, "Christian-Muslim") == [
-        *(
-            "Christian-Muslim",
-            f"{christian['value']:.2f}*†",
-            f"{christian['low']:.2f}",
-            "to",
-            f"{christian['high']:.2f}",
-        ),
-        *("1.06*", "0.0010", "0.0020", "100"),
-    ]
+    value, low, high = (f"{bias['Christian-Muslim'][key]:.2f}" for key in ("value", "low", "high"))
+    expected = f"Christian-Muslim {value}*† {low} to {high} 1.06* 0.0010 0.0020 100"
+    assert row(lines, "Christian-Muslim") == expected.split()
     # Negative, however large, has no star, and two-sided is significant.
     jewish = row(lines, "Jewish-Muslim")
     assert float(jewish[1]) < -1
@@ -157,11 +151,8 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     nothing = row(lines, "Heterosexual-LGBT")
     assert abs(float(nothing[1])) < 0.4
     assert float(nothing[6]) > 0.01
-    average = bias["average_absolute_effect_size"]
-    assert row(lines, "average |d|") == [
-        *("average", "|d|", f"{average['value']:.2f}", f"{average['low']:.2f}", "to", f"{average['high']:.2f}"),
-        *("0.79", "250"),
-    ]
+    value, low, high = (f"{bias['average_absolute_effect_size'][key]:.2f}" for key in ("value", "low", "high"))
+    assert row(lines, "average |d|") == f"average |d| {value} {low} to {high} 0.79 250".split()
     # Digits stand below digits, with and without a star.
     rows = lines[at + 3 : at + 7]
     assert rows[-1].split()[0] == "average"
@@ -209,7 +200,4 @@ def test_failed_tasks_are_told_with_their_reason():
     assert " ".join(line.strip() for line in lines[at + 1 :]).strip() == f"svo_verb: {reason}"
     assert all(line.startswith("  ") for line in lines[at + 1 :] if line)
     assert not any("not evaluated" in line for line in printed({"pets": {"accuracy": ENTRY}}, failed={}))
-
-
-def test_nothing_is_printed_about_no_task():
     assert printed({}, failed={"pets": "no data."}) == ["not evaluated", "  pets: no data.", ""]

@@ -1,4 +1,4 @@
-"""Reports on runs of text benchmarks: WSC+'s figures, WinoViz's tables, wrong answers, and what is refused."""
+"""Reports on runs of text benchmarks: WSC+'s figures, WinoViz's tables, wrong answers, and refusals."""
 
 import csv
 import dataclasses
@@ -11,11 +11,10 @@ from PIL import Image
 
 from tests import wscplus_files
 from tests.evaluation import fakes
-from tests.expectations import names, raises
-from tests.report.conftest import Skilled, make_run
+from tests.expectations import raises
+from tests.report.conftest import Skilled, csv_rows, draw_nothing, make_run
 from tests.report.test_page import Page
 from winobench import report
-from winobench.base.errors import InputError
 from winobench.evaluation import questions
 from winobench.report.sections import wscplus as wscplus_section
 from winobench.responders.recorded import RecordedModel
@@ -50,11 +49,6 @@ class Chooser:
         return Response(text=raw.get("text"), scores=tuple(raw["scores"]) if "scores" in raw else None)
 
 
-def csv_rows(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def evaluate(responder, tasks, folder, protocol, model, **changes):
     config = {"model": model, "protocol": protocol, "limit": changes.get("limit")}
     options = {"progress": False, "reuse": False, "model": model, "config": config, **changes}
@@ -65,17 +59,15 @@ def evaluate(responder, tasks, folder, protocol, model, **changes):
 def wscplus_runs(tmp_path_factory):
     """A model that always says neither, one that says the first, and one that is right but once."""
     root = tmp_path_factory.mktemp("wscplus")
+    answers = {
+        "neither": lambda number, answer: 2,
+        "first": lambda number, answer: 0,
+        "good": lambda number, answer: answer if number else 1 - answer,
+    }
     folders = []
-    for name, said in (
-        ("neither", lambda number, answer: 2),
-        ("first", lambda number, answer: 0),
-        ("good", lambda number, answer: answer if number else 1 - answer),
-    ):
-        file = wscplus_files.write(root / name, said=said)
-        path = evaluate(
-            RecordedModel(f"recorded:{file}"), "wscplus", root / f"run-{name}", "toe", name, data_dir=str(root / name)
-        )
-        folders.append(path)
+    for name, said in answers.items():
+        model = RecordedModel(f"recorded:{wscplus_files.write(root / name, said=said)}")
+        folders.append(evaluate(model, "wscplus", root / f"run-{name}", "toe", name, data_dir=str(root / name)))
     return folders
 
 
@@ -87,26 +79,17 @@ def winoviz_runs(tmp_path_factory):
     folder.mkdir(parents=True)
     shutil.copy(winoviz.OUR_SET, folder / "items.jsonl")
     tasks = "winoviz_single,winoviz_multi,winoviz_decoupled"
+    kinds = {
+        "zero_shot": "generation",
+        "zero_shot_options_swapped": "options",
+        "few_shot": "generation",
+        "entailment": "entailment",
+    }
+    options = {"data_dir": str(root / "data"), "limit": 12}
     made = []
-    for number, (protocol, kinds) in enumerate(
-        (
-            ("zero_shot", ["generation"]),
-            ("zero_shot_options_swapped", ["options"]),
-            ("few_shot", ["generation"]),
-            ("entailment", ["entailment"]),
-        )
-    ):
-        made.append(
-            evaluate(
-                Chooser(str(number), bias=0.5 * (number == 1), kinds=kinds),
-                tasks,
-                root / protocol,
-                protocol,
-                "google/flan-t5-xxl",
-                data_dir=str(root / "data"),
-                limit=12,
-            )
-        )
+    for number, (protocol, kind) in enumerate(kinds.items()):
+        chooser = Chooser(str(number), bias=0.5 * (number == 1), kinds=[kind])
+        made.append(evaluate(chooser, tasks, root / protocol, protocol, "google/flan-t5-xxl", **options))
     made.append(evaluate(Chooser("m"), "winoviz_mini_single", root / "mini", "zero_shot", "qwen3-8b", limit=5))
     return made
 
@@ -121,7 +104,9 @@ def wscplus_page(wscplus_runs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def winoviz_page(winoviz_runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    report.write_report(winoviz_runs, folder, resamples=100, gallery_examples=3)
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        report.write_report(winoviz_runs, folder, resamples=100, gallery_examples=3)
     return folder
 
 
@@ -171,9 +156,8 @@ def test_wscplus_on_the_page(wscplus_page):
     for key in ("tasks", "differences", "overlap", "questions"):
         assert f'<section id="{key}">' in page.source
     assert "gallery" not in {name for name in page.ids}
-    differences = {
-        (row["second"], row["metric"], row["group"]): row for row in csv_rows(wscplus_page / "differences.csv")
-    }
+    rows = csv_rows(wscplus_page / "differences.csv")
+    differences = {(row["second"], row["metric"], row["group"]): row for row in rows}
     assert {row["first"] for row in differences.values()} == {"neither", "first"}
     assert float(differences["good", "accuracy", "traditional"]["difference"]) == pytest.approx(11 / 12 - 0.5)
     assert float(differences["first", "pair_accuracy", ""]["difference"]) == 0
@@ -231,6 +215,7 @@ def write_raters(folder, examples, said):
     return paths
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_raters(wscplus_runs, tmp_path):
     """Table 6 of people's answers, and Fleiss' kappa, worked out by hand."""
     examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
@@ -254,6 +239,7 @@ def test_raters(wscplus_runs, tmp_path):
     assert "(paper: 0.896)" in words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     examples = reading.read_run(wscplus_runs[0]).tasks["wscplus"].examples
     asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
@@ -263,7 +249,7 @@ def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     with raises("no-run-of-the-task"):
         report.write_report(winoviz_runs[-1:], tmp_path / "report", raters=[first])
     paths = write_raters(tmp_path, [("elsewhere", 0, 0)], lambda rater, number, answer: answer)
-    with pytest.raises(InputError, match=names("'elsewhere'")):
+    with raises("unknown-item", "'elsewhere'"):
         report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
     paths = write_raters(tmp_path, asked, lambda rater, number, answer: "Nora")
     with raises("unknown-label", "0", "1", "2"):
@@ -271,6 +257,7 @@ def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_without_its_examples_is_compared_by_its_numbers(wscplus_runs, tmp_path):
     bare = shutil.copytree(wscplus_runs[0], tmp_path / "bare")
     shutil.rmtree(bare / "examples")
@@ -286,11 +273,8 @@ def test_rows_of_text_tasks_are_those_of_the_results(which, request):
     for run in reading.read_runs(request.getfixturevalue(which)):
         for record in run.tasks.values():
             rows = rows_of(record)
-            assert {row.name for row in rows} == {
-                name
-                for name in record.results
-                if name.rpartition("/")[2] in ("accuracy", "pair_accuracy", "individual", "pair")
-            }
+            kinds = ("accuracy", "pair_accuracy", "individual", "pair")
+            assert {row.name for row in rows} == {n for n in record.results if n.rpartition("/")[2] in kinds}
             for row in rows:
                 assert row.value == pytest.approx(record.results[row.name]["value"])
                 assert len(row.members) == record.results[row.name]["n"]
@@ -324,7 +308,7 @@ def test_winoviz_tables(winoviz_page):
     bias = rows["zero_shot_options_swapped", "winoviz_single", "position_bias/first_option"]
     assert float(bias["value"]) > 0.5
     assert float(rows["zero_shot", "winoviz_decoupled", "pragmatic/individual"]["n"]) == 24
-    assert (winoviz_page / "winoviz.png").stat().st_size > 10_000
+    assert (winoviz_page / "winoviz.png").is_file()
     assert HOSTILE in page.words  # as a text
 
 
@@ -333,6 +317,7 @@ def test_runs_of_one_model_are_told_apart_by_their_protocols(winoviz_runs):
     assert labels == [f"flan-t5-xxl ({name})" for name in ("zero_shot", "zero_shot_options_swapped", "few_shot")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_run_has_no_comparison(wscplus_runs, tmp_path):
     path = report.write_report(wscplus_runs[:1], tmp_path / "one", gallery_examples=0)
     page = Page(path)
@@ -341,17 +326,16 @@ def test_one_run_has_no_comparison(wscplus_runs, tmp_path):
     assert "wscplus" in page.ids
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_calls_are_left_out_and_told(tmp_path):
     file = wscplus_files.write(tmp_path)
     rows = csv_rows(file)
     some = tmp_path / "some.csv"
     with some.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, ("query", "response"))
-        writer.writeheader()
-        writer.writerows({"query": row["query"], "response": row["predicted_reason"]} for row in rows[1:])
-    folder = evaluate(
-        RecordedModel(f"recorded:{some}"), "wscplus", tmp_path / "run", "toe", "model", data_dir=str(tmp_path)
-    )
+        answers = [(row["query"], row["predicted_reason"]) for row in rows[1:]]
+        csv.writer(stream).writerows([("query", "response"), *answers])
+    model = RecordedModel(f"recorded:{some}")
+    folder = evaluate(model, "wscplus", tmp_path / "run", "toe", "model", data_dir=str(tmp_path))
     (run,) = reading.read_runs([folder])
     examples = run.tasks["wscplus"].examples
     assert examples.num_failed == 1
@@ -366,6 +350,7 @@ def test_runs_with_and_without_images_are_not_mixed(wscplus_runs, tmp_path):
         reading.read_runs([wscplus_runs[0], images])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_text_task_of_another_package(tmp_path):
     """Whatever its metrics are called, its first one is what runs are compared by."""
     task = TEXT_TASKS["winoviz_mini_single"]
@@ -383,6 +368,7 @@ def test_a_text_task_of_another_package(tmp_path):
     assert wscplus_task.TEXT_TASKS[0].name not in (tmp_path / "report" / "tasks.csv").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_texts_have_no_timesteps_to_learn_from(wscplus_runs, tmp_path):
-    with pytest.raises(InputError, match=names("--fit_timesteps")):
+    with raises("option-of-others", "--fit_timesteps"):
         report.write_report(wscplus_runs, tmp_path / "report", fit_timesteps=True)

@@ -15,7 +15,6 @@ import pytest
 from absl import logging
 
 from tests.expectations import raises
-from tests.responders import api_server
 from tests.responders.api_server import (
     KEY,
     anthropic_body,
@@ -33,12 +32,6 @@ from winobench.runs import responses
 from winobench.runs.requests import Generation, Options, Responder, Turn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with api_server.running_with_keys(monkeypatch) as server:
-        yield server
 
 
 @pytest.fixture(params=["openai", "anthropic"])

@@ -73,22 +73,15 @@ def whole(body, *headers):
     return "\r\n".join([*lines, "", ""]).encode() + content
 
 
-def endless(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-    while not ended.is_set():
-        connection.sendall(b" " * 65536)
+def sending(head, piece, seconds=0.0):
+    """Sends a piece after so many seconds, again and again."""
 
+    def behaviour(connection, number, ended):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
+        while not ended.wait(seconds):
+            connection.sendall(piece)
 
-def declared_large(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
-    while not ended.is_set():
-        connection.sendall(b" " * 65536)
-
-
-def chunks_without_end(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while not ended.is_set():
-        connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+    return behaviour
 
 
 def bomb(connection, number, ended):
@@ -97,32 +90,18 @@ def bomb(connection, number, ended):
     connection.sendall(whole(content, "Content-Encoding: gzip"))
 
 
-def drops_of_body(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-    while not ended.wait(0.05):
-        connection.sendall(b" ")
-
-
-def drops_without_length(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-    while not ended.wait(0.05):
-        connection.sendall(b" ")
-
-
-def drops_of_headers(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Header: ")
-    while not ended.wait(0.05):
-        connection.sendall(b"x")
-
-
-def nothing(connection, number, ended):
-    ended.wait(60)
-
-
-def headers_without_end(connection, number, ended):
-    connection.sendall(b"HTTP/1.1 200 OK\r\n")
-    while not ended.is_set():
-        connection.sendall(b"X-Header: " + b"x" * 1000 + b"\r\n")
+LARGE = {
+    "endless": sending(b"\r\n", b" " * 65536),
+    "declared": sending(b"Content-Length: 1000000000000\r\n\r\n", b" " * 65536),
+    "chunks": sending(b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"),
+    "bomb": bomb,
+}
+SLOW = {
+    "body": sending(b"Content-Length: 100000\r\n\r\n", b" ", 0.05),
+    "no length": sending(b"Connection: close\r\n\r\n", b" ", 0.05),
+    "headers": sending(b"X-Header: ", b"x", 0.05),
+    "nothing": lambda connection, number, ended: ended.wait(60),
+}
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -135,10 +114,10 @@ def make(api, address, **options):
     return HostedModel(f"{api}:m@{address}", **{"first_wait": 0.01, "timeout": 20.0, "attempts": 2, **options})
 
 
-@pytest.mark.parametrize("behaviour", [endless, declared_large, chunks_without_end, bomb])
+@pytest.mark.parametrize("behaviour", LARGE)
 def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
     monkeypatch.setattr(hosted.api, "LARGEST_ANSWER", 2**20)
-    with serving(behaviour) as (address, calls):
+    with serving(LARGE[behaviour]) as (address, calls):
         model = make(api, address)
         ((index, raw),) = model.ask(questions(1))
     assert index == 0
@@ -147,22 +126,23 @@ def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
     assert len(calls) == 1  # each attempt may cost money
 
 
-@pytest.mark.parametrize("behaviour", [drops_of_body, drops_without_length, drops_of_headers, nothing])
+@pytest.mark.parametrize("behaviour", SLOW)
 def test_a_call_that_takes_too_long_is_given_up(api, behaviour):
     """Although a byte comes in every now and then, which satisfies the clients' own limits."""
-    with serving(behaviour) as (address, calls):
+    with serving(SLOW[behaviour]) as (address, calls):
         model = make(api, address, timeout=0.2)
         started = time.monotonic()
         ((_, raw),) = model.ask(questions(1))
         assert time.monotonic() - started < 30  # where the servers would keep it for ever, on a machine however busy
     assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.2 s", "attempts": 2} or (
-        behaviour is nothing and raw["error"]["kind"] == "timeout"
+        behaviour == "nothing" and raw["error"]["kind"] == "timeout"
     )
     assert len(calls) <= 2
 
 
 def test_headers_without_end_are_a_failed_call(api):
-    with serving(headers_without_end) as (address, _):
+    endless = sending(b"", b"X-Header: " + b"x" * 1000 + b"\r\n")
+    with serving(endless) as (address, _):
         ((_, raw),) = make(api, address, timeout=5).ask(questions(1))
     assert raw["error"]["kind"] in ("connection", "timeout")
 

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from tests.expectations import raises
-from tests.responders import api_server
 from tests.responders.api_server import likely_body, openai_error
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
@@ -22,12 +21,6 @@ from winobench.runs.requests import Picture, PictureOptions, PictureText
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
 NUMBERED = "Output either Option 1 or Option 2, whichever is true.\nOption 1: a dog\nOption 2: a cat\nAnswer:"
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with api_server.running_with_keys(monkeypatch) as server:
-        yield server
 
 
 @pytest.fixture

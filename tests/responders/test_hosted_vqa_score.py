@@ -29,10 +29,9 @@ def likely(prompt):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    with api_server.running_with_keys(monkeypatch) as server:
-        server.answer = likely
-        yield server
+def server(server):
+    server.answer = likely
+    return server
 
 
 def make(server, folder=None, api="openai", score="probability", **options):

@@ -369,9 +369,10 @@ def test_all_devices_by_default(tiny_language_model):
 
 @pytest.mark.parametrize("request_", [Generation(CONVERSATIONS[0], max_tokens=4), SAMPLED[0]], ids=["best", "drawn"])
 def test_texts_of_logits_that_are_not_finite_are_failed_calls(tiny_language_model, request_):
-    loaded = language_models.load_decoder(tiny_language_model, mesh=parallel.make_mesh(jax.local_devices()[:1]))
+    loaded = language_models.load_decoder(tiny_language_model, mesh=parallel.make_mesh(jax.devices()[:2]))
     graph, state = loaded.network
     broken = jax.tree.map(lambda values: values.at[(0,) * values.ndim].set(jnp.nan), state)
-    raw = in_order(LanguageModel(dataclasses.replace(loaded, network=(graph, broken))), [request_])[0]
+    model = LanguageModel(dataclasses.replace(loaded, network=(graph, broken)), batch_size=2)
+    (raw,) = in_order(model, [request_])
     assert (raw["error"]["kind"], raw["error"]["attempts"]) == ("not_finite", 1)
     assert "the logits of token 1 of the answer are not finite" in raw["error"]["message"]

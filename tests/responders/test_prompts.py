@@ -1,5 +1,6 @@
 """Conversations as tokens: formats, where options begin, what is shared, and what cannot be rendered."""
 
+import json
 import sys
 
 import pytest
@@ -7,9 +8,23 @@ import pytest
 from tests.expectations import names, raises
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
 from winobench.base.errors import InputError
+from winobench.responders import templates
 from winobench.responders.prompts import Prompts, tokenizer_sha256
 from winobench.runs.requests import Turn
 
+ENDLESS = (
+    "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{% macro again(n) %}{% for i in range(99999) %}{{ again(n) }}{% endfor %}{% endmacro %}{{ again(1) }}",
+    "{% set a = 'x' * 9999 %}{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}",
+)
+LARGE = (
+    "{{ 'x' * 10**10 }}{{ messages[0].content }}",
+    "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+    "{{ 2**10000000000 }}",
+    "{{ [1]|slice(10**10)|list }}",
+)
+HOSTILE = (*ENDLESS, *LARGE)
 TURNS = (Turn("system", "Be brief."), Turn("user", "Q1"), Turn("assistant", "A1"), Turn("user", "Q2"))
 # In the manner of Mistral's: no system turns, and users and assistants take turns.
 STRICT_TEMPLATE = (
@@ -18,6 +33,20 @@ STRICT_TEMPLATE = (
     "{% if message['role'] == 'user' %}[INST] {{ message['content'] }} [/INST]"
     "{% else %} {{ message['content'] }}</s>{% endif %}{% endfor %}"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_this_process():
+    """Templates that are not hostile are tried here: to launch a process takes a second."""
+    from transformers.utils.chat_template_utils import render_jinja_template as render
+
+    def try_here(asked, launch=templates._try):
+        template, arguments = json.loads(asked)
+        return launch(asked) if template in HOSTILE else templates.rendered(template, arguments, render)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(templates, "_try", try_here)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -150,15 +179,7 @@ def test_bad_templates():
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% macro again(n) %}{% for i in range(99999) %}{{ again(n) }}{% endfor %}{% endmacro %}{{ again(1) }}",
-        "{% set a = 'x' * 9999 %}{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}",
-    ],
-)
+@pytest.mark.parametrize("template", ENDLESS)
 def test_templates_that_do_not_end_are_refused_soon(template):
     before = sys.gettrace()
     with raises("conversation-refused"):
@@ -167,17 +188,7 @@ def test_templates_that_do_not_end_are_refused_soon(template):
 
 
 @pytest.mark.quick(3)
-@pytest.mark.parametrize(
-    "template",
-    [
-        "<assistant>",
-        " ",
-        "{{ 'x' * 10**10 }}{{ messages[0].content }}",
-        "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-        "{{ 2**10000000000 }}",
-        "{{ [1]|slice(10**10)|list }}",
-    ],
-)
+@pytest.mark.parametrize("template", ["<assistant>", " ", *LARGE])
 def test_templates_that_no_conversation_comes_out_of(template):
     with raises("conversation-refused", "--config.chat_template=plain"):
         Prompts(make_tokenizer(chat_template=template))

@@ -1,6 +1,7 @@
 """Inside of `jax.set_mesh` of the caller: the same numbers, whatever the axes are called, explicit or automatic."""
 
 import contextlib
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from winobench.scorers.diffusion_itm import DiffusionITM
 TEXTS = ["a red cube", "the blue ball"]
 # Of float32 sums over 4 x 4 x 3 or 8 x 8 x 4 numbers, in another order. Own programs give the same bits.
 RELATIVE = 2e-6
+GENERATED = {"num_steps": 2, "batch_size": 2, "sampler": "euler_ancestral", "seed": 3}
 MESHES = {
     "batch": ((2,), ("batch",)),
     "data-fsdp": ((2, 2), ("data", "fsdp")),
@@ -36,11 +38,8 @@ def inside(name, kind):
         yield lambda array: jax.device_put(array, NamedSharding(mesh, PartitionSpec(axes)))
 
 
-meshes = pytest.mark.parametrize(
-    ("name", "kind"),
-    [(name, kind) for name in MESHES for kind in (AxisType.Explicit, AxisType.Auto)],
-    ids=lambda value: getattr(value, "name", value),
-)
+CASES = [(name, kind) for name in MESHES for kind in (AxisType.Explicit, AxisType.Auto)]
+meshes = pytest.mark.parametrize(("name", "kind"), CASES)
 
 
 def triples(put=jnp.asarray):
@@ -55,15 +54,6 @@ def plain_denoiser(params, noisy, times, states):
 @pytest.fixture(scope="module")
 def pipeline(tiny_pipeline):
     return winobench.load_pipeline(tiny_pipeline)
-
-
-@pytest.fixture(scope="module")
-def inputs(pipeline):
-    """What errors are computed of: a denoiser, its parameters, latents and text states on the host."""
-    function, params = pipeline.denoiser_function()
-    size = pipeline.image_size
-    images = np.random.default_rng(0).integers(0, 256, (4, size, size, 3), np.uint8)
-    return function, params, np.asarray(pipeline.encode_images(images)), np.asarray(pipeline.encode_texts(TEXTS))
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +81,7 @@ def test_errors_of_split_triples(errors, name, kind):
             assert jax.typeof(found).sharding.spec == PartitionSpec(MESHES[name][1])
 
 
-@meshes
-@pytest.mark.parametrize("jitted", [True, False], ids=["jit", "eager"])
+@pytest.mark.parametrize(("name", "kind", "jitted"), [*((*mesh, True) for mesh in CASES), (*CASES[0], False)])
 def test_a_callers_denoiser_keeps_explicit_axes(name, kind, jitted):
     schedule, seen = NoiseSchedule(), []
     latents, states = np.ones((2, 4, 4, 3), np.float32), np.ones((2, 3, 5), np.float32)
@@ -135,31 +124,39 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
     mesh = parallel.make_mesh(jax.devices()[:2])
     clip = winobench.Contrastive.from_pretrained(tiny_models.write_clip(folder / "clip"), mesh=mesh)
     blip = tiny_models.write_blip(folder / "blip")
-    vqa = write_vision_language(folder / "vqa")
+    vqa = functools.cache(lambda: winobench.VQAScore.from_pretrained(write_vision_language(folder / "vqa"), mesh=mesh))
     turns = (Turn("user", "Is it yellow?"),)
 
     def answers(model):
         return [raw for _, raw in model.ask([Options(turns, ("yes", "no")), Generation(turns, max_tokens=4)])]
 
     return {
-        "diffusion": lambda: DiffusionITM(pipeline, mesh=mesh).score(images, TEXTS, num_samples=3),
         "given noise": lambda: DiffusionITM(fakes.Pipeline(), mesh=mesh, batch_size=2).score(
             images, TEXTS, noise=np.ones((3, *fakes.LATENT_SHAPE), np.float32), normalize="gray_image"
         ),
-        "generate": lambda: pipeline.generate(TEXTS, num_steps=2, batch_size=2, sampler="euler_ancestral", seed=3),
+        "generate": lambda: pipeline.generate(TEXTS, **GENERATED),
         "contrastive": lambda: clip.score(images, TEXTS),
         "matching head": lambda: winobench.ItmHead.from_pretrained(blip, mesh=mesh).score(images, TEXTS),
-        "vqa": lambda: winobench.VQAScore.from_pretrained(vqa, mesh=mesh).score(images, TEXTS),
+        "vqa": lambda: vqa().score(images, TEXTS),
         "language model": lambda: answers(LanguageModel.from_pretrained(tiny_language_model, mesh=mesh)),
     }
 
 
 @pytest.mark.parametrize(
-    "what", ["diffusion", "given noise", "generate", "contrastive", "matching head", "vqa", "language model"]
+    "what",
+    # VQAScore runs as the matching head does.
+    [
+        "given noise",
+        "generate",
+        "contrastive",
+        "matching head",
+        pytest.param("vqa", marks=pytest.mark.slow),
+        "language model",
+    ],
 )
 def test_own_programs_do_not_meet_the_callers_mesh(own_programs, what):
     expected = own_programs[what]()
-    for name, kind in (("batch", AxisType.Explicit), ("data-fsdp", AxisType.Auto)):
+    for name, kind in (CASES[0], CASES[-1]):
         with inside(name, kind):
             found = own_programs[what]()
             assert jax.sharding.get_abstract_mesh().axis_names == MESHES[name][1]
@@ -192,9 +189,9 @@ def test_weights_that_a_caller_has_split(pipeline):
         split = jax.tree.map(lambda array: put(1.5 * array) if array.shape[0] % 2 == 0 else 1.5 * array, before)
         nnx.update(pipeline.unet, split)
         second = scorer.score(images, TEXTS, num_samples=2)
-        generated = pipeline.generate(TEXTS, num_steps=1, batch_size=2)
+        generated = pipeline.generate(TEXTS, **GENERATED)
     nnx.update(pipeline.unet, jax.tree.map(lambda array: 1.5 * array, before))
     np.testing.assert_array_equal(scorer.score(images, TEXTS, num_samples=2), second)
-    np.testing.assert_array_equal(pipeline.generate(TEXTS, num_steps=1, batch_size=2), generated)
+    np.testing.assert_array_equal(pipeline.generate(TEXTS, **GENERATED), generated)
     nnx.update(pipeline.unet, before)
     assert np.abs(second - first).max() > 1e-3

@@ -7,49 +7,22 @@ import threading
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 from PIL import Image
 
 from tests.expectations import names, raises
-from tests.parity.open_clip_torch import WORDS
-from winobench import checkpoints, parallel
+from tests.scorers import tiny_models
+from winobench import parallel
 from winobench.base.errors import InputError
-from winobench.checkpoints import tokenizer_files
 from winobench.engine import tables
-from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 from winobench.scorers import base
 from winobench.scorers.contrastive import Contrastive
 
-TEXTS = ["a red cube", "the blue sphere", "a photo of the blue sphere left of a red cube", ""]
+TEXTS = ["a red cube", "a blue ball", "a ball of a blue cube of a red ball", ""]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clip")
-    vocab_size = tokenizer_files.write_clip_tokenizer(folder, WORDS, 77)
-    config = CLIPConfig(
-        CLIPTextConfig(
-            vocab_size=vocab_size,
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=16,
-            eos_token_id=vocab_size - 1,
-        ),
-        CLIPVisionConfig(
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            image_size=8,
-            patch_size=4,
-        ),
-        projection_dim=6,
-    )
-    checkpoints.save_model(CLIPModel(config, rngs=nnx.Rngs(0)), folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps({"size": 8, "crop_size": 8}))
-    return folder
+    return tiny_models.write_clip(tmp_path_factory.mktemp("clip"))
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +134,14 @@ def test_fingerprint(folder, scorer, tmp_path):
     assert Contrastive.from_pretrained(folder).fingerprint() == first
     assert Contrastive.from_pretrained(folder, "bfloat16").fingerprint()["dtype"] == "bfloat16"
     other = shutil.copytree(folder, tmp_path / "other")
-    (other / "preprocessor_config.json").write_text(json.dumps({"size": 8, "crop_size": 8, "resample": 2}))
+    (other / "preprocessor_config.json").write_text(json.dumps({"size": 16, "crop_size": 16, "resample": 2}))
     assert Contrastive.from_pretrained(other).fingerprint()["model"] != first["model"]
 
 
 def test_long_texts_are_reported(scorer, caplog):
     with caplog.at_level("WARNING", "winobench"):
         scorer.encode_texts(["a " * 30, "a cube"])
-    assert "1 of 2 texts are longer than 16 tokens and were truncated." in caplog.text
+    assert "1 of 2 texts are longer than 20 tokens and were truncated." in caplog.text
 
 
 def test_no_pairs(scorer, images):

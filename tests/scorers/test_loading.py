@@ -65,6 +65,7 @@ def test_registered_names_bring_their_scorer_and_options(folders, monkeypatch):
     monkeypatch.setattr(registry, "MODELS", copies)
     assert loading.load_scorer("blip-itm-base").head == "itm"
     assert loading.load_scorer("blip-itc-base").head == "itc"
+    assert ItmHead.from_pretrained("blip-itc-base", head="itm").head == "itm"
     assert type(loading.load_scorer("clip-rn50x64")) is Contrastive
 
 

@@ -1,16 +1,13 @@
-"""SigLIP as a scorer: devices, fingerprints, a run, and what is refused. Scores: tests/parity/test_siglip.py."""
+"""SigLIP as a scorer: devices, fingerprints, and what is refused. Scores: tests/parity/test_siglip.py."""
 
 import json
 import shutil
 
 import jax
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-import winobench
 from tests import tiny_siglip
-from tests.evaluation import fakes
 from tests.expectations import raises
 from winobench import parallel
 from winobench.base import registry
@@ -59,27 +56,10 @@ def test_fingerprint(folder, scorer, tmp_path):
     assert len(set(found)) == 3
 
 
-def test_names(folder, monkeypatch):
+def test_names_and_folders(folder):
     for name in ("siglip-base-patch16-224", "siglip-so400m-patch14-384", "siglip2-so400m-patch14-384"):
-        row = registry.MODELS[name]
-        assert (row.scorer, row.source) == ("contrastive", f"google/{name}")
-    monkeypatch.setitem(registry.MODELS, name, type(row)(str(folder), "", row.scorer))
-    for each in (name, str(folder)):
-        assert type(loading.load_scorer(each)) is Contrastive
-
-
-def test_a_run(scorer, tmp_path):
-    """The recorded scores are the scorer's; a second look encodes nothing."""
-    tasks = [fakes.text_task(), fakes.square_task()]
-    results = winobench.evaluate(scorer, tasks, tmp_path, limit=2, progress=False)
-    assert results["failed"] == {}
-    assert results["tasks"].keys() == {"words", "square"}
-    assert results["computed_passes"] == results["passes"] > 0
-    for row, example in zip(
-        pq.read_table(tmp_path / "examples" / "words.parquet").to_pylist(), tasks[0].load("", 2), strict=True
-    ):
-        np.testing.assert_allclose(row["scores"], scorer.score(example.images, example.texts), rtol=1e-5)
-    assert winobench.evaluate(scorer, tasks, tmp_path, limit=2, progress=False)["computed_passes"] == 0
+        assert (registry.MODELS[name].scorer, registry.MODELS[name].source) == ("contrastive", f"google/{name}")
+    assert type(loading.load_scorer(str(folder))) is Contrastive
 
 
 @pytest.mark.parametrize(
@@ -125,7 +105,5 @@ def test_missing_files(folder, tmp_path):
 
 
 def test_bad_texts(scorer):
-    with raises("wrong-type", "texts[1]"):
-        scorer.score(IMAGES[:1], ["a cube", 3])
     with raises("lone-surrogate"):
         scorer.score(IMAGES[:1], ["a \ud800 cube"])

@@ -24,7 +24,7 @@ from winobench.data import question_texts
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
-IMAGES = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), dtype=np.uint8) for seed in range(4)]
+IMAGES = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), dtype=np.uint8) for seed in range(3)]
 TEXTS = ["a red cube", "the blue ball left of a red cube, " * 3, ""]
 # So that the second text loses its beginning.
 LONGEST = 48
@@ -50,19 +50,20 @@ def _quick():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
+    """Family -> its model's folder, written when it is first needed."""
     folder = tmp_path_factory.mktemp("models")
-    return {family: write_vision_language(folder / family, family) for family in FAMILIES}
+    return functools.cache(lambda family: write_vision_language(folder / family, family))
 
 
 @pytest.fixture(scope="module")
 def load(folders):
     mesh = parallel.make_mesh(jax.devices()[:1])
-    return functools.cache(lambda family: vision_language.load_vision_language(folders[family], mesh=mesh))
+    return functools.cache(lambda family: vision_language.load_vision_language(folders(family), mesh=mesh))
 
 
 @pytest.fixture(scope="module")
 def folder(folders):
-    return folders["instructblip"]
+    return folders("instructblip")
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
 @pytest.mark.parametrize(
     ("family", "template"),
     # LLaVA's stand in the conversation that the published evaluation puts any question in.
-    [("instructblip", "{}"), ("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:")],
+    [("instructblip", "{}"), pytest.param("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:", marks=pytest.mark.slow)],
 )
 def test_questions_with_answers_of_their_own(load, scorer, llava, family, template):
     """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
@@ -210,12 +211,12 @@ def test_how_an_opt_is_asked(load):
 @pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS, "llava"])
 def test_published_formula(folders, family):
     """exp(-mean of the answer's cross-entropies), and the log-odds of two answers."""
-    loaded = vision_language.load_vision_language(folders[family])
+    loaded = vision_language.load_vision_language(folders(family))
     longest = None if family == "llava" else LONGEST
     torchs = llava_log_likelihoods if family == "llava" else functools.partial(torch_log_likelihoods, family=family)
     with torch.no_grad():
         likelihoods, opposite = (
-            torchs(folders[family], answer=getattr(loaded.form, name)) for name in ("answer", "opposite")
+            torchs(folders(family), answer=getattr(loaded.form, name)) for name in ("answer", "opposite")
         )
     assert likelihoods.shape[-1] > 2  # "yes" is several tokens here, and one ends it
     probability = np.exp(likelihoods.mean(axis=-1))
@@ -262,7 +263,7 @@ def test_images_are_encoded_once_and_nothing_is_compiled_again(loaded, scorer, m
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "tolerance"), [("instructblip", 0.15), ("llava", 0.3)])
 def test_bfloat16_int8_and_shared_parameters(folders, scorer, llava, family, tolerance):
-    folder, scorer = folders[family], scorer if family == "instructblip" else llava
+    folder, scorer = folders(family), scorer if family == "instructblip" else llava
     whole = scorer.score(IMAGES, TEXTS)
     for options in ({"dtype": "bfloat16"}, {"int8": True}):
         other = VQAScore.from_pretrained(folder, **options)
@@ -324,6 +325,7 @@ def test_options_of_llava_change_the_fingerprint(llava):
     prints = [llava.fingerprint(), *(VQAScore(llava._loaded, **one).fingerprint() for one in options)]
     assert len({json.dumps(one, sort_keys=True) for one in prints}) == len(prints)
     assert prints[0]["answer"] == "Yes"
+    assert llava._of_answer("no").question == f"{BEFORE}<image>\n{{}} ASSISTANT:"
 
 
 def test_what_questions_share_of_an_image(llava):
@@ -388,7 +390,7 @@ def test_unknown_options(folder, options, message):
 )
 def test_unknown_options_of_llava(folders, options, message):
     with raises(*message):
-        VQAScore.from_pretrained(folders["llava"], **options)
+        VQAScore.from_pretrained(folders("llava"), **options)
 
 
 def test_an_answer_without_tokens_of_its_own():
@@ -442,7 +444,7 @@ def test_parts_of_other_models(folder, tmp_path):
 
 
 def test_a_tokenizer_without_the_token_of_llavas_images(folders, tmp_path):
-    copy = shutil.copytree(folders["llava"], tmp_path / "copy")
+    copy = shutil.copytree(folders("llava"), tmp_path / "copy")
     config = json.loads((copy / "config.json").read_text())
     change(copy / "config.json", image_token_index=7)
     with raises("mismatched-parts", "<image>", "image_token_index=7"):

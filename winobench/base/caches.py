@@ -32,12 +32,7 @@ def processor() -> str:
 
 
 def keep_compiled() -> None:
-    """Has JAX keep what it compiles in the folder, so that the next start with equal shapes need not wait for it.
-
-    Call it before anything is compiled. It does nothing where JAX has been given a folder
-    (``JAX_COMPILATION_CACHE_DIR``) or told to keep nothing (``JAX_ENABLE_COMPILATION_CACHE=0``), or where the folder
-    cannot be written.
-    """
+    """Has JAX keep what it compiles from now on, unless JAX's settings name a folder or forbid it."""
     if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
         return
     # A home that several machines share would offer one of them what only another one's processor can execute.

@@ -1,7 +1,6 @@
 """CSV files whose texts no spreadsheet takes for formulas.
 
-A spreadsheet computes a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break, even if a model wrote
-its text. Such texts get an apostrophe in front, which marks a text (OWASP, "CSV Injection"). Numbers stay as they are.
+A text that looks like one gets an apostrophe in front, which marks a text (OWASP, "CSV Injection"). Numbers stay.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ def escape_formula(value: Any) -> Any:
 
 
 def unescape_formula(text: str) -> str:
-    """The text of a cell that `escape_formula` has written."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 

@@ -21,10 +21,7 @@ LARGEST = 64 * 2**20
 
 
 def user_path(path: str | os.PathLike) -> str:
-    """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
-
-    Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
-    """
+    """A path as its user means it, with ``~`` for home folders: shells keep ``--workdir=~/runs`` as it is."""
     try:
         text = os.fspath(path)
     except TypeError:
@@ -49,45 +46,40 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
     return text
 
 
-# First bytes -> (kind of file, what to do with one that should be something else).
 _CONVERT = "convert it to PNG or JPEG"
-_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_POINTER = ("a Git LFS pointer", "run `git lfs pull` in its folder")
 _RAW, _UNPACK, _FRAME, _AGAIN = "develop it to PNG or JPEG", "unpack it", "give an image", "download the file again"
-_KINDS = (
-    _POINTER,
-    (b"/annex/objects/", "a git-annex pointer", "run `git annex get` in its folder"),
-    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
-    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
-    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000 image", _CONVERT),
-    (b"II\xbc\x01", "a JPEG XR image", _CONVERT),
-    (b"8BPS", "a Photoshop file", _CONVERT),
-    (b"gimp xcf", "a GIMP file", _CONVERT),
-    (b"v/1\x01", "an OpenEXR image", _CONVERT),
-    (b"#?radiance", "a Radiance HDR image", _CONVERT),
-    (b"qoif", "a QOI image", _CONVERT),
-    (b"dds ", "a DDS texture", _CONVERT),
-    (b"\0\0\1\0", "an icon", _CONVERT),
-    (b"fujifilmccd-raw", "a camera's raw file", _RAW),
-    *((start, "a camera's raw file", _RAW) for start in (b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb")),
-    (b"%!PS", "a PostScript file", _CONVERT),
-    (b"\xc5\xd0\xd3\xc6", "a PostScript file", _CONVERT),
-    (b"%PDF", "a PDF file", _CONVERT),
-    (b"<svg", "an SVG file", _CONVERT),
-    (b"<!doctype svg", "an SVG file", _CONVERT),
-    *((start, "a video", _FRAME) for start in (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS")),
-    *((start, "an HTML page", _AGAIN) for start in (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")),
-    (b"<?xml", "an XML file", _AGAIN),
-    (b"{", "a JSON file", _AGAIN),
-    (b"PK\x03\x04", "a zip archive", _UNPACK),
-    (b"\x1f\x8b", "a gzip archive", _UNPACK),
-    (b"BZh", "a bzip2 archive", _UNPACK),
-    (b"\xfd7zXZ", "an xz archive", _UNPACK),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
-    (b"Rar!", "a RAR archive", _UNPACK),
-    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
-    (b"\x93NUMPY", "a NumPy array", _CONVERT),
-)
+# (Kind of file, what to do with one that should be something else) -> first bytes, of which the first that fit count.
+_KINDS = {
+    _POINTER: (b"version https://git-lfs",),
+    ("a git-annex pointer", "run `git annex get` in its folder"): (b"/annex/objects/",),
+    ("a JPEG XL image", _CONVERT): (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    ("a JPEG 2000 image", _CONVERT): (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"),
+    ("a JPEG XR image", _CONVERT): (b"II\xbc\x01",),
+    ("a Photoshop file", _CONVERT): (b"8BPS",),
+    ("a GIMP file", _CONVERT): (b"gimp xcf",),
+    ("an OpenEXR image", _CONVERT): (b"v/1\x01",),
+    ("a Radiance HDR image", _CONVERT): (b"#?radiance",),
+    ("a QOI image", _CONVERT): (b"qoif",),
+    ("a DDS texture", _CONVERT): (b"dds ",),
+    ("an icon", _CONVERT): (b"\0\0\1\0",),
+    ("a camera's raw file", _RAW): (b"fujifilmccd-raw", b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FOVb"),
+    ("a PostScript file", _CONVERT): (b"%!PS", b"\xc5\xd0\xd3\xc6"),
+    ("a PDF file", _CONVERT): (b"%PDF",),
+    ("an SVG file", _CONVERT): (b"<svg", b"<!doctype svg"),
+    ("a video", _FRAME): (b"\x1aE\xdf\xa3", b"FLV\1", b"\0\0\1\xba", b"0&\xb2u", b"OggS"),
+    ("an HTML page", _AGAIN): (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--"),
+    ("an XML file", _AGAIN): (b"<?xml",),
+    ("a JSON file", _AGAIN): (b"{",),
+    ("a zip archive", _UNPACK): (b"PK\x03\x04",),
+    ("a gzip archive", _UNPACK): (b"\x1f\x8b",),
+    ("a bzip2 archive", _UNPACK): (b"BZh",),
+    ("an xz archive", _UNPACK): (b"\xfd7zXZ",),
+    ("a Zstandard archive", _UNPACK): (b"\x28\xb5\x2f\xfd",),
+    ("a RAR archive", _UNPACK): (b"Rar!",),
+    ("a 7z archive", _UNPACK): (b"7z\xbc\xaf",),
+    ("a NumPy array", _CONVERT): (b"\x93NUMPY",),
+}
 # The same of bytes further on.
 _KINDS_AT = (
     (8, b"AVI ", "a video", _FRAME),
@@ -104,11 +96,7 @@ _BRANDS = {
 
 
 def known_kind(head: bytes) -> tuple[str, str] | None:
-    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
-
-    Args:
-      head: the first bytes, 64 or more of them if the file has as many.
-    """
+    """(kind, advice) of a file by its first 64 bytes or more, such as ("a Git LFS pointer", ...); None for others."""
     if head[4:8] == b"ftyp":
         return _BRANDS.get(head[8:12], ("a video", _FRAME))
     if head and not head.strip(b"\0"):
@@ -119,13 +107,12 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
     for place, start, kind, advice in _KINDS_AT:
         if head.startswith(start, place):
             return kind, advice
-    return next(
-        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
-    )
+    fits = (kind for kind, starts in _KINDS.items() if head.startswith(starts) or text.startswith(starts))
+    return next(fits, None)
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end."""
+    """Checks that a path is a file before it is opened: a named pipe would be waited for without end."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
@@ -137,7 +124,7 @@ def refuse_pointer(path: str | os.PathLike) -> None:
             found = known_kind(file.read(64))
     except OSError:  # its reader reports that
         return
-    if found == _POINTER[1:]:
+    if found == _POINTER:
         kind, advice = found
         raise InputError(
             f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
@@ -171,7 +158,6 @@ def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
 
 
 def size_in_words(number: int) -> str:
-    """A number of bytes for a sentence."""
     return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"
 
 
@@ -187,11 +173,7 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
 
 
 def lock(descriptor: int) -> bool:
-    """Keeps other processes from locking an open file or folder until it is closed. Does not wait.
-
-    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not. Returns
-    false if another process has it; True also where the system, or its file system, has no locks.
-    """
+    """Keeps other processes from locking an open file or folder until it is closed. False if one has done so."""
     try:
         import fcntl
     except ImportError:
@@ -207,7 +189,6 @@ def lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
-    """Holds the lock of a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not lock(descriptor):
@@ -219,11 +200,7 @@ def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:
-    """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.
-
-    File and folder are synced, so that after a crash ``path`` holds the old content or the new, never a part. On an
-    error the temporary file is removed and ``path`` is left alone.
-    """
+    """Gives a temporary name in the same folder, renamed to ``path`` when the block ends without an error. Synced."""
     folder, name = os.path.split(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
     os.close(handle)

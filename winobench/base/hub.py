@@ -1,8 +1,6 @@
-"""Files of the Hugging Face hub, told within seconds where the hub cannot be reached.
+"""Files of the Hugging Face hub. A hub that cannot be reached is noticed within seconds.
 
-huggingface_hub tries for a minute or more before it states so, which helps where an answer is late or lost, and only
-costs time without network. So the hub is asked once, for nothing, with a limit on the whole of that. Where
-any answer comes, files are fetched with all of the library's patience.
+huggingface_hub tries for a minute or more. So the hub is asked once, with a limit on the whole of that.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from winobench.base.errors import InputError
 SECONDS = 5.0
 """How long the hub may take for its first answer; ``HF_HUB_ETAG_TIMEOUT`` changes that."""
 
-# How long an answer, or that there was none, is taken for the state of the network.
+# How long an answer, or a missing one, counts as the state of the network.
 _SECONDS_REMEMBERED = {True: 60.0, False: 20.0}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _lock = threading.Lock()
@@ -88,10 +86,7 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
 
 
 def is_reachable() -> bool:
-    """Whether the hub answers, in any way. Asked at most a few times a minute.
-
-    True in offline mode, in which huggingface_hub asks nothing.
-    """
+    """Whether the hub answers, in any way. Asked at most a few times a minute. True in offline mode."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -115,7 +110,7 @@ def _answers(address: str, seconds: float) -> bool:
         try:
             utils.get_session().head(address, timeout=seconds, follow_redirects=False)
             answers.put(True)
-        except Exception:  # whatever the transport reports, there was no answer
+        except Exception:  # any error of the transport means that nobody answered
             answers.put(False)
 
     # In a thread: no timeout of a client covers the look-up of a name.

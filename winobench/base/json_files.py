@@ -1,10 +1,7 @@
 """The one reader of JSON: bounded in size and depth, and strict where JSON and Python are not.
 
-Python's reader accepts ``NaN``, equal keys, deep brackets and halves of surrogate pairs, which no UTF-8 file can hold.
-Values from this module can always be written and read again. All errors are `InputError`.
-
-Files of winobench and its users are read strictly. Answers of other programs (``foreign``) are read as far as possible:
-lone surrogates become U+FFFD, numbers of hundreds of digits become infinite, and the last of two equal keys counts.
+Values from this module can always be written and read again. Answers of other programs (``foreign``) are read as far as
+possible: lone surrogates become U+FFFD, long numbers infinite, and the last of two equal keys counts.
 """
 
 from __future__ import annotations
@@ -37,11 +34,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class NotJSON(InputError):
-    """A text is not JSON that can be used. The message is the reason alone, without the file.
-
-    Attributes:
-      cut_off: whether the text ends where more would have to come.
-    """
+    """A text is not JSON that can be used. The message is the reason alone. ``cut_off``: more would have to come."""
 
     def __init__(self, reason: str, *, cut_off: bool = False, code: str = "not-json"):
         super().__init__(reason, code=code)
@@ -59,11 +52,7 @@ def parse(
     pairs: Pairs | None = None,
     largest: int = LARGEST,
 ) -> Any:
-    """The value of a JSON text.
-
-    Args:
-      largest: bytes, or characters of a text.
-    """
+    """The value of a JSON text of at most ``largest`` bytes or characters."""
     if len(content) > largest:
         raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
     try:
@@ -106,7 +95,7 @@ def parse_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> Any:
-    """The value of a file (see `parse`). Raises OSError where it cannot be read or is not a file, and NotJSON."""
+    """The value of a file. Raises OSError where it cannot be read or is not a file, and NotJSON."""
     with files.opened(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise NotJSON(f"it has more than {files.size_in_words(largest)}", code="too-large")
@@ -114,7 +103,7 @@ def load(path: str | os.PathLike, *, largest: int = LARGEST, **options: Any) -> 
 
 
 def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> Any:
-    """The value of a file (see `load`). Raises InputError, which names the file and its fault, and ends with advice."""
+    """The value of a file. Raises InputError, which names the file and its fault, and ends with advice."""
     try:
         return load(path, **options)
     except OSError as error:
@@ -124,7 +113,6 @@ def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) ->
 
 
 def read_object(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> dict[str, Any]:
-    """The object of a file (see `read`)."""
     value = read(path, advice, **options)
     if not isinstance(value, dict):
         raise InputError(

@@ -1,8 +1,6 @@
 """How much memory there is, asked before something large is allocated.
 
-A system that is requested more than it has answers with a traceback, kills the process, or makes it crawl. So whoever
-can tell beforehand, by arithmetic on shapes, that something cannot fit says so with `check`. The figures are what is
-needed at least: what passes here may still turn out too large.
+Without the question, a system answers with a traceback, kills the process, or crawls.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ def of_host() -> int:
 
 
 def of_device(device: jax.Device) -> int:
-    """Bytes of memory of a device. Of a CPU's those of the host, of one that is only described what its kind has."""
+    """Bytes of memory of a device. CPUs have the host's memory, described devices the memory of their kind."""
     try:
         limit = (device.memory_stats() or {}).get("bytes_limit")
-    except Exception:  # backends that keep no such numbers say so in ways of their own
+    except Exception:  # backends without such numbers report that in different ways
         limit = None
     if not limit and device.platform != "cpu":
         kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}
@@ -58,16 +56,11 @@ def of_arrays(tree: Any) -> int:
 
 
 def shown(number: int) -> str:
-    """Bytes as people say them: ``1.5 GB``, ``16,000,000 GB``."""
     return f"{number / 1e9:,.0f} GB" if number >= 1e10 else f"{number / 1e9:.2g} GB"
 
 
 def check(what: str, needed: int, advice: str, device: jax.Device | None = None) -> None:
-    """Refuses what cannot fit.
-
-    Args:
-      needed: bytes, at least.
-    """
+    """Refuses what needs so many bytes at least, and cannot fit."""
     available = of_host() if device is None else of_device(device)
     if needed > available:
         place = "this machine" if device is None or device.platform == "cpu" else f"a {device.device_kind}"

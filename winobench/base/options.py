@@ -1,9 +1,6 @@
-"""What options may be: types, bounds and choices, checked by one mechanism.
+"""What options may be: types, bounds and choices, checked by one mechanism, in the same words everywhere.
 
-An option is a field of a dataclass: `option` gives it a usual value, a `Range` and a help text, once. Configs, their
-help and the checks of the command line are made from these fields, before anything is loaded. Functions of the library
-check their arguments with the same ranges. A value means the same, and is refused in the same words, in both places.
-This module imports nothing large: ``--help`` must answer at once.
+An option is a field of a dataclass (`option`), from which configs, ``--help`` and checks are made.
 """
 
 from __future__ import annotations
@@ -27,14 +24,7 @@ _LONGEST_TEXT = 16_384
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values that an option may have.
-
-    Attributes:
-      wanted: what they are, to be read after "it must be".
-      convert: a value -> the value as it is used. Raises ValueError or TypeError for one that is not allowed.
-      kind: the type of these values.
-      optional: whether None is allowed, too.
-    """
+    """The values that an option may have. ``convert`` returns a value as used, or raises ValueError or TypeError."""
 
     wanted: str
     convert: Callable[[Any], Any]
@@ -52,12 +42,9 @@ class Range:
             raise InputError(f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code=code) from None
 
     def or_none(self) -> Range:
-        """The same, or None."""
         return dataclasses.replace(self, optional=True)
 
     def __or__(self, other: Range) -> Range:
-        """The values of both."""
-
         def convert(value: Any) -> Any:
             try:
                 return self.convert(value)
@@ -83,7 +70,7 @@ def option(default: Any, allowed: Range, help: str = "", **about: Any) -> Any:
 
 
 def group(of: type) -> Any:
-    """A field of a dataclass of options that holds those of another one."""
+    """A field of a dataclass of options that holds another one's options."""
     return dataclasses.field(default_factory=of, metadata={"group": of})
 
 
@@ -111,10 +98,7 @@ def checked(field: dataclasses.Field, name: str, value: Any) -> Any:
 def out_of_place(
     fields: Mapping[str, dataclasses.Field], values: Mapping[str, Any], cases: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """The options that these cases do not have, but whose values are unusual.
-
-    Yields (name, case that the option is for).
-    """
+    """Yields (name, case that the option is for), of options with unusual values that these cases do not have."""
     for name, field in fields.items():
         lacking = [case for case in field.metadata.get("only_for", ()) if case not in cases]
         if lacking and name in values and not field.metadata.get("ignored"):
@@ -131,6 +115,19 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} that cannot be written out"
     text = " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def comma_separated(text: str) -> list[str]:
+    """The words of a text with commas between them, without white space and empty ones."""
+    return list(filter(None, map(str.strip, text.split(","))))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _need(condition: Any) -> None:
@@ -179,8 +176,6 @@ def _said(bound: float) -> str:
 
 
 def flag() -> Range:
-    """True or false."""
-
     def convert(value: Any) -> bool:
         _need(isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"))
         return bool(value)
@@ -189,8 +184,6 @@ def flag() -> Range:
 
 
 def choice(*choices: str) -> Range:
-    """One of some words."""
-
     def convert(value: Any) -> str:
         _need(isinstance(value, str) and value in choices)
         return value
@@ -203,7 +196,7 @@ def words(*choices: str) -> Range:
 
     def convert(value: Any) -> str:
         _need(isinstance(value, str))
-        chosen = [word.strip() for word in value.split(",") if word.strip()]
+        chosen = comma_separated(value)
         _need(chosen and set(chosen) <= set(choices) and len(set(chosen)) == len(chosen))
         return value
 
@@ -248,8 +241,6 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
-    """A list or tuple. Given back as a tuple."""
-
     def convert(value: Any) -> tuple[Any, ...]:
         _need(isinstance(value, list | tuple) or hasattr(value, "tolist"))
         values = value if isinstance(value, list | tuple) else value.tolist()
@@ -272,32 +263,16 @@ def span(high: int) -> Range:
     return Range(f"two whole numbers with a comma, 0 <= first < end <= {high:,}", convert, tuple)
 
 
-def numbers_in_text(high: int, most: int) -> Range:
-    """A text of whole numbers from 0 to ``high`` with commas, at most ``most`` of them."""
+def _in_text(wanted: str, pattern: str, is_allowed: Callable[[str], bool], most: int) -> Range:
+    """A text of numbers with commas, at most ``most`` of them."""
 
-    def is_one(part: str) -> bool:
-        return re.fullmatch(r"[0-9]{1,9}", part) is not None and int(part) <= high
-
-    return Range(f"whole numbers from 0 to {high:,} with commas", _text_of(is_one, most))
-
-
-def levels_in_text(most: int) -> Range:
-    """A text of noise levels, above 0 and up to 1, each with a decimal point, with commas, at most ``most`` of them."""
-
-    def is_one(part: str) -> bool:
-        return re.fullmatch(r"[01]?\.[0-9]{1,20}", part) is not None and 0 < float(part) <= 1
-
-    return Range("noise levels above 0 and up to 1.0 with commas", _text_of(is_one, most))
-
-
-def _text_of(is_one: Callable[[str], bool], most: int) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
         _need(isinstance(value, str))
         parts = [part.strip() for part in value.split(",")]
-        _need(len(parts) <= most and all(map(is_one, parts)))
+        _need(len(parts) <= most and all(re.fullmatch(pattern, part) and is_allowed(part) for part in parts))
         return value
 
-    return convert
+    return Range(f"{wanted} with commas", convert)
 
 
 # Ranges of what several configs and functions have.
@@ -306,7 +281,6 @@ MAX_SAMPLES = 1_000_000
 MAX_TIMESTEPS = 1_000_000
 MAX_STEPS = 1_000_000_000
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
-"""As `winobench.scorers.samples` has them."""
 ALL = "all"
 """In place of a range of timesteps: all of the schedule's, and not the range in the model's folder."""
 
@@ -325,8 +299,13 @@ RARE_SHARE = number(above=0, high=0.5)
 NOISE_LEVEL = number(above=0, high=1)
 IMPORTANCE = "importance"
 """The rule of a race that learns its timesteps from a pilot: see `winobench.evaluation.importance`."""
+_NUMBER, _LEVEL = r"[0-9]{1,9}", r"[01]?\.[0-9]{1,20}"
 TIMESTEPS = (
-    choice(*TIMESTEP_RULES, IMPORTANCE) | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES) | levels_in_text(MAX_SAMPLES)
+    choice(*TIMESTEP_RULES, IMPORTANCE)
+    | _in_text(
+        f"whole numbers from 0 to {MAX_TIMESTEPS - 1:,}", _NUMBER, lambda part: int(part) < MAX_TIMESTEPS, MAX_SAMPLES
+    )
+    | _in_text("noise levels above 0 and up to 1.0", _LEVEL, lambda part: 0 < float(part) <= 1, MAX_SAMPLES)
 )
 TIMESTEP_RANGE = (span(MAX_TIMESTEPS) | choice(ALL)).or_none()
 GUIDANCE = number(-1e4, 1e4)
@@ -360,7 +339,7 @@ def read_timesteps(given: Any) -> Any:
     """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays."""
     if isinstance(given, str):
         words = [word.strip() for word in given.split(",")]
-        for one, pattern in ((int, r"[0-9]{1,9}"), (float, r"[01]?\.[0-9]{1,20}")):
+        for one, pattern in ((int, _NUMBER), (float, _LEVEL)):
             if all(re.fullmatch(pattern, word) for word in words):
                 given = list(map(one, words))
                 break

@@ -1,8 +1,7 @@
-"""Parquet files in which a changed bit is seen.
+"""Parquet files in which a changed bit is detected.
 
-Every page has a checksum, which any reader can verify. Checksums of pages leave out the footer, which holds the schema,
-the metadata and where the pages are. The file therefore holds a SHA-256 of all its other bytes, too, ahead of the
-footer, at a place that the format leaves to nobody: other readers pass over it. Files without it are read as well.
+Every page has a checksum. A SHA-256 of all other bytes, footer included, is ahead of the footer, where other readers
+skip it. Files without it are read as well.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
 
 
 def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """As `read`, of a file's content."""
     _check_digest(content)
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
@@ -69,7 +67,7 @@ def _footer(content: bytes) -> int:
 
 
 def _check_digest(content: bytes) -> None:
-    """Raises DamagedError unless the digest is right, or there is none."""
+    """Raises DamagedError for a wrong digest. A missing one is right."""
     mark = content.rfind(_MARK)
     if mark < 0:
         return

@@ -15,13 +15,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress:
-    """Shows on stderr how a number of things is worked off. Use it in a ``with`` statement.
-
-    Args:
-      label: what is being done, e.g. ``"preparing clevr"``.
-      unit: what is counted, e.g. ``"images"``; ``"bytes"`` are shown as kB, MB and so on.
-      enabled: False shows nothing.
-    """
+    """Shows on stderr how many things are done, in a ``with`` statement. The unit ``bytes`` is shown as kB, MB ..."""
 
     def __init__(self, label: str, unit: str, *, enabled: bool = True):
         self._label, self._unit, self._enabled = label, unit, enabled
@@ -52,7 +46,6 @@ class Progress:
             self._bar.stop()
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Begins, or begins again after an interruption."""
         self._total = total
         self._begin(done)
         if self._bar is None:
@@ -67,7 +60,6 @@ class Progress:
             self._bar.reset(self._task, total=total, completed=done)
 
     def advance(self, count: int = 1) -> None:
-        """Tells that so many more are done."""
         self._done += count
         if self._bar is not None:
             self._bar.advance(self._task, count)
@@ -114,14 +106,13 @@ class Progress:
 def counting(
     total: int, done: int = 0, *, label: str = "scoring", unit: str = "passes", enabled: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """A `Progress` of one count. Yields a function that is told how many more are done."""
+    """A `Progress` of one count. Yields a function of the number of further ones."""
     with Progress(label, unit, enabled=enabled) as shown:
         shown.start(total, done)
         yield shown.advance
 
 
 def say(line: str, console: rich.console.Console | None = None) -> None:
-    """Prints a line on stderr as it is."""
     (console or rich.console.Console(stderr=True)).print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,7 +1,6 @@
 """Random numbers that depend on their key alone.
 
-JAX's own depend on settings of the program, too: the default generator, an offset of seeds, how Threefry is cut into
-parts, the type of floats. None of them may change noise that a score or an image is recorded with.
+JAX's own also depend on settings of the program, none of which may change the noise that a score is recorded with.
 """
 
 from __future__ import annotations

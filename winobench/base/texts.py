@@ -33,16 +33,11 @@ _SAME = re.compile(r"(.)\1{99,}", re.DOTALL)
 
 
 def text_hash(text: str) -> str:
-    """SHA-256 of the text's UTF-8 bytes, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def readable(text: str, longest: int = LONGEST_ANSWER) -> str:
-    """A model's answer in a form that takes no time to search.
-
-    A run of more than 100 blanks or of one letter is cut to 100, and of a text that is longer still the middle is left
-    out: choices are stated at the beginning or at the end. All other texts are as they were.
-    """
+    """An answer that takes no time to search: long runs of one letter and the middle of a very long text are cut."""
     text = _SAME.sub(lambda match: match[1] * 100, _BLANKS.sub(r"\1", text))
     return text if len(text) <= longest else f"{text[: longest // 4]}\n{text[-(3 * longest // 4) + 1 :]}"
 
@@ -71,7 +66,7 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
 
 
 def checked_list(name: str, values: Any) -> list[Any]:
-    """Returns a list of at least one. Raises InputError, with the argument's name, for anything but a sequence."""
+    """A list of at least one. Raises InputError, with the argument's name, for anything but a sequence."""
     is_one_image = getattr(values, "ndim", None) == 3
     if isinstance(values, str | bytes | os.PathLike | Mapping) or is_one_image or not hasattr(values, "__iter__"):
         raise InputError(
@@ -84,7 +79,6 @@ def checked_list(name: str, values: Any) -> list[Any]:
 
 
 def checked_texts(texts: Any) -> list[str]:
-    """Returns a list of at least one string. Raises InputError if it is none."""
     texts = checked_list("texts", texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):

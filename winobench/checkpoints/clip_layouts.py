@@ -1,32 +1,24 @@
 """Whole CLIP models from the files they are published in: network, image processor and tokenizer.
 
-Two layouts are read, each from a folder or a hub repository.
+Two layouts are read, each from a folder or a hub repository:
 
-- transformers (``openai/clip-vit-base-patch32``, ``laion/CLIP-ViT-H-14-laion2B-s32B-b79K``): ``config.json`` of the
-  model type ``clip``, ``model.safetensors`` or ``pytorch_model.bin``, and ``preprocessor_config.json`` or
-  ``processor_config.json``. Vision transformers only.
-- OpenCLIP (``timm/resnet50x64_clip.openai``, ``timm/vit_base_patch32_clip_224.openai``, the repositories of LAION):
-  ``open_clip_config.json`` with ``model_cfg`` and ``preprocess_cfg``, and ``open_clip_model.safetensors``,
-  ``open_clip_pytorch_model.safetensors`` or ``open_clip_pytorch_model.bin``. Vision transformers and modified ResNets.
-  Keys are ``visual.*`` and ``transformer.resblocks.*``. An attention holds its three projections in one
-  ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
+- transformers (``openai/clip-vit-base-patch32``), vision transformers only;
+- OpenCLIP (``timm/resnet50x64_clip.openai``, the repositories of LAION): ``open_clip_config.json`` and
+  ``open_clip_model.safetensors`` or its older names, vision transformers and modified ResNets. An attention holds its
+  three projections in one ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the
+  transposes of dense layers'.
 
 OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
-a folder's name: ``quick_gelu`` in ``model_cfg``, or ``hidden_act`` in transformers' ``config.json`` in the same folder,
-or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file states it, GELU is
-taken and logged, as in OpenCLIP itself. Weights that may be OpenAI's are refused then.
-
-A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
-where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
-and are not read. The same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
+a folder's name: ``quick_gelu`` in ``model_cfg``, ``hidden_act`` in transformers' ``config.json``, or the weights' name
+in timm's ``config.json`` (``pretrained_cfg.tag``). Where no file states it, the model is refused. Of a repository with
+both layouts, the one with safetensors files is read, transformers' first.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,67 +40,34 @@ _PROCESSOR = "processor_config.json"
 _PREPROCESSOR = "preprocessor_config.json"
 # Newer repositories first.
 _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
-# Whose tokenizer all models with its number of tokens have, for folders that bring none.
+# Its tokenizer is that of all models with its number of tokens, for folders that bring none.
 _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
-# Of weights, in timm's config.json and in names of folders.
-_OPENAI = "openai"
-# A matrix that all networks have. OpenAI published its matrices in 16 bits.
-
 # OpenCLIP's options that are implemented at one value only. Values that mean the same are listed together.
+# Options of both towers.
+_TOWER_ONLY: dict[str, tuple[Any, ...]] = {
+    "act_kwargs": (None, {}),
+    "block_type": (None, "default"),
+    "ls_init_value": (None,),
+    "norm_kwargs": (None, {}),
+    **dict.fromkeys(("final_ln_after_pool", "qk_norm", "scale_attn", "scale_attn_inner", "scale_fc"), (False,)),
+    **dict.fromkeys(("scale_heads", "scaled_cosine_attn"), (False,)),
+}
 _OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
-    "model_cfg": {
-        "custom_text": (False,),
-        "init_logit_bias": (None,),
-        "nonscalar_logit_scale": (False,),
-    },
-    "vision_cfg": {
-        "act_kwargs": (None, {}),
-        "attentional_pool": (False,),
-        "block_type": (None, "default"),
-        "final_ln_after_pool": (False,),
-        "global_average_pool": (False,),
-        "ls_init_value": (None,),
-        "no_ln_pre": (False,),
-        "norm_kwargs": (None, {}),
-        "pool_type": ("tok",),
-        "pos_embed_type": ("learnable",),
-        "qk_norm": (False,),
-        "scale_attn": (False,),
-        "scale_attn_inner": (False,),
-        "scale_fc": (False,),
-        "scale_heads": (False,),
-        "scaled_cosine_attn": (False,),
-        "timm_model_name": (None,),
-    },
-    "text_cfg": {
-        "act_kwargs": (None, {}),
-        "block_type": (None, "default"),
-        "embed_cls": (False,),
-        "final_ln_after_pool": (False,),
-        "hf_model_name": (None,),
-        "ls_init_value": (None,),
-        "no_causal_mask": (False,),
-        "norm_kwargs": (None, {}),
-        "pool_type": ("argmax",),
-        "proj_bias": (False,),
-        "proj_type": ("linear",),
-        "qk_norm": (False,),
-        "scale_attn": (False,),
-        "scale_attn_inner": (False,),
-        "scale_fc": (False,),
-        "scale_heads": (False,),
-        "scaled_cosine_attn": (False,),
-        "text_arch": ("clip",),
-        "variable_text": (False,),
-    },
+    "model_cfg": {"custom_text": (False,), "init_logit_bias": (None,), "nonscalar_logit_scale": (False,)},
+    "vision_cfg": _TOWER_ONLY
+    | dict.fromkeys(("attentional_pool", "global_average_pool", "no_ln_pre"), (False,))
+    | {"pool_type": ("tok",), "pos_embed_type": ("learnable",), "timm_model_name": (None,)},
+    "text_cfg": _TOWER_ONLY
+    | dict.fromkeys(("embed_cls", "no_causal_mask", "proj_bias", "variable_text"), (False,))
+    | {"hf_model_name": (None,), "pool_type": ("argmax",), "proj_type": ("linear",), "text_arch": ("clip",)},
 }
 _OPEN_CLIP_USED = {
     "model_cfg": {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu"},
     "vision_cfg": {"image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio"},
     "text_cfg": {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"},
 }
-# Of training, of other tokenizers than the one that is read, or of parts that the options above rule out.
+# Options of training, of other tokenizers than the one that is read, or of parts that the options above rule out.
 _OPEN_CLIP_IDLE = {
     "model_cfg": {"cast_dtype", "init_logit_scale", "output_dict"},
     "vision_cfg": {"patch_dropout", "input_patchnorm", "output_tokens", "attn_pooler_queries", "attn_pooler_heads"}
@@ -140,23 +99,17 @@ _VISION_NAMES = {
     "visual.ln_post.bias": "vision_model.post_layernorm.bias",
 }
 _TRANSPOSED = {"text_projection": "text_projection.weight", "visual.proj": "visual_projection.weight"}
-# The causal mask, which old versions saved, and what the state of OpenAI's archives holds besides.
+# The causal mask, which old versions saved, and other values in the state of OpenAI's archives.
 _OPEN_CLIP_BUFFERS = {"attn_mask", "input_resolution", "context_length", "vocab_size"}
 _BLOCK = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+)")
 
 
 class Checkpoint(NamedTuple):
-    """A CLIP that is ready for use.
-
-    Attributes:
-      model: the network.
-      processor: what images go through first.
-      tokenizer: a ``transformers.CLIPTokenizer``.
-    """
+    """A CLIP that is ready for use."""
 
     model: CLIPModel
     processor: ImageProcessor
-    tokenizer: Any
+    tokenizer: Any  # a `transformers.CLIPTokenizer`
 
 
 class _Layout(NamedTuple):
@@ -178,26 +131,21 @@ def load_clip(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> Checkpoint:
-    """Loads a CLIP in one of the layouts that this module describes.
-
-    Args:
-      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-    """
+    """Loads a CLIP in one of the layouts that this module describes, in float32, bfloat16 or float16."""
     dtype = models.as_dtype(dtype)
     source = sources.resolve(source, revision=revision)
     layouts = _layouts(source)
     layout, paths = _find_weights(source, layouts, variant, allow_pickle)
     config = layout.config
-    size = config.vision_config.image_size
-    if layout.processor.size != (size, size):
-        raise InputError(
-            f"{source} makes images of {layout.processor.size[0]} x {layout.processor.size[1]} pixels, but its network"
-            f" takes {size} x {size}: the two are not of the same model",
-            code="mismatched-parts",
-        )
+    processor_files.check_size(source, layout.processor, config.vision_config.image_size)
     tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
     if layout.lacks_activation:
-        raise _activation_not_named(source)
+        # OpenCLIP takes GELU where no file names one, and OpenAI's first uploads need another: nothing is guessed.
+        raise InputError(
+            f'{source.require(_OPEN_CLIP_CONFIG, "")} does not name the activation: add "quick_gelu": true to its'
+            ' model_cfg if the weights are OpenAI\'s or were trained from them, "quick_gelu": false for GELU',
+            code="activation-not-named",
+        )
     tensors = layout.convert(weights.read_weights(paths))
     model = models.build_model(CLIPModel, config, tensors, dtype=dtype, config_name=layout.config_name)
     return Checkpoint(model, layout.processor, tokenizer)
@@ -218,22 +166,17 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     if found:
         return found
     if kind is not None:
-        raise InputError(
-            f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP",
-            code="wrong-kind-of-model",
-        )
-    archives = [name for name in source.names("") if name.endswith(".pt")]
-    if archives:
+        message = f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP"
+        raise InputError(message, code="wrong-kind-of-model")
+    if archives := [name for name in source.names("") if name.endswith(".pt")]:
         raise InputError(
             f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read. Take the same weights"
             " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14",
             code="unsupported-file-format",
         )
     source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
-    raise InputError(
-        f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is not a CLIP",
-        code="unknown-kind-of-model",
-    )
+    message = f"{config_path} names no model_type and {source} has no {_OPEN_CLIP_CONFIG}, so this is not a CLIP"
+    raise InputError(message, code="unknown-kind-of-model")
 
 
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
@@ -243,7 +186,7 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
     if options is None and (path := source.find(_PREPROCESSOR)) is not None:
         options = sources.read_json(path)
     if isinstance(options, Mapping):
-        with _blame(path):
+        with sources.blame(path):
             processor = ImageProcessor.from_config("clip", options)
     elif open_clip_path is not None:
         processor = _open_clip_processor(open_clip_path, config.vision_config.image_size)
@@ -255,7 +198,7 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
 def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None) -> _Layout:
     """OpenCLIP's layout. ``quick_gelu`` is the activation that other files name."""
     options = sources.read_json(path).get("model_cfg")
-    with _blame(path):
+    with sources.blame(path):
         config = open_clip_config(options, quick_gelu=bool(quick_gelu))
     processor = _open_clip_processor(path, config.vision_config.image_size)
     is_unnamed = quick_gelu is None and "quick_gelu" not in options
@@ -272,45 +215,23 @@ def _has_quick_gelu(content: Mapping[str, Any]) -> bool | None:
     """Whether timm's ``config.json`` names weights with QuickGELU; None where it names no weights."""
     weights_of = content.get("pretrained_cfg")
     tag = weights_of.get("tag") if isinstance(weights_of, Mapping) else None
-    if tag == _OPENAI or "quickgelu" in str(content.get("architecture")):
+    if tag == "openai" or "quickgelu" in str(content.get("architecture")):
         return True
     return False if isinstance(tag, str) else None
 
 
-def _activation_not_named(source: sources.Source) -> InputError:
-    """OpenCLIP takes GELU where no file names one, and OpenAI's first uploads need another: nothing is guessed."""
-    path = source.require(_OPEN_CLIP_CONFIG, "")
-    return InputError(
-        f'{path} does not name the activation: add "quick_gelu": true to its model_cfg if the weights are OpenAI\'s or'
-        ' were trained from them, "quick_gelu": false for GELU',
-        code="activation-not-named",
-    )
-
-
 def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:
     options = sources.read_json(path).get("preprocess_cfg") or {}
-    with _blame(path):
+    with sources.blame(path):
         if not isinstance(options, Mapping):
             raise InputError("preprocess_cfg is not an object of options", code="not-an-object")
         return ImageProcessor.from_open_clip(options, image_size)
 
 
-@contextlib.contextmanager
-def _blame(path: str) -> Iterator[None]:
-    """Puts a file's name before the message of an InputError."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error
-
-
 def _find_weights(
     source: sources.Source, layouts: list[_Layout], variant: str | None, allow_pickle: bool
 ) -> tuple[_Layout, list[str]]:
-    """The first layout with safetensors files and their paths.
-
-    Without such, the first with pickles, if these are allowed.
-    """
+    """The first layout with safetensors files, else the first with pickles if these are allowed, and their paths."""
     first_error = None
     for pickles in (False, True) if allow_pickle else (False,):
         for layout in layouts:
@@ -331,17 +252,10 @@ def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
         try:
             tokenizer = tokenizer_files.read_clip_tokenizer(_TOKENIZER_REPOSITORY)
         except InputError as error:
-            raise InputError(
-                f"{source} has no tokenizer, and {_TOKENIZER_REPOSITORY}, which has the same one, cannot be read"
-                f" ({error}): copy its vocab.json and merges.txt",
-                code="no-tokenizer",
-            ) from error
-    if (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
-        raise InputError(
-            f"the tokenizer of {source} has {count} tokens, but its text tower knows {vocab_size}: the two are"
-            " not of the same model",
-            code="mismatched-parts",
-        )
+            reason = f"{_TOKENIZER_REPOSITORY}, which has the same one, cannot be read ({error})"
+            message = f"{source} has no tokenizer, and {reason}: copy its vocab.json and merges.txt"
+            raise InputError(message, code="no-tokenizer") from error
+    tokenizer_files.check_size(tokenizer, vocab_size, f"of {source}")
     return tokenizer
 
 
@@ -349,9 +263,7 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
     """Reads the ``model_cfg`` of an ``open_clip_config.json``."""
     options = _checked("model_cfg", options)
     vision, text = _checked("vision_cfg", options.get("vision_cfg")), _checked("text_cfg", options.get("text_cfg"))
-    chosen = options.get("quick_gelu", quick_gelu)
-    if not isinstance(chosen, bool):
-        raise InputError(f"unsupported option quick_gelu={chosen!r}. Expected true or false", code="unsupported-option")
+    chosen = _unless(options, "quick_gelu", quick_gelu, lambda value: isinstance(value, bool), "true or false")
     activation = "quick_gelu" if chosen else "gelu"
     vision_width, text_width = _count(vision, "width", 768), _count(text, "width", 512)
     head_width, image_size = _count(vision, "head_width", 64), _count(vision, "image_size", 224)
@@ -395,33 +307,30 @@ def _checked(part: str, options: Any) -> Mapping[str, Any]:
     only = _OPEN_CLIP_ONLY[part]
     for key, value in options.items():
         if key in only and value not in only[key]:
-            raise InputError(
-                f"unsupported option {key}={value!r} of {part}. winobench implements {only[key][0]!r} only",
-                code="unsupported-option",
-            )
+            message = f"unsupported option {key}={value!r} of {part}. winobench implements {only[key][0]!r} only"
+            raise InputError(message, code="unsupported-option")
         if not (key in only or key in _OPEN_CLIP_USED[part] or key in _OPEN_CLIP_IDLE[part]):
-            raise InputError(
-                f"unknown option {key}={value!r} of {part}. Remove it if it is idle", code="unknown-option"
-            )
+            message = f"unknown option {key}={value!r} of {part}. Remove it if it is idle"
+            raise InputError(message, code="unknown-option")
     return options
 
 
-def _count(options: Mapping[str, Any], key: str, default: int | None) -> int:
-    value = options.get(key, default)
-    if not is_count(value):
-        raise InputError(
-            f"unsupported option {key}={value!r}. Expected a positive whole number", code="unsupported-option"
-        )
+def _unless(options: Mapping[str, Any], key: str, default: Any, is_valid: Callable[[Any], bool], expected: str) -> Any:
+    """An option, or its default."""
+    if not is_valid(value := options.get(key, default)):
+        raise InputError(f"unsupported option {key}={value!r}. Expected {expected}", code="unsupported-option")
     return value
 
 
+def _count(options: Mapping[str, Any], key: str, default: int | None) -> int:
+    return _unless(options, key, default, is_count, "a positive whole number")
+
+
 def _feed_forward_width(options: Mapping[str, Any], width: int) -> int:
-    ratio = options.get("mlp_ratio", 4.0)
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio * width < 1:
-        raise InputError(
-            f"unsupported option mlp_ratio={ratio!r}. Expected a positive number", code="unsupported-option"
-        )
-    return int(width * ratio)
+    def is_valid(ratio: Any) -> bool:
+        return isinstance(ratio, int | float) and not isinstance(ratio, bool) and ratio * width >= 1
+
+    return int(width * _unless(options, "mlp_ratio", 4.0, is_valid, "a positive number"))
 
 
 def from_open_clip(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:

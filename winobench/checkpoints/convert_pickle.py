@@ -23,13 +23,11 @@ _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the 
 
 # Parts of a pipeline that nothing here reads.
 _OTHER_PARTS = ("safety_checker", "feature_extractor", "image_encoder")
+_INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
 _WEIGHTS = (
-    "diffusion_pytorch_model*.bin",
-    "pytorch_model*.bin",
-    "pytorch_lora_weights*.bin",
+    *("diffusion_pytorch_model*.bin", "pytorch_model*.bin", "pytorch_lora_weights*.bin"),
     "open_clip_pytorch_model*.bin",
 )
-_INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
 # Other forms of the same weights, which nothing here reads.
 _OTHER_WEIGHTS = ("*.non_ema.bin", "*.ema.bin")
 
@@ -42,22 +40,12 @@ def _subfolders(source: sources.Source) -> list[str]:
     return ["", *(f"{name}/" for name in parts)]
 
 
-def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> pathlib.Path:
-    """Converts one file."""
-    target = path.with_name(safetensors_name(path.name)) if target is None else target
-    tensors = pickles.read_torch_pickle(path)
-    weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
-    return target
-
-
 def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
     """Converts all weight files under a folder, and the indices of those that are shards."""
     files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
     if not files:
-        raise InputError(
-            f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert",
-            code="nothing-to-convert",
-        )
+        message = f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert"
+        raise InputError(message, code="nothing-to-convert")
     return [_convert(path, path.parent) for path in files]
 
 
@@ -67,7 +55,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already and is not empty: name a new folder", code="already-exists")
-    # Says in one sentence what is wrong with the repository, if anything.
+    # Raises a sentence about the repository's fault, if it has any.
     source = sources.HubRepository(repo_id, revision)
     if all(source.find(name) is None for name in ("model_index.json", "open_clip_config.json")):
         source.require("config.json", "nor a model_index.json, so it is not a model in the diffusers layout")
@@ -102,7 +90,9 @@ def _convert(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Converts a weight file, or the index of its shards, into a folder."""
     target = folder / safetensors_name(path.name)
     if path.suffix == ".bin":
-        return convert_file(path, target)
+        tensors = pickles.read_torch_pickle(path)
+        weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
+        return target
     index = sources.read_json(path)
     index["weight_map"] = {key: safetensors_name(str(shard)) for key, shard in index.get("weight_map", {}).items()}
     write_json(target, index)
@@ -132,7 +122,7 @@ def _main(arguments: Sequence[str]) -> None:
         if path.is_dir():
             written = convert_folder(path)
         elif path.exists():
-            written = [convert_file(path)]
+            written = [_convert(path, path.parent)]
         else:
             written = convert_repository(arguments[1], pathlib.Path(arguments[2]), _REVISION.value)
     except InputError as error:

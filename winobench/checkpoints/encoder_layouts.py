@@ -1,42 +1,28 @@
 """Text encoders from the files they are published in: BERT and what was trained from it, and T5.
 
-BERT's layouts, each told by its keys. All come down to the names of `winobench.models.bert`:
+BERT's layouts are distinguished by their keys:
 
-- transformers (``google-bert/bert-large-uncased``, sentence encoders, classifiers): ``bert.embeddings...``, without the
-  prefix where the encoder was saved alone. Files of 2019 and before call the parameters of norms ``gamma``, ``beta``.
-- Oscar (Li et al., 2020), text side only. The layers have BERT's names under ``bert.``. What is left out: the
-  projection of image regions (``bert.img_embedding``), its norm (``bert.LayerNorm``) and the codes of discretised ones
-  (``bert.code_embeddings``). Without regions the network is BERT.
-- VL-BERT (Su et al., 2019), text side only: ``vlbert.word_embeddings``, ``vlbert.embedding_LayerNorm``,
-  ``vlbert.encoder...``, in front of it ``module.`` where several devices trained. What is left out: everything of
-  images, the vector of ``[END]``, the heads of pretraining, and the visual vector that VL-BERT adds to each word, which
-  there is no image for. A third kind of segments, that of images, stays in the table and is not used
-  (``type_vocab_size`` 3).
+- transformers: ``bert.embeddings...``, without the prefix where the encoder was saved alone. Files of 2019 and before
+  call the parameters of norms ``gamma`` and ``beta``.
+- Oscar (Li et al., 2020), text side: without regions the network is BERT.
+- VL-BERT (Su et al., 2019), text side: images, ``[END]``, pretraining heads and the visual vector of each word are left
+  out. Its pickle (``.model``) has no config: save its ``state_dict`` as ``model.safetensors`` with torch, next to
+  BERT's ``config.json`` (with ``type_vocab_size`` 3) and ``vocab.txt``.
 
-The tables of Oscar and VL-BERT were made from the published code and are **not verified on the published files**, which
-we did not have. VL-BERT publishes a pickle of nested dictionaries (``.model``) without a config: save the dictionary
-``state_dict`` in it as ``model.safetensors`` with torch once, and put BERT's ``config.json`` (with ``type_vocab_size``
-3) and ``vocab.txt`` next to it.
-
-T5 (``google-t5/t5-base``, ``google/t5-v1_1-base``, ``google/flan-t5-xxl``): transformers' keys. Copies of the input
-embeddings under other names are dropped.
+The tables of Oscar and VL-BERT follow the published code and are **not verified on the published files**.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
@@ -53,8 +39,7 @@ _PRETRAINING_HEADS = (r"cls\..*",)
 
 BERT_TABLES: dict[str, KeyTable] = {
     "bert": KeyTable(
-        renames=(*_OLD_NORMS, (r"(embeddings|encoder|pooler)\.", r"bert.\1.")),
-        ignored=(*_BUFFERS, *_PRETRAINING_HEADS),
+        renames=(*_OLD_NORMS, (r"(embeddings|encoder|pooler)\.", r"bert.\1.")), ignored=(*_BUFFERS, *_PRETRAINING_HEADS)
     ),
     "oscar": KeyTable(
         renames=_OLD_NORMS,
@@ -84,65 +69,26 @@ BERT_TABLES: dict[str, KeyTable] = {
 }
 """Layout -> its names in the ones in ``BertForSequenceClassification``."""
 
-T5_TABLE = KeyTable(
-    ignored=(
-        r"(encoder|decoder)\.embed_tokens\.weight",  # ``shared.weight`` again
-        # Made by early versions, where attention to the encoder's states has no biases.
-        r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
-    )
-)
-"""T5's names are transformers'."""
-
 _HEAD = "classifier."
-_POOLER = "bert.pooler."
-# Those of its descendants do the same.
-_BERT_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+# The tokenizers of BERT's descendants do the same.
+_TOKENIZERS = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+_NEEDED = ("tokenizer.json", "vocab.txt")
+_TOKENIZER_FILES = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 class BertCheckpoint(NamedTuple):
-    """A BERT that is ready for use.
-
-    Attributes:
-      model: the network.
-      tokenizer: a fast BERT tokenizer of transformers.
-    """
+    """A BERT that is ready for use, with a fast BERT tokenizer of transformers."""
 
     model: Any
     tokenizer: Any
 
 
-def bert_layout(names: Sequence[str]) -> str:
-    """Tells the layout, a key of ``BERT_TABLES``, from the keys of a file."""
-    names = [name.removeprefix("module.") for name in names]
-    if any(name.startswith("vlbert.") for name in names):
-        return "vl_bert"
-    if any(name.startswith(("bert.img_embedding.", "bert.code_embeddings.")) for name in names):
-        return "oscar"
-    return "bert"
-
-
 def from_bert_layouts(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
-    """Renames the tensors of one of BERT's layouts into those that ``BertForSequenceClassification`` names."""
-    return _renamed(tensors, BERT_TABLES[bert_layout(list(tensors))])
-
-
-def _renamed(tensors: Mapping[str, FileTensor], table: KeyTable) -> dict[str, FileTensor]:
-    named: dict[str, FileTensor] = {}
-    for key, tensor in tensors.items():
-        key = key.removeprefix("module.")
-        for pattern, replacement in table.renames:
-            if match := re.match(pattern, key):
-                key = match.expand(replacement) + key[match.end() :]
-        if any(re.fullmatch(pattern, key) for pattern in table.ignored):
-            continue
-        if key in named:
-            raise InputError(
-                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter",
-                code="repeated-tensor",
-            )
-        named[key] = tensor
-    return named
+    """Renames the tensors of one of BERT's layouts into the names of ``BertForSequenceClassification``."""
+    names = [name.removeprefix("module.") for name in tensors]
+    is_oscar = any(name.startswith(("bert.img_embedding.", "bert.code_embeddings.")) for name in names)
+    layout = "vl_bert" if any(name.startswith("vlbert.") for name in names) else "oscar" if is_oscar else "bert"
+    return models.rename("BERT", tensors, BERT_TABLES[layout], prefix="module.")
 
 
 def load_bert(
@@ -153,18 +99,11 @@ def load_bert(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> BertCheckpoint:
-    """Loads a BERT with a classification head.
-
-    Args:
-      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-    """
+    """Loads a BERT with a classification head, in float32, bfloat16 or float16."""
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
     if not any(name.startswith(_HEAD) for name in tensors):
-        raise InputError(
-            f"{source} holds a BERT without a classification head: name a fine-tuned one, or fine-tune it with"
-            " python -m launch.train --config=nli",
-            code="no-task-head",
-        )
+        message = f"{source} holds a BERT without a classification head: fine-tune it with launch.train --config=nli"
+        raise InputError(message, code="no-task-head")
     model = models.build_model(BertForSequenceClassification, config, tensors, dtype=dtype)
     return BertCheckpoint(model, read_bert_tokenizer(source, config.vocab_size))
 
@@ -178,16 +117,16 @@ def load_bert_for_tuning(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> BertCheckpoint:
-    """Loads a BERT with a new classification head, in float32. Other arguments and errors as in `load_bert`.
+    """Loads a BERT with a new classification head, in float32.
 
-    What the head and a pooler that the file lacks start from: weights drawn from a normal distribution of standard
+    The head, and a pooler that the file lacks, start from weights drawn from a normal distribution of standard
     deviation 0.02, as in BERT, and biases of zero.
     """
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
     config = dataclasses.replace(config, labels=tuple(labels))
     tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_HEAD)}
     expected = models.torch_names(models.abstract_model(BertForSequenceClassification, config))
-    new = [name for name in sorted(expected) if name.startswith((_HEAD, _POOLER)) and name not in tensors]
+    new = [name for name in sorted(expected) if name.startswith((_HEAD, "bert.pooler.")) and name not in tensors]
     rng = np.random.default_rng(seed)
     for name in new:
         shape = expected[name][1]
@@ -198,11 +137,7 @@ def load_bert_for_tuning(
 
 
 def save_bert(folder: str | os.PathLike, model: BertForSequenceClassification, tokenizer: Any) -> None:
-    """Writes a folder that transformers' ``AutoModelForSequenceClassification`` and `load_bert` read.
-
-    Args:
-      folder: where to write ``config.json``, ``model.safetensors`` (float32) and the tokenizer's files. Made if needed.
-    """
+    """Writes a folder that transformers' ``AutoModelForSequenceClassification`` and `load_bert` read."""
     models.save_model(model, folder)
     architecture = {"architectures": [type(model).__name__]}
     write_json(os.path.join(folder, "config.json"), architecture | model.config.to_dict())
@@ -222,30 +157,20 @@ def read_bert_tokenizer(
     source: str | os.PathLike | sources.Source, vocab_size: int | None = None, *, subfolder: str | None = None
 ) -> Any:
     """Reads BERT's tokenizer."""
-    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
-    source = sources.resolve(source)
-    paths = [source.find(sources.join(subfolder, name)) for name in (*_TOKENIZER_FILES, "vocab.txt")]
-    if paths[0] is None:
-        source.require(sources.join(subfolder, "vocab.txt"), "so it has no BERT tokenizer")
-    folder = os.path.dirname(next(path for path in paths if path is not None))
-    fast_tokenizers.check_class(paths[_TOKENIZER_FILES.index("tokenizer_config.json")], _BERT_TOKENIZERS)
-    with fast_tokenizers.reading(folder, "BERT tokenizer"):
+    kind = "BERT tokenizer"
+    folder, paths = fast_tokenizers.find_files(source, _TOKENIZER_FILES, _NEEDED, f"so it has no {kind}", subfolder)
+    fast_tokenizers.check_class(paths["tokenizer_config.json"], _TOKENIZERS)
+    with fast_tokenizers.reading(folder, kind):
         tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, local_files_only=True)
-    fast_tokenizers.check_kind(tokenizer, paths[_TOKENIZER_FILES.index("tokenizer.json")])
-    missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
-    if missing:
-        raise InputError(
-            f"the tokenizer in {folder} has no {missing[0]}: get its files again", code="incomplete-tokenizer"
-        )
-    if vocab_size is not None and (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
-        raise InputError(
-            f"the tokenizer in {folder} has {count} tokens, but the network knows {vocab_size}: the two are"
-            " not of the same model",
-            code="mismatched-parts",
-        )
+    fast_tokenizers.check_kind(tokenizer, paths["tokenizer.json"])
+    for name in ("cls_token", "sep_token", "pad_token"):
+        if getattr(tokenizer, f"{name}_id") is None:
+            message = f"the tokenizer in {folder} has no {name}: get its files again"
+            raise InputError(message, code="incomplete-tokenizer")
+    if vocab_size is not None:
+        tokenizer_files.check_size(tokenizer, vocab_size, f"in {folder}")
     return tokenizer
 
 
@@ -259,28 +184,9 @@ def load_t5(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> language_models.LoadedLanguageModel:
-    """Loads a T5, T5 1.1 or FLAN-T5, straight onto the devices.
-
-    Args:
-      dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
-        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy.
-      int8: the dense kernels of the layers hold numbers of 8 bits with a scale for each output channel.
-    """
-    dtype = language_models.language_model_dtype(dtype)
-    source = sources.resolve(source, revision=revision)
-    config = models.read_config(T5ForConditionalGeneration, source)
-    tokenizer = language_models.load_tokenizer(source, config.vocab_size)
-    paths = weights.find_weights(source, None, "model", allow_pickle=allow_pickle)
-    config, network, digest = build_t5(config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8)
-    return language_models.LoadedLanguageModel(
-        network,
-        config,
-        tokenizer,
-        language_models.model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
-        mesh,
-        language_models.find_stop_ids(source, config.eos_token_id, tokenizer),
-    ).as_loaded()
+    """Loads a T5, T5 1.1 or FLAN-T5. Arguments as in `language_models.load_decoder`."""
+    cls, options = T5ForConditionalGeneration, {"revision": revision, "allow_pickle": allow_pickle}
+    return language_models.load(cls, build_t5, source, dtype, mesh=mesh, int8=int8, **options)
 
 
 def build_t5(
@@ -291,44 +197,25 @@ def build_t5(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[T5Config, tuple[Any, Any], str]:
-    """Builds a T5 and fills it with tensors. As `load_t5`, which finds config and tensors first.
+    """Builds a T5 and fills it with tensors.
 
-    Args:
-      config: the network's shape.
-      int8: the dense kernels of the layers hold numbers of 8 bits.
-
-    Returns:
-      The config, in which it is now said whether there is a head besides the embeddings; (graph, state), and a digest
-      of the tensors.
+    Returns the config, which now states whether there is a head besides the embeddings; (graph, state); a digest of the
+    tensors.
     """
-    mesh = parallel.as_mesh(mesh)
-    tensors = _renamed(tensors, T5_TABLE)
+    cls = T5ForConditionalGeneration
+    tensors = models.rename(cls.__name__, tensors, prefix="module.")
     # What the config states cannot be relied on: transformers 5 calls every head tied, and tells from the tensors.
-    is_tied = _is_copy(tensors.get("lm_head.weight"), tensors.get("shared.weight"))
+    is_tied = language_models.is_copy(tensors.get("lm_head.weight"), tensors.get("shared.weight"))
     if is_tied:
         tensors.pop("lm_head.weight", None)
     config = dataclasses.replace(config, tie_word_embeddings=is_tied)
-    models._check_depth(T5ForConditionalGeneration.__name__, config, tensors, "config.json")
-    graph, state = nnx.split(abstract_t5(config, dtype, int8=int8))
-    origins = {
-        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
-    }
-    shardings = t5.parameter_shardings(state, mesh)
-    state, digest = language_models.fill(T5ForConditionalGeneration.__name__, state, origins, tensors, shardings)
-    return config, (graph, state), digest
+    models._check_depth(cls.__name__, config, tensors, "config.json")
+    network, digest = language_models.build_network(
+        cls, config, tensors, t5.parameter_shardings, dtype, mesh=mesh, int8=int8
+    )
+    return config, network, digest
 
 
 def abstract_t5(config: T5Config, dtype: Any = jnp.bfloat16, *, int8: bool = False) -> T5ForConditionalGeneration:
     """A T5 whose parameters are shapes and dtypes, without values."""
-    dtype = language_models.language_model_dtype(dtype)
-    key = models._SameKey(jax.random.key(0))
-    return nnx.eval_shape(
-        lambda: T5ForConditionalGeneration(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key)
-    )
-
-
-def _is_copy(head: FileTensor | None, embeddings: FileTensor | None) -> bool:
-    """Whether a head is left out of the file, or holds the same as the embeddings."""
-    if head is None or embeddings is None:
-        return head is None
-    return head.shape == embeddings.shape and np.array_equal(head.read(), embeddings.read())
+    return language_models.abstract_network(T5ForConditionalGeneration, config, dtype, int8=int8)

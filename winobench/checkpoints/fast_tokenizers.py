@@ -1,7 +1,6 @@
 """Tokenizers of language models that encode an image's text, such as T5's: read, called, written, identified.
 
-transformers reads them from ``tokenizer.json``, or makes that of a SentencePiece model. CLIP's have a module of their
-own (`winobench.checkpoints.tokenizer_files`), which reads files of all vintages.
+transformers reads them from ``tokenizer.json``, or makes that of a SentencePiece model. `tokenizer_files` reads CLIP's.
 """
 
 from __future__ import annotations
@@ -19,19 +18,28 @@ from winobench.base.errors import InputError
 from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import sources
 
-_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "spiece.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-)
+_NEEDED = ("spiece.model", "vocab.json", "tokenizer.json")
+_OTHERS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "chat_template.jinja")
 
 ANY = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 """Classes of tokenizers that do what ``tokenizer.json`` says, as versions of transformers call them."""
+
+
+def find_files(
+    source: str | os.PathLike | sources.Source,
+    names: Sequence[str],
+    needed: Sequence[str],
+    purpose: str,
+    subfolder: str | None = None,
+) -> tuple[str, dict[str, str | None]]:
+    """The folder of a tokenizer's files, and name -> path. Raises InputError without any of the ``needed``."""
+    # Without torch, transformers would warn at import that it has no models. Only its tokenizers are used.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    source = sources.resolve(source)
+    paths = {name: source.find(sources.join(subfolder, name)) for name in names}
+    if not any(paths[name] for name in needed):
+        source.require(sources.join(subfolder, needed[-1]), purpose)
+    return os.path.dirname(next(filter(None, paths.values()))), paths
 
 
 @contextlib.contextmanager
@@ -54,11 +62,8 @@ def check_class(path: str | None, known: Collection[str] | None = None) -> None:
     plain = named.removesuffix("Fast") if isinstance(named, str) else ""
     if not (plain in known or named in known if known is not None else _has_class(plain) or _has_class(str(named))):
         expected = f"not {' or '.join(sorted(known))}" if known is not None else "which transformers does not have"
-        raise InputError(
-            f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the tokenizer that was"
-            " published with the model",
-            code="wrong-kind-of-tokenizer",
-        )
+        message = f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the model's own tokenizer"
+        raise InputError(message, code="wrong-kind-of-tokenizer")
 
 
 def _has_class(name: str) -> bool:
@@ -68,19 +73,13 @@ def _has_class(name: str) -> bool:
 
 
 def check_kind(tokenizer: Any, path: str | None) -> None:
-    """Refuses a tokenizer whose class has made another kind of its file, such as words out of byte pairs.
-
-    One with dropout, which makes other tokens of a text at each call, is refused too.
-    """
+    """Refuses a tokenizer of another kind than its file's, such as words for byte pairs, and one with dropout."""
     model = sources.read_json(path).get("model") if path is not None else None
     wanted = model.get("type") if isinstance(model, dict) else None
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None and getattr(backend.model, "dropout", None):
-        raise InputError(
-            f"{path} has a dropout of {backend.model.dropout:g}, with which a text has other tokens at each call: set"
-            " it to null",
-            code="unsupported-option",
-        )
+        message = f"{path} has a dropout of {backend.model.dropout:g}, so texts change at each call: set it to null"
+        raise InputError(message, code="unsupported-option")
     if wanted is None or backend is None or (found := type(backend.model).__name__) == wanted:
         return
     raise InputError(
@@ -92,63 +91,52 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
 
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a tokenizer from a local folder or a hub id."""
-    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
-    source = sources.resolve(source)
-    paths = {name: source.find(sources.join(subfolder, name)) for name in _FILES}
-    if paths["tokenizer.json"] is None and paths["spiece.model"] is None and paths["vocab.json"] is None:
-        source.require(sources.join(subfolder, "tokenizer.json"), "so its texts cannot be made tokens")
-    folder = os.path.dirname(next(path for path in paths.values() if path is not None))
+    folder, paths = find_files(source, (*_NEEDED, *_OTHERS), _NEEDED, "so its texts cannot be made tokens", subfolder)
     check_class(paths["tokenizer_config.json"])
     with reading(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(
-            f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file",
-            code="incomplete-tokenizer",
-        )
+        message = f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file"
+        raise InputError(message, code="incomplete-tokenizer")
     check_kind(tokenizer, paths["tokenizer.json"])
     if tokenizer.pad_token_id is None:
-        raise InputError(
-            f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one",
-            code="incomplete-tokenizer",
-        )
+        message = f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one"
+        raise InputError(message, code="incomplete-tokenizer")
     return tokenizer
 
 
-def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts as ids of a tokenizer, padded at their ends and truncated. Logs truncated ones.
-
-    Returns int32 ``[num_texts, length]``, and the number of each text's own tokens, int32 ``[num_texts]``.
-    """
+def checked(texts: Sequence[str]) -> list[str]:
+    """A list of texts. Raises InputError for an empty one, and for what is not a text."""
     texts = list(texts)
     if not texts:
         raise InputError("the list of texts is empty: give at least one", code="empty-list")
     check_texts(texts)
+    return texts
+
+
+def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as padded and truncated ids, int32 ``[num_texts, length]``, and their lengths. Logs truncated ones."""
+    texts = checked(texts)
     encoded = tokenizer(
         texts,
         padding="max_length",
         padding_side="right",
         truncation=True,
         max_length=length,
-        # Of models that attend to padding, the file states that none is wanted.
-        return_attention_mask=True,
+        return_attention_mask=True,  # files of models that attend to padding state that none is needed
     )
     log_truncated(count_truncated(encoded), len(texts), length)
     return np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["attention_mask"], np.int32).sum(axis=1)
 
 
 def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
-    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer begins."""
+    """Texts in a tokenizer's chat template, each as a user's message, up to where an answer begins."""
     check_texts(texts)
     if getattr(tokenizer, "chat_template", None) is None:
-        raise InputError(
-            "the tokenizer has no chat template, in which this model takes texts: put its chat_template.jinja into the"
-            " tokenizer's folder",
-            code="no-chat-template",
-        )
+        message = "the tokenizer has no chat template: put the chat_template.jinja of the model into its folder"
+        raise InputError(message, code="no-chat-template")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
     return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
 
@@ -160,7 +148,7 @@ def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
 def fast_identity(tokenizer: Any) -> list[Any]:
     """What a tokenizer does, as JSON values: a digest of its parts, how it pads, and its chat template."""
-    # What the last call asked for is part of the library's object.
+    # The library's object keeps the last call's truncation and padding.
     backend = tokenizer.backend_tokenizer
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()

@@ -14,8 +14,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,9 +31,6 @@ from winobench.checkpoints.loaded import Loaded, spread_by_default
 from winobench.models import decoder, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 DTYPES = ("float32", "bfloat16")
 """Dtypes that language models compute in. Float16 has too small a range for the states of many of them."""
@@ -55,32 +52,23 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.
 
 @dataclasses.dataclass(frozen=True)
 class LoadedLanguageModel(Loaded):
-    """A language model, ready to be computed with.
+    """A language model, ready to be computed with."""
 
-    Attributes:
-      network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
-      config: the network's config.
-      tokenizer: a transformers tokenizer.
-      fingerprint: 64 hexadecimal digits. Another one if anything that the answers depend on is different: the values in
-        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template. `identity` follows
-        the arrays that are there now.
-      mesh: the devices.
-      stop_ids: tokens that end an answer, sorted.
-      origin: the arrays that the fingerprint is of; None where they are not known.
-    """
-
-    network: tuple[Any, Any]
+    network: tuple[Any, Any]  # (graph, state) of `flax.nnx.split`, the state on the devices of `mesh`
     config: Any
-    tokenizer: Any
+    tokenizer: Any  # of transformers
+    # 64 hexadecimal digits, of everything that answers depend on: values in the weight files, dtype, 8-bit weights,
+    # config, tokenizer, chat template. `identity` follows the arrays that are there now.
     fingerprint: str
     mesh: Mesh
-    stop_ids: tuple[int, ...]
-    origin: holding.Taken | None = None
+    stop_ids: tuple[int, ...]  # tokens that end an answer, sorted
+    origin: holding.Taken | None = None  # the arrays that the fingerprint is of; None where they are not known
 
 
 def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:
     """Which kind of network a language model is."""
     source = sources.resolve(source, revision=revision)
+    path = source.find("config.json")
     path = source.find("config.json")
     model_type = sources.read_json(path).get("model_type") if path is not None else None
     if model_type is None and source.find("open_clip_config.json") is not None:
@@ -89,10 +77,8 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
         source.require("config.json", "so it is not a language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
         found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
-        raise InputError(
-            f"{path} {found}, but the language models that are read here are {', '.join(KINDS)}",
-            code="wrong-kind-of-model",
-        )
+        message = f"{path} {found}, but the supported language models are {', '.join(KINDS)}"
+        raise InputError(message, code="wrong-kind-of-model")
     return KINDS[model_type]
 
 
@@ -106,59 +92,64 @@ def load_decoder(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> LoadedLanguageModel:
-    """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5.
+    """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5, in float32 or bfloat16, straight onto the devices.
 
     Args:
-      dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
-        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy, and none
-        ever holds more than its part.
+      mesh: the devices. When None, those of this process, of CPUs as many as there is memory for copies of the
+        parameters for. Devices of an axis ``model`` share one copy, and none ever holds more than its part.
       int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
         channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512
         wide, change by 2 to 4% (root mean square, of the logits'), twice as much as by computing in bfloat16.
     """
+
+    def build(config: DecoderConfig, tensors: Mapping[str, weights.FileTensor], **options: Any) -> tuple[Any, Any, str]:
+        return config, *build_decoder(config, tensors, **options)
+
+    return load(Decoder, build, source, dtype, mesh=mesh, int8=int8, revision=revision, allow_pickle=allow_pickle)
+
+
+def load(
+    cls: type[nnx.Module],
+    build: Callable[..., tuple[Any, Any, str]],
+    source: str | os.PathLike[str] | sources.Source,
+    dtype: Any,
+    *,
+    mesh: Mesh,
+    int8: bool,
+    revision: str | None,
+    allow_pickle: bool,
+) -> LoadedLanguageModel:
+    """Loads a language model whose ``build`` makes (config, network, digest) of config and tensors."""
     dtype = language_model_dtype(dtype)
     source = sources.resolve(source, revision=revision)
-    config = read_decoder_config(source)
+    config = models.read_config(cls, source)
     tokenizer = load_tokenizer(source, config.vocab_size)
     paths = weights.find_weights(source, None, "model", allow_pickle=allow_pickle)
-    network, digest = build_decoder(config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8)
-    return LoadedLanguageModel(
-        network,
-        config,
-        tokenizer,
-        model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
-        mesh,
-        find_stop_ids(source, config.eos_token_id, tokenizer),
-    ).as_loaded()
+    config, network, digest = build(config, weights.read_weights(paths), dtype=dtype, mesh=mesh, int8=int8)
+    fingerprint = model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8)
+    stop_ids = find_stop_ids(source, config.eos_token_id, tokenizer)
+    return LoadedLanguageModel(network, config, tokenizer, fingerprint, mesh, stop_ids).as_loaded()
 
 
 def language_model_dtype(dtype: Any) -> jnp.dtype:
     """Returns the dtype of a name or type. Raises InputError unless it is float32 or bfloat16."""
     known = models.as_dtype(dtype)
     if known.name not in DTYPES:
-        raise InputError(
-            f"language models compute in {' or '.join(DTYPES)}, not in {known.name}", code="unsupported-dtype"
-        )
+        message = f"language models compute in {' or '.join(DTYPES)}, not in {known.name}"
+        raise InputError(message, code="unsupported-dtype")
     return known
 
 
-def read_decoder_config(source: sources.Source) -> DecoderConfig:
-    """Reads and checks the config of a decoder. Raises InputError as `load_decoder` does."""
-    path = source.require("config.json", "so it is not a language model")
-    content = sources.read_json(path)
-    models.refuse_quantised(path, content)
-    try:
-        return DecoderConfig.from_dict(content)
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error
+def abstract_network(
+    cls: type[models.Model], config: Any, dtype: Any = jnp.bfloat16, *, int8: bool = False
+) -> models.Model:
+    """A language model whose parameters are shapes and dtypes, without values."""
+    return models.abstract_model(cls, config, dtype=language_model_dtype(dtype), int8=int8)
 
 
 def abstract_decoder(config: DecoderConfig, dtype: Any = jnp.bfloat16, *, int8: bool = False) -> Decoder:
     """A decoder whose parameters are shapes and dtypes, without values."""
-    dtype = language_model_dtype(dtype)
-    key = models._SameKey(jax.random.key(0))
-    return nnx.eval_shape(lambda: Decoder(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
+    return abstract_network(Decoder, config, dtype, int8=int8)
 
 
 def build_decoder(
@@ -169,74 +160,71 @@ def build_decoder(
     mesh: Mesh | None = None,
     int8: bool = False,
 ) -> tuple[tuple[Any, Any], str]:
-    """Builds a decoder and fills it with tensors. As `load_decoder`, which finds config and tensors first.
-
-    Args:
-      config: the network's shape.
-      int8: the layers' projections hold numbers of 8 bits.
-
-    Returns:
-      (graph, state), and a digest of the tensors.
-    """
-    mesh = parallel.as_mesh(mesh)
+    """Builds a decoder and fills it with tensors. Returns (graph, state), and a digest of the tensors."""
     models._check_depth(Decoder.__name__, config, tensors, "config.json")
-    graph, state = nnx.split(abstract_decoder(config, dtype, int8=int8))
-    named = models._rename(Decoder.__name__, tensors)
+    named = models.rename(Decoder.__name__, tensors)
     if config.tie_word_embeddings:
         _drop_tied_copy(named)
-    origins = {path: _decoder_key(path) for path, _ in nnx.to_flat_state(state)}
-    state, digest = fill(
-        Decoder.__name__, state, origins, named, decoder.parameter_shardings(state, mesh), config_name="config.json"
-    )
+    shardings = decoder.parameter_shardings
+    return build_network(Decoder, config, named, shardings, dtype, mesh=mesh, int8=int8, prefix=("model",))
+
+
+def build_network(
+    cls: type[nnx.Module],
+    config: Any,
+    named: Mapping[str, weights.FileTensor],
+    parameter_shardings: Callable[[Any, Mesh], Any],
+    dtype: Any,
+    *,
+    mesh: Mesh | None,
+    int8: bool,
+    prefix: tuple[str, ...] = (),
+) -> tuple[tuple[Any, Any], str]:
+    """Fills a network with tensors, keys in torch's naming. Returns (graph, state), and a digest of the tensors."""
+    graph, state = nnx.split(abstract_network(cls, config, dtype, int8=int8))
+    # The scales of 8-bit kernels are made with their kernels.
+    paths = [path for path, _ in nnx.to_flat_state(state) if path[-1] != "kernel_scale"]
+    keys = {path: models._torch_key(path if path[0] == "lm_head" else (*prefix, *path)) for path in paths}
+    state, digest = _fill(cls.__name__, state, keys, named, parameter_shardings(state, parallel.as_mesh(mesh)))
     return (graph, state), digest
 
 
-def _decoder_key(path: models.Path) -> str | None:
-    """Torch's key of a parameter; None for what is made with another one: the scales of an 8-bit kernel."""
-    if path[-1] == "kernel_scale":
-        return None
-    return models._torch_key(path if path[0] == "lm_head" else ("model", *path))
+def is_copy(head: weights.FileTensor | None, embeddings: weights.FileTensor | None) -> bool:
+    """Whether a head is left out of the file, or holds the same as the embeddings."""
+    if head is None or embeddings is None:
+        return head is None
+    return head.shape == embeddings.shape and np.array_equal(head.read(), embeddings.read())
 
 
 def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
-    """Leaves out an output matrix that the config states is the embedding. Raises InputError if it is not."""
+    """Leaves out an output matrix that the config states is the embedding."""
     copy, embedding = named.get("lm_head.weight"), named.get("model.embed_tokens.weight")
     if copy is None or embedding is None:
         return
-    if copy.shape != embedding.shape or not np.array_equal(copy.read(), embedding.read()):
-        raise InputError(
-            f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json says that they are one"
-            " (tie_word_embeddings). Check that both are of the same model",
-            code="mismatched-parts",
+    if not is_copy(copy, embedding):
+        raise sources.mismatch(
+            f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json has tie_word_embeddings"
         )
     del named["lm_head.weight"]
 
 
-def fill(
-    name: str,
-    state: Any,
-    origins: Mapping[models.Path, str | None],
-    tensors: Mapping[str, weights.FileTensor],
-    shardings: Any,
-    *,
-    config_name: str = "config.json",
+def _fill(
+    name: str, state: Any, keys: Mapping[models.Path, str], tensors: Mapping[str, weights.FileTensor], shardings: Any
 ) -> tuple[Any, str]:
     """Fills a network's state, straight onto the devices and tensor after tensor.
 
     Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files. So are kernels of convolutions
-    within [height, width]. Those of the dtype int8 are rounded on the devices, and fill the ``kernel_scale`` next to
-    them, too.
+    within [height, width]. Kernels of the dtype int8 are rounded on the devices, with their ``kernel_scale``.
     """
     leaves = dict(nnx.to_flat_state(state))
     places = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
-    work = [(path, key) for path, key in origins.items() if key is not None]
-    expected = {key: (path, models._torch_shape(path, leaves[path].shape)) for path, key in work}
-    models._check_fit(name, expected, tensors, config_name)
+    expected = {key: (path, models._torch_shape(path, leaves[path].shape)) for path, key in keys.items()}
+    models._check_fit(name, expected, tensors, "config.json")
 
     values: dict[models.Path, jax.Array] = {}
     digests: dict[str, str] = {}
     try:
-        for (path, key), (array, digest) in _ahead(work, lambda item: _read(tensors[item[1]])):
+        for (path, key), (array, digest) in _ahead(list(keys.items()), lambda item: _read(tensors[item[1]])):
             digests[key] = digest
             _place(values, leaves, places, path, array.reshape(expected[key][1]))
     except jax.errors.JaxRuntimeError as error:
@@ -256,35 +244,23 @@ def fill(
 
 def _read(tensor: weights.FileTensor) -> tuple[np.ndarray, str]:
     """The values of a tensor and their digest."""
-    array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise InputError(
-            f"{tensor.file}: the tensor {tensor.name} holds {array.dtype}, not real numbers", code="wrong-dtype"
-        )
+    array = np.ascontiguousarray(tensor.floats()).reshape(tensor.shape)
     if not weights.are_finite(array):
-        raise InputError(
-            f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity, with which no answer is a number: take an"
-            " earlier checkpoint, or get the file again",
-            code="not-finite",
-        )
+        message = f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity: get another checkpoint"
+        raise InputError(message, code="not-finite")
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if array.size:
         digest.update(array.reshape(-1).view(np.uint8).data)
     return array, digest.hexdigest()
 
 
-def _ahead(items: Iterable[Item], function: Callable[[Item], Result]) -> Iterator[tuple[Item, Result]]:
-    """Applies a function to items in other threads, a few of them ahead of who takes the results."""
+def _ahead(items: list[Any], function: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """Applies a function to items in other threads, a few of them ahead of the caller."""
     with concurrent.futures.ThreadPoolExecutor(_AHEAD) as pool:
-        waiting: collections.deque[tuple[Item, concurrent.futures.Future[Result]]] = collections.deque()
-        for item in items:
-            waiting.append((item, pool.submit(function, item)))
-            if len(waiting) > _AHEAD:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
+        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
+        for number, item in enumerate(items):
+            waiting.extend(pool.submit(function, each) for each in items[number + len(waiting) : number + 1 + _AHEAD])
+            yield item, waiting.popleft().result()
 
 
 @parallel.without_mesh
@@ -334,17 +310,10 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     with fast_tokenizers.reading(str(source)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
     fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
-    beyond = sorted(
-        token
-        for token, number in tokenizer.get_vocab().items()
-        if number >= vocab_size and number != tokenizer.pad_token_id
-    )
-    if beyond:
-        raise InputError(
-            f"the tokenizer of {source} has {len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's"
-            f" vocabulary of {vocab_size}: check that both are of the same model",
-            code="mismatched-parts",
-        )
+    ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
+    if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
+        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
+        raise sources.mismatch(f"the tokenizer of {source} has {found}")
     return tokenizer
 
 

@@ -1,4 +1,4 @@
-"""What loaded language models have in common: a network that may be changed, and what tells it from others."""
+"""The common base of loaded language models: a network that may be changed, and its identity."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Loaded:
         return there
 
     def identity(self) -> str:
-        """``fingerprint`` while the network is as it was loaded, and otherwise another one, of the arrays of now.
+        """``fingerprint`` while the network is as it was loaded, otherwise 64 other hexadecimal digits, of its arrays.
 
-        64 hexadecimal digits. Takes seconds for a large network that was changed, once.
+        Takes seconds for a large network that was changed, once.
         """
         if self.origin is not None and self.origin.is_of(*self.parts()):
             return self.fingerprint

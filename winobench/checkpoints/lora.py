@@ -1,10 +1,7 @@
 """LoRA files: every way in which diffusers has named their tensors, read into one form. The current way, written.
 
-A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
-product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors,
-`winobench.checkpoints.lora_configs` what peft's configs say of them, and `winobench.checkpoints.lora_layers` which
-layers of a network they are for. Peft's own folders, with ``adapter_config.json`` and ``adapter_model.safetensors``,
-are read as well, one for all or one for each network of a pipeline.
+A file holds two factors a layer, in torch's layout, and at most a number ``alpha``: their product is multiplied by
+alpha / rank. Peft's own folders are read as well, one for all or one for each network of a pipeline.
 """
 
 from __future__ import annotations
@@ -15,24 +12,19 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-import safetensors
 from flax import nnx
 
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
-from winobench.checkpoints import lora_configs, lora_keys, lora_layers, sources, weights
+from winobench.checkpoints import lora_configs, lora_keys, lora_layers, pickles, sources, weights
 from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.models import lora
 from winobench.models.any_pipeline import AnyPipeline
 
-WEIGHTS_NAME = "pytorch_lora_weights"
-"""Stem of the file's name."""
-
+WEIGHTS_NAME = "pytorch_lora_weights"  # stem of the file's name
 _PEFT_NAME = "adapter_model"
 # Folders of a pipeline's networks, in which peft's adapters of each may lie.
 _PARTS = ("unet", "transformer", "text_encoder", "text_encoder_2")
@@ -41,19 +33,14 @@ _NEGATIVES_KEY = "winobench.negatives"
 
 @dataclasses.dataclass(frozen=True)
 class LoRAWeights:
-    """What a LoRA file holds.
+    """The adapters in a LoRA file."""
 
-    Attributes:
-      parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
-        begin with ``text_model.``. Most files have none. As read, a transformer may be called ``unet``, and its layers
-        have the names of the file; `load_lora` returns those of the network.
-      file: where it was read. It is a folder if that has one file for each network.
-      negatives: which negatives it was trained with, as our training says in the file; None where that is not known.
-    """
-
+    # Network in the pipeline -> torch's name of the layer -> its adapter. Layers of text encoders begin with
+    # ``text_model.``. As read, a transformer may be called ``unet``, and its layers have the names of the file;
+    # `load_lora` returns those of the network.
     parts: Mapping[str, Mapping[str, Adapter]]
-    file: str
-    negatives: str | None = None
+    file: str  # a folder if that has one file for each network
+    negatives: str | None = None  # of our training, as the file states; None where it does not
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -64,7 +51,8 @@ class LoRAWeights:
     def sha256(self) -> str:
         """Identifies layers, values and alphas. Names of tensors and the file's format do not matter."""
         digest = hashlib.sha256()
-        for name, part in sorted(self.parts.items(), key=_denoisers_first):
+        denoisers_first = sorted(self.parts.items(), key=lambda part: (part[0].startswith("text_encoder"), part[0]))
+        for name, part in denoisers_first:
             for layer, adapter in sorted(part.items()):
                 scale = adapter.factors.scale
                 digest.update(f"{name}.{layer} {adapter.down.shape} {adapter.up.shape} {scale!r}\n".encode())
@@ -73,20 +61,8 @@ class LoRAWeights:
         return digest.hexdigest()
 
 
-def _denoisers_first(part: tuple[str, Any]) -> tuple[bool, str]:
-    return part[0].startswith("text_encoder"), part[0]
-
-
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
-    """Reads a LoRA file in any of the forms that this module's docstring lists.
-
-    Args:
-      source: a file, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` (or ``.bin``), or peft's
-        ``adapter_model.safetensors`` with its ``adapter_config.json``, by itself or in folders such as ``unet``.
-
-    Returns:
-      The adapters, values in float32.
-    """
+    """Reads a LoRA file, or the files of a folder or hub id, in any of the forms that this module lists."""
     paths = _locate(source, revision, allow_pickle)
     parts: dict[str, dict[str, Adapter]] = {}
     for path in paths:
@@ -95,7 +71,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
                 raise InputError(f"{path}: another file has adapters of the {part}, too: remove one", code="two-files")
             parts[part] = adapters
     place = paths[0] if len(paths) == 1 else os.path.dirname(os.path.dirname(paths[0]))
-    return LoRAWeights(parts, place, _negatives(paths[0]))
+    return LoRAWeights(parts, place, weights.metadata(paths[0]).get(_NEGATIVES_KEY))
 
 
 def _read(path: str) -> dict[str, dict[str, Adapter]]:
@@ -103,46 +79,38 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     tensors = weights.read_weights([path])
     neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
     if neighbour is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
-        raise InputError(
-            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which holds its strength, is not next to it: get that,"
-            " too",
-            code="missing-files",
-        )
+        message = f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which holds its strength, is not next to it: get it"
+        raise InputError(message, code="missing-files")
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
     found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
     unknown = []
-    for key, tensor in tensors.items():
-        known = lora_keys.parse(key, bare)
-        if known is None:
-            unknown.append(key)
-            continue
-        part, layer, role = known
-        roles = found.setdefault((part, layer), {})
-        if role in roles:
-            raise InputError(
-                f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one",
-                code="repeated-tensor",
-            )
-        roles[role] = tensor
-    if unknown:
-        raise InputError(_describe_unknown(path, unknown), code="not-a-lora")
-    if not found:
-        raise InputError(f"{path} holds no tensors, so it is not a LoRA: get it again", code="empty-file")
-    parts: dict[str, dict[str, Adapter]] = {}
-    for (part, layer), roles in found.items():
-        other = "transformer" if part == lora_keys.DENOISER else part
-        configs = [neighbour, within.get(None), within.get(part, within.get(other))]
-        adapter = _adapter(path, layer, roles, [config for config in configs if config is not None])
-        parts.setdefault(part, {})[layer] = adapter
-    for part, adapters in parts.items():
-        without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
-        if 0 < len(without) < len(adapters):
-            raise InputError(
-                f"{path}: some layers of the {part} have an alpha, but {without[0]} has none, so how strong it is is"
-                " open: get the file again",
-                code="incomplete-file",
-            )
+    with sources.blame(path):
+        for key, tensor in tensors.items():
+            if (known := lora_keys.parse(key, bare)) is None:
+                unknown.append(key)
+                continue
+            *place, role = known
+            roles = found.setdefault(tuple(place), {})
+            if role in roles:
+                message = f"{roles[role].name} and {key} are two names of the same tensor: remove one"
+                raise InputError(message, code="repeated-tensor")
+            roles[role] = tensor
+        if unknown:
+            raise InputError(_describe_unknown(unknown), code="not-a-lora")
+        if not found:
+            raise InputError("the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
+        parts: dict[str, dict[str, Adapter]] = {}
+        for (part, layer), roles in found.items():
+            other = "transformer" if part == lora_keys.DENOISER else part
+            configs = [neighbour, within.get(None), within.get(part, within.get(other))]
+            adapter = _adapter(layer, roles, [config for config in configs if config is not None])
+            parts.setdefault(part, {})[layer] = adapter
+        for part, adapters in parts.items():
+            without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
+            if 0 < len(without) < len(adapters):
+                message = f"some layers of the {part} have an alpha, but {without[0]} has none: get the file again"
+                raise InputError(message, code="incomplete-file")
     return parts
 
 
@@ -163,31 +131,25 @@ def load_lora(
 ) -> LoRAWeights:
     """Gives a pipeline's denoiser, and text encoders where the file adapts them too, the adapters of a file, in place.
 
-    Args:
-      fuse: add the products to the weights, which costs nothing at run time. Otherwise the adapters stay apart, in
-        float32. Weights in bfloat16 round what is added to them: an adapter that is kept apart loses less, as only its
-        factors and their input are rounded.
+    With ``fuse`` the products are added to the weights, which costs nothing at run time. Otherwise the adapters stay
+    apart, in float32, which loses less where weights are in bfloat16.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
-        raise InputError(
-            f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1", code="out-of-range"
-        )
-    read = source
-    if not isinstance(read, LoRAWeights):
-        read = read_lora(read, revision=revision, allow_pickle=allow_pickle)
+        message = f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1"
+        raise InputError(message, code="out-of-range")
+    read = (
+        source if isinstance(source, LoRAWeights) else read_lora(source, revision=revision, allow_pickle=allow_pickle)
+    )
     chosen: dict[str, dict[str, Adapter]] = {}
     for part, adapters in read.parts.items():
         name = _network_name(pipeline, part, read.file)
-        try:
+        with sources.blame(read.file):
             fitted = lora_layers.fitted(pipeline.networks[name], adapters)
             if double := sorted(fitted.keys() & chosen.get(name, {}).keys()):
-                raise InputError(
-                    f"the layer {double[0]} of the {name} has two adapters: remove one", code="repeated-tensor"
-                )
+                message = f"the layer {double[0]} of the {name} has two adapters: remove one"
+                raise InputError(message, code="repeated-tensor")
             chosen[name] = {**chosen.get(name, {}), **fitted}
             lora.check_fit(pipeline.networks[name], {layer: one.factors for layer, one in chosen[name].items()})
-        except InputError as error:
-            raise InputError(f"{read.file}: {error}", code=error.code) from error
     for name, adapters in chosen.items():
         factors = {layer: one.factors for layer, one in adapters.items()}
         scaled = {layer: values._replace(scale=scale * values.scale) for layer, values in factors.items()}
@@ -208,11 +170,9 @@ def _network_name(pipeline: AnyPipeline, part: str, path: str) -> str:
         which = f"this {kind}, whose {part} is left out," if part in pipeline.NETWORKS else f"a {kind}"
         raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only", code="lora-misfit")
     if not networks[part].lora_targets:
-        raise InputError(
-            f"{path}: it adapts the {part}, a {type(networks[part]).__name__}, for which no LoRA can be used: remove"
-            " its tensors from the file",
-            code="lora-misfit",
-        )
+        kind = type(networks[part]).__name__
+        message = f"{path}: it adapts the {part}, a {kind}, for which no LoRA can be used: remove its tensors"
+        raise InputError(message, code="lora-misfit")
     return part
 
 
@@ -220,18 +180,15 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
     """Writes the adapters of networks as ``pytorch_lora_weights.safetensors``, whole or not at all.
 
     The file has diffusers' current names, float32 values, and no alpha: ``up`` is multiplied by the adapter's scale, so
-    that every program that reads such files, the earlier ones too, computes what the networks compute here.
+    that every program that reads such files computes what the networks compute here.
     """
     arrays: dict[str, np.ndarray] = {}
     for part, network in networks.items():
         for name, adapter in lora.adapters(network).items() if network is not None else ():
             down, up = np.asarray(adapter.down[...]), np.asarray(adapter.up[...]) * np.float32(adapter.scale)
             if not (np.isfinite(down).all() and np.isfinite(up).all()):
-                raise InputError(
-                    f"the adapter of {part}.{name} holds values that are not finite: look for the step at which"
-                    " training diverged",
-                    code="not-finite",
-                )
+                message = f"the adapter of {part}.{name} is not finite: look for the step at which training diverged"
+                raise InputError(message, code="not-finite")
             is_dense = down.ndim == 2
             arrays[f"{part}.{name}.lora_A.weight"] = down.T if is_dense else down.transpose(3, 2, 0, 1)
             arrays[f"{part}.{name}.lora_B.weight"] = up.T if is_dense else up.T[:, :, None, None]
@@ -244,7 +201,6 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
 
 
 def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
-    """The local paths of the files to read."""
     path = user_path(source)
     paths = [path]
     if not os.path.isfile(path):
@@ -255,12 +211,7 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
         if not path.endswith((".safetensors", ".bin")):
             raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
         if path.endswith(".bin") and not allow_pickle:
-            command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
-            raise InputError(
-                f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or"
-                " allow pickles (allow_pickle=True), which reads it with a restricted unpickler",
-                code="weights-are-a-pickle",
-            )
+            raise pickles.not_allowed(path, f"{pickles.CONVERT} {shlex.quote(path)}")
     return paths
 
 
@@ -271,12 +222,9 @@ def _in_place(place: sources.Source) -> list[str]:
     if found := [path for part in _PARTS if (path := _in_folder(place, part)) is not None]:
         return found
     there = [name for name in place.names("") if name.endswith((".safetensors", ".bin"))]
-    advice = place.hint() or (
-        f"it has {sources.shorten(there)}: name the file of the adapter itself" if there else "name another place"
-    )
-    raise InputError(
-        f"{place} has no {WEIGHTS_NAME}.safetensors and no {_PEFT_NAME}.safetensors: {advice}", code="no-such-file"
-    )
+    advice = f"it has {sources.shorten(there)}: name the file of the adapter itself" if there else "name another place"
+    message = f"{place} has no {WEIGHTS_NAME}.safetensors and no {_PEFT_NAME}.safetensors: {place.hint() or advice}"
+    raise InputError(message, code="no-such-file")
 
 
 def _in_folder(place: sources.Source, folder: str | None) -> str | None:
@@ -287,116 +235,81 @@ def _in_folder(place: sources.Source, folder: str | None) -> str | None:
         if (path := place.find(sources.join(folder, name))) is not None:
             return path
     if config is not None:
-        raise InputError(
-            f"{config} has no {_PEFT_NAME}.safetensors next to it: {place.hint() or 'get that, too'}",
-            code="missing-files",
-        )
+        message = f"{config} has no {_PEFT_NAME}.safetensors next to it: {place.hint() or 'get that, too'}"
+        raise InputError(message, code="missing-files")
     return None
 
 
-_OTHER_KINDS = (
-    ("lora_magnitude_vector", "this is a DoRA"),
-    ("dora_scale", "this is a DoRA"),
-    ("lora_mid", "its convolutions have a third factor (LoCon in CP form)"),
-    ("hada_", "this is a LoHa"),
-    ("lokr_", "this is a LoKr"),
-    ("oft_", "this is an OFT adapter"),
-    ("vera_", "this is a VeRA adapter"),
-    ("ia3_", "this is an IA3 adapter"),
-    ("on_input", "this is an IA3 adapter"),
-    ("lora_embedding_", "it adapts an embedding"),
-    ("_norm.scale", "this is a control LoRA of FLUX.1, which also changes norms"),
-    (".norm_q.", "this is a control LoRA of FLUX.1, which also changes norms"),
-    (".lora_B.bias", "it was made with lora_bias"),
-    (".lora_up.bias", "it was made with lora_bias"),
-    (".diff", "it holds differences of whole weights"),
-    ("base_layer", "it holds weights of the base model"),
-    ("modules_to_save", "it holds whole layers"),
-)
-"""What the name of a tensor has in it -> which kind of adapter that is."""
+# Part of a tensor's name -> the kind of adapter that has it.
+_OTHER_KINDS = {
+    **dict.fromkeys(("lora_magnitude_vector", "dora_scale"), "this is a DoRA"),
+    "lora_mid": "its convolutions have a third factor (LoCon in CP form)",
+    "hada_": "this is a LoHa",
+    "lokr_": "this is a LoKr",
+    "oft_": "this is an OFT adapter",
+    "vera_": "this is a VeRA adapter",
+    **dict.fromkeys(("ia3_", "on_input"), "this is an IA3 adapter"),
+    "lora_embedding_": "it adapts an embedding",
+    **dict.fromkeys(("_norm.scale", ".norm_q."), "this is a control LoRA of FLUX.1, which also changes norms"),
+    **dict.fromkeys((".lora_B.bias", ".lora_up.bias"), "it was made with lora_bias"),
+    ".diff": "it holds differences of whole weights",
+    "base_layer": "it holds weights of the base model",
+    "modules_to_save": "it holds whole layers",
+}
 
 
-def _describe_unknown(path: str, keys: list[str]) -> str:
-    some = sources.shorten(sorted(keys), 2)
-    named = f"{path} holds tensors that are no LoRA factors as diffusers names them ({some})"
-    kind = next((kind for mark, kind in _OTHER_KINDS if any(mark in key for key in keys)), None)
-    if kind is not None:
-        return f"{named}: {kind}, which is not supported"
-    return f"{named}: only plain LoRA in diffusers', kohya's or peft's names can be read"
+def _describe_unknown(keys: list[str]) -> str:
+    kind = next((kind for mark, kind in _OTHER_KINDS.items() if any(mark in key for key in keys)), None)
+    reason = f"{kind}, which is not supported" if kind else "only plain LoRA of diffusers, kohya or peft can be read"
+    return f"tensors are not named as diffusers' LoRA factors ({sources.shorten(sorted(keys), 2)}): {reason}"
 
 
-def _negatives(path: str) -> str | None:
-    if not path.endswith(".safetensors"):
-        return None
-    with safetensors.safe_open(path, framework="np") as file:
-        return (file.metadata() or {}).get(_NEGATIVES_KEY)
-
-
-def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter:
+def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter:
     if missing := {"down", "up"} - roles.keys():
         there = next(iter(roles.values())).name
-        raise InputError(
-            f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete",
-            code="incomplete-file",
-        )
-    down, up = (_floats(path, roles[role]) for role in ("down", "up"))
+        message = f"{there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete"
+        raise InputError(message, code="incomplete-file")
+    names = [roles[role].name for role in ("down", "up")]
+    down, up = (_finite(roles[role].name, roles[role].floats()) for role in ("down", "up"))
     if not (down.ndim == up.ndim == 2 or (down.ndim == up.ndim == 4 and up.shape[2:] == (1, 1))):
-        raise InputError(
-            f"{path}: {roles['down'].name} has the shape {list(down.shape)} and {roles['up'].name} the shape"
-            f" {list(up.shape)}, but only factors of dense layers and of convolutions of images can be read",
-            code="wrong-shape",
-        )
+        shapes = f"{names[0]} has the shape {list(down.shape)} and {names[1]} the shape {list(up.shape)}"
+        message = f"{shapes}, but only factors of dense layers and of convolutions of images are supported"
+        raise InputError(message, code="wrong-shape")
     up = up.reshape(up.shape[:2])
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
-        raise InputError(
-            f"{path}: {roles['down'].name} has the rank {rank}, but {roles['up'].name} the rank {up.shape[1]}: the file"
-            " is damaged, get it again",
-            code="damaged-file",
-        )
-    return Adapter(down, up, _alpha(path, layer, rank, roles, configs))
+        message = f"{names[0]} has the rank {rank}, but {names[1]} the rank {up.shape[1]}: get the file again"
+        raise InputError(message, code="damaged-file")
+    return Adapter(down, up, _alpha(layer, rank, roles, configs))
 
 
 def _alpha(
-    path: str, layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
+    layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
 ) -> float | None:
     """A layer's alpha from the file or the configs, or None."""
     found: list[tuple[str, float]] = []
-    if "alpha" in roles:
-        values = _floats(path, roles["alpha"], or_whole=True)
+    if tensor := roles.get("alpha"):
+        values = np.asarray(tensor.read())
+        values = _finite(tensor.name, values if np.issubdtype(values.dtype, np.integer) else tensor.floats())
         if values.size != 1:
-            raise InputError(
-                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number",
-                code="wrong-shape",
-            )
-        found.append((roles["alpha"].name, float(values.item())))
+            message = f"{tensor.name} has the shape {list(values.shape)}, but must be one number"
+            raise InputError(message, code="wrong-shape")
+        found.append((tensor.name, float(values.item())))
     # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
     named = layer if "text_model" in roles["down"].name else layer.removeprefix("text_model.")
     found += [(config.place, config.alpha_of(named, rank)) for config in configs]
     for place, alpha in found[1:]:
         if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
-            raise InputError(
-                f"{path}: the alpha of {layer} is {found[0][1]:g} in {found[0][0]}, but {alpha:g} in {place}: remove"
-                " the wrong one",
-                code="mismatched-parts",
-            )
+            first, value = found[0]
+            message = f"the alpha of {layer} is {value:g} in {first}, but {alpha:g} in {place}: remove the wrong one"
+            raise InputError(message, code="mismatched-parts")
     return found[0][1] if found else None
 
 
-def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) -> np.ndarray:
-    """A tensor's values as float32. Raises InputError where they are not real numbers, or not finite."""
-    values = np.asarray(tensor.read())
-    # jax.numpy knows bfloat16 as a kind of floating point, which NumPy does not.
-    if not (jnp.issubdtype(values.dtype, jnp.floating) or (or_whole and np.issubdtype(values.dtype, np.integer))):
-        raise InputError(
-            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is not a plain"
-            " LoRA",
-            code="wrong-dtype",
-        )
-    values = values.astype(np.float32)
+def _finite(name: str, values: np.ndarray) -> np.ndarray:
+    """A tensor's values as float32."""
+    values = np.asarray(values).astype(np.float32)
     if not np.isfinite(values).all():
-        raise InputError(
-            f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged",
-            code="not-finite",
-        )
+        message = f"{name} holds values that are not finite: the training of this LoRA diverged"
+        raise InputError(message, code="not-finite")
     return values

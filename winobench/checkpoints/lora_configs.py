@@ -1,7 +1,7 @@
 """Peft's configs of adapters: ``adapter_config.json`` next to a file, or in a file's metadata, as diffusers has them.
 
-A config states how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with values of their own for
-layers that match a pattern. All else that changes what an adapter computes is refused by name.
+A config states how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with other values for layers
+that match a pattern. All other options that change an adapter's results are refused by name.
 """
 
 from __future__ import annotations
@@ -14,23 +14,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import regex
-import safetensors
 
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
-from winobench.checkpoints import lora_keys
+from winobench.checkpoints import lora_keys, sources, weights
 from winobench.checkpoints.sources import ADAPTER_CONFIG
 from winobench.models.config import is_count
 
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
 
-# What peft takes where a config does not say.
-_DEFAULTS = {"r": 8, "lora_alpha": 8}
 # How adapters begin without a change of the base weights. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change them.
 _PLAIN_STARTS = (True, False, None, "true", "false", "gaussian", "eva", "orthogonal", "mica")
-# Options that are read here, and those that change nothing of what a saved adapter computes. Of dense layers and
-# convolutions peft itself ignores fan_in_fan_out.
+# Options that are read here, and options without effect on a saved adapter. Of dense layers and convolutions peft
+# itself ignores fan_in_fan_out.
 _READ = {
     *("peft_type", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "bias", "init_lora_weights"),
     *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
@@ -40,50 +37,33 @@ _WITHOUT_EFFECT = {
     *("lora_dropout", "fan_in_fan_out", "megatron_core", "qalora_group_size", "runtime_config"),
     *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
 }
-# Characters of a pattern, and the time that all of a config's patterns may take: some expressions take for ever.
+# Characters of a pattern, and the time for all of a config's patterns: some expressions take for ever.
 _LONGEST_PATTERN = 1000
 _SECONDS = 10.0
 
 
 @dataclasses.dataclass
 class PeftConfig:
-    """Peft's config of one network's adapters.
+    """Peft's config of one network's adapters."""
 
-    Attributes:
-      place: where it is, for messages.
-      rank: of layers that match none of ``ranks``.
-      alpha: of layers that match none of ``alphas``.
-      ranks: (pattern of layers' names, rank). The first that matches counts.
-      alphas: the same, of alpha.
-      by_root: divide alpha by the root of the rank (rsLoRA; Kalajdzievski, 2023, Eq. 4).
-      targets: the options that name the adapted layers, or None where the tensors decide.
-      seconds: that patterns may still take.
-    """
-
-    place: str
-    rank: int
+    place: str  # for messages
+    rank: int  # of layers that match none of `ranks`
     alpha: float
-    ranks: list[tuple[regex.Pattern, int]]
+    ranks: list[tuple[regex.Pattern, int]]  # by a pattern of layers' names: the first that matches counts
     alphas: list[tuple[regex.Pattern, float]]
-    by_root: bool
-    targets: Mapping[str, Any] | None
-    seconds: float = _SECONDS
+    by_root: bool  # divide alpha by the root of the rank (rsLoRA; Kalajdzievski, 2023, Eq. 4)
+    targets: Mapping[str, Any] | None  # the options that name the adapted layers, or None where the tensors decide
+    seconds: float = _SECONDS  # left for patterns
 
     def alpha_of(self, layer: str, rank: int) -> float:
         """What, over the rank, the product of a layer's factors is multiplied by."""
         configured = self._first(self.ranks, layer, self.rank)
         if configured != rank:
-            raise InputError(
-                f"{self.place} gives {layer} the rank {configured}, but the file's tensors have the rank {rank}: get"
-                " both again",
-                code="mismatched-parts",
-            )
+            message = f"{self.place} gives {layer} the rank {configured}, but its tensors have {rank}: get both again"
+            raise InputError(message, code="mismatched-parts")
         if self.targets is not None and not self._is_target(layer):
-            raise InputError(
-                f"{self.place} does not adapt {layer} (target_modules), but the file has tensors for it: get both"
-                " again",
-                code="mismatched-parts",
-            )
+            message = f"{self.place} does not adapt {layer} (target_modules), but the file does: get both again"
+            raise InputError(message, code="mismatched-parts")
         alpha = self._first(self.alphas, layer, self.alpha)
         return alpha * math.sqrt(rank) if self.by_root else float(alpha)
 
@@ -114,7 +94,7 @@ class PeftConfig:
             return match(name, timeout=self.seconds)
         except (TimeoutError, MemoryError, RecursionError) as error:
             raise InputError(
-                f"{self.place} has patterns of layers that take more than {_SECONDS:g} s or too much memory to match:"
+                f"{self.place} has patterns of layers that need more than {_SECONDS:g} s or too much memory to match:"
                 " write the layers' names in their place",
                 code="bad-name",
             ) from error
@@ -123,25 +103,20 @@ class PeftConfig:
 
 
 def next_to(path: str) -> PeftConfig | None:
-    """The config next to a file."""
+    """The config in the folder of a file."""
     place = os.path.join(os.path.dirname(path), ADAPTER_CONFIG)
     if not os.path.lexists(place):
         return None
     content = json_files.read_object(place, "get it again")
-    if not isinstance(content.get("peft_type"), str):
-        raise InputError(
-            f"{place} has no peft_type, which each config of an adapter has: get it again", code="not-a-lora"
-        )
+    with sources.blame(place):
+        if not isinstance(content.get("peft_type"), str):
+            raise InputError("has no peft_type, which each config of an adapter has: get it again", code="not-a-lora")
     return _checked(place, content, targets=True)
 
 
 def within(path: str) -> dict[str | None, PeftConfig]:
     """The configs in a file's metadata. Returns name of the network, or None for the whole file -> its config."""
-    if not path.endswith(".safetensors"):
-        return {}
-    with safetensors.safe_open(path, framework="np") as file:
-        text = (file.metadata() or {}).get(_METADATA_KEY)
-    if not text:
+    if not (text := weights.metadata(path).get(_METADATA_KEY)):
         return {}
     place = f"{path}: its metadata {_METADATA_KEY}"
     try:
@@ -158,12 +133,25 @@ def within(path: str) -> dict[str | None, PeftConfig]:
 
 def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
     """A config of supported options. Raises InputError for all others."""
+    with sources.blame(place):
+        _refuse_unsupported(content)
+        by_root = content.get("use_rslora", False)
+        return PeftConfig(
+            place,
+            _check_rank("r", content.get("r", 8)),  # defaults are peft's
+            options.SCALE.check("lora_alpha", content.get("lora_alpha", 8)),
+            _patterns(content, "rank_pattern", _check_rank),
+            _patterns(content, "alpha_pattern", options.SCALE.check),
+            _checked_as("use_rslora", by_root, isinstance(by_root, bool), "a bool"),
+            _targets(content) if targets else None,
+        )
+
+
+def _refuse_unsupported(content: Mapping[str, Any]) -> None:
     kind = content.get("peft_type", "LORA")
     if kind != "LORA":
-        raise InputError(
-            f"{place} is of an adapter of the kind {options.shown(kind)}, but only LORA can be read",
-            code="unsupported-option",
-        )
+        message = f"the adapter is of the kind {options.shown(kind)}, but only LORA is supported"
+        raise InputError(message, code="unsupported-option")
     unsupported = {
         name: value
         for name, value in content.items()
@@ -177,77 +165,52 @@ def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftCo
     if unsupported:
         name, value = next(iter(unsupported.items()))
         advice = "save it in peft's converted form" if name == "init_lora_weights" else "merge it into the model"
-        raise InputError(
-            f"{place}: the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}",
-            code="unsupported-option",
-        )
-    by_root = content.get("use_rslora", False)
-    if not isinstance(by_root, bool):
-        raise InputError(f"{place}: use_rslora is {options.shown(by_root)}, but must be a bool", code="wrong-type")
-    return PeftConfig(
-        place,
-        _check_rank(place, "r", content.get("r", _DEFAULTS["r"])),
-        _check_alpha(place, "lora_alpha", content.get("lora_alpha", _DEFAULTS["lora_alpha"])),
-        _patterns(place, content, "rank_pattern", _check_rank),
-        _patterns(place, content, "alpha_pattern", _check_alpha),
-        by_root,
-        _targets(place, content) if targets else None,
-    )
+        message = f"the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}"
+        raise InputError(message, code="unsupported-option")
 
 
-def _check_rank(place: str, name: str, value: Any) -> int:
-    if not is_count(value):
-        raise InputError(
-            f"{place}: {name} is {options.shown(value)}, but must be a whole number of at least 1", code="out-of-range"
-        )
+def _checked_as(name: str, value: Any, is_right: bool, expected: str, code: str = "wrong-type") -> Any:
+    if not is_right:
+        raise InputError(f"{name} is {options.shown(value)}, but must be {expected}", code=code)
     return value
 
 
-def _check_alpha(place: str, name: str, value: Any) -> float:
-    return options.SCALE.check(f"{place}: {name}", value)
+def _check_rank(name: str, value: Any) -> int:
+    return _checked_as(name, value, is_count(value), "a whole number of at least 1", "out-of-range")
 
 
 def _patterns(
-    place: str, content: Mapping[str, Any], name: str, check: Callable[[str, str, Any], Any]
+    content: Mapping[str, Any], name: str, check: Callable[[str, Any], Any]
 ) -> list[tuple[regex.Pattern, Any]]:
     """Patterns match ends of names that begin behind a dot, as in peft. ``^`` ties them to the beginning."""
     patterns = content.get(name) or {}
-    if not isinstance(patterns, Mapping):
-        raise InputError(f"{place}: {name} is {options.shown(patterns)}, but must be an object", code="not-an-object")
+    _checked_as(name, patterns, isinstance(patterns, Mapping), "an object", "not-an-object")
     return [
-        (_compiled(place, name, rf"(.*\.)?({pattern})$", pattern), check(place, f"{name} of {pattern}", value))
+        (_compiled(name, rf"(.*\.)?({pattern})$", pattern), check(f"{name} of {pattern}", value))
         for pattern, value in patterns.items()
     ]
 
 
-def _targets(place: str, content: Mapping[str, Any]) -> dict[str, Any]:
+def _targets(content: Mapping[str, Any]) -> dict[str, Any]:
     """The options that choose layers, ready to be matched. None or an empty list chooses all."""
     found: dict[str, Any] = {}
     for name in ("target_modules", "exclude_modules", "layers_pattern"):
         value = content.get(name) or None
-        if not (value is None or isinstance(value, str) or _is_list(value, str)):
-            raise InputError(
-                f"{place}: {name} is {options.shown(value)}, but must be a text or a list of texts", code="wrong-type"
-            )
-        found[name] = value
+        is_right = value is None or isinstance(value, str) or _is_list(value, str)
+        found[name] = _checked_as(name, value, is_right, "a text or a list of texts")
     numbers = content.get("layers_to_transform")
     numbers = [] if numbers is None else numbers if isinstance(numbers, list) else [numbers]
-    if not _is_list(numbers, int):
-        raise InputError(
-            f"{place}: layers_to_transform is {options.shown(numbers)}, but must be whole numbers", code="wrong-type"
-        )
-    found["layers_to_transform"] = numbers
+    name = "layers_to_transform"
+    found[name] = _checked_as(name, numbers, _is_list(numbers, int), "whole numbers")
     if found["target_modules"] == "all-linear":
         found["target_modules"] = None
     for name in ("target_modules", "exclude_modules"):
         if isinstance(found[name], str):
-            found[name] = _compiled(place, name, found[name])
+            found[name] = _compiled(name, found[name])
     layers = found["layers_pattern"]
     named = [layers] if isinstance(layers, str) else layers
     starts = [r".*?\.[^.]*"] if named is None else [rf"(?:^|.*?\.){one}" for one in named]
-    found["layers_pattern"] = [
-        _compiled(place, "layers_pattern", rf"{start}\.(?P<index>\d+)\.", start) for start in starts
-    ]
+    found["layers_pattern"] = [_compiled("layers_pattern", rf"{start}\.(?P<index>\d+)\.", start) for start in starts]
     return found
 
 
@@ -255,14 +218,11 @@ def _is_list(value: Any, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
-def _compiled(place: str, name: str, pattern: str, shown: str | None = None) -> regex.Pattern:
+def _compiled(name: str, pattern: str, shown: str | None = None) -> regex.Pattern:
     try:
         if len(pattern) > _LONGEST_PATTERN:
             raise ValueError
         return regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
-        raise InputError(
-            f"{place}: {name} has {options.shown(shown or pattern)}, which is not a name of a layer nor a regular"
-            f" expression of at most {_LONGEST_PATTERN:,} characters",
-            code="bad-name",
-        ) from error
+        expected = f"a name of a layer or a regular expression of at most {_LONGEST_PATTERN:,} characters"
+        raise InputError(f"{name} has {options.shown(shown or pattern)}, not {expected}", code="bad-name") from error

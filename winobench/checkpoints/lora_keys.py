@@ -1,28 +1,14 @@
 """How LoRA files name their tensors: each name as a network, a layer and a role.
 
-A file holds two factors a layer, and at most a number ``alpha``. The factors' names, for the layer ``...attn1.to_q`` of
-a UNet:
+For the layer ``...attn1.to_q`` of a UNet, with the network's name in the pipeline in front or without it:
 
-- ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft's names;
-- ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: before that;
-- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones. The output layer is
-  ``to_out_lora`` there.
-
-Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and continues with the model as it was. A bare name that begins as CLIP's do is of the first text encoder. A text
-encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``), with or without ``text_model.`` behind it, and
-``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old files. The prefix is always the network's name
-in the pipeline (`Pipeline.NETWORKS`). ``base_model.model.`` (peft's) and ``diffusion_model.`` (ComfyUI's, also with
-``model.`` before it) mean the denoiser, whatever it is called there. ComfyUI's text encoders are
-``text_encoders.clip_l.transformer.`` and so on.
-
-XLabs' scripts give the streams of FLUX.1's blocks numbers: ``double_blocks.0.processor.qkv_lora1.down.weight`` is of
-the image, ``qkv_lora2`` of the text.
-
-kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
-``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` next to; SDXL's blocks in those of the original code
-(``input_blocks_4_1`` is ``down_blocks.1.attentions.0``). Every denoiser is ``lora_unet_`` there, and T5 ``lora_te3_``.
-Which layers the original code's words mean, the network tells (`winobench.checkpoints.lora_layers`).
+- ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft;
+- ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: earlier;
+- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones, with ``to_out_lora`` for the output;
+- ``base_model.model...`` (peft), ``diffusion_model...`` (ComfyUI): the denoiser;
+- ``double_blocks.0.processor.qkv_lora1.down.weight`` (XLabs, FLUX.1): 1 for the image's stream, 2 for the text's;
+- ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` (kohya): layers in one word, SDXL's blocks also in the
+  original code's (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``), every denoiser as ``unet``, T5 as ``te3``.
 """
 
 from __future__ import annotations
@@ -30,14 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-DENOISER = "unet"
-"""The part that names without a prefix are of, and those whose prefix means any denoiser."""
-T5 = "text_encoder_3"
-"""The part of kohya's names for T5, which FLUX.1 has as its second encoder."""
+DENOISER = "unet"  # the part of names without a prefix, and of prefixes of any denoiser
+T5 = "text_encoder_3"  # FLUX.1's second encoder, too
 
 _PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
-OF_PEFT = "base_model.model."
-"""What peft's own files put before each name."""
+OF_PEFT = "base_model.model."  # before each name in peft's own files
 _ANY_DENOISER = (OF_PEFT, "model.diffusion_model.", "diffusion_model.")
 _COMFY = re.compile(r"text_encoders\.(clip_l|clip_g|t5xxl)\.transformer\.")
 _COMFY_PARTS = {"clip_l": "text_encoder", "clip_g": "text_encoder_2", "t5xxl": T5}
@@ -79,12 +62,15 @@ _WORDS = re.compile(
 
 
 def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
-    """What a tensor is of. Returns (part, layer, ``down``, ``up`` or ``alpha``), or None for an unknown form."""
+    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor, or None for an unknown form."""
     if match := _KOHYA.fullmatch(key):
         part = _KOHYA_PARTS[match[1]]
         known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
-        named = _dotted if known is not None and known.match(match[2]) else _in_one_word
-        if (layer := named(match[2])) is None:
+        if known is not None and known.match(match[2]):
+            layer = _dotted(match[2])
+        else:
+            layer = match[2] if _WORD.fullmatch(match[2]) else None
+        if layer is None:
             return None
         key = f"{part}.{layer}{match[3]}"
     elif key.startswith("lora_"):
@@ -114,7 +100,7 @@ def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
 
 
 def _of_xlabs(match: re.Match[str]) -> str:
-    """XLabs' name in the original code's form, or None."""
+    """XLabs' name in the original code's form."""
     kind, number, which, stream, end = match.groups()
     if (kind, stream) not in _XLABS_STREAMS:
         return match[0]
@@ -126,10 +112,6 @@ def split_prefix(key: str) -> tuple[str, str] | None:
     """(network, the rest) of a dotted name; None where it names no network."""
     match = _PREFIX.fullmatch(key)
     return (match[1], match[2]) if match else None
-
-
-def _in_one_word(name: str) -> str | None:
-    return name if _WORD.fullmatch(name) else None
 
 
 _ORIGINAL_BLOCK = re.compile(r"((?:in|out)put_blocks_[0-9]{1,3}|middle_block)_([0-2])_(.+)")
@@ -152,8 +134,8 @@ _OF_RESNET = {
 def _dotted(name: str) -> str | None:
     """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
 
-    None for a name that is not made of such words, or of a block without its numbers. One of the original code's blocks
-    stays as it is: which layer it means, the network's depth tells (`of_original_block`).
+    None for other words, and for a block without its numbers. A block of the original code stays as it is: its layer
+    depends on the network's depth (`of_original_block`).
     """
     if name in _ORIGINAL_NAMES:
         return _ORIGINAL_NAMES[name]

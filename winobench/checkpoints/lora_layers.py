@@ -1,11 +1,9 @@
 """Which layers of a network the adapters of a LoRA file are for.
 
-Files name layers as the network here does, as it does with underscores for dots (kohya's scripts), or as the models'
-original code does. That code has one dense layer where diffusers has several: queries, keys and values of attention,
-and in FLUX.1's blocks of one stream the feed-forward's as well. An adapter of such a layer is split by its outputs, and
-each part keeps the first factor, so that nothing is rounded.
-
-The network decides what a name means: FLUX.1 and FLUX.2 have the same names in the original code, and others here.
+Files name layers as the network here does, with underscores for dots (kohya), or as the models' original code does,
+where one dense layer stands for several of diffusers. An adapter of such a layer is split by its outputs, and each part
+keeps the first factor, so that nothing is rounded. The network decides the meaning of a name: FLUX.1 and FLUX.2 share
+names in the original code.
 """
 
 from __future__ import annotations
@@ -24,21 +22,14 @@ from winobench.models import lora
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """The adapter of one layer, in torch's layout.
+    """The adapter of one layer, in torch's layout."""
 
-    Attributes:
-      down: float32 [rank, inputs], of a convolution [rank, inputs, height, width].
-      up: float32 [outputs, rank].
-      alpha: the product of the two is multiplied by alpha / rank; None for the rank itself, so by 1.
-    """
-
-    down: np.ndarray
-    up: np.ndarray
-    alpha: float | None = None
+    down: np.ndarray  # float32 [rank, inputs], of a convolution [rank, inputs, height, width]
+    up: np.ndarray  # float32 [outputs, rank]
+    alpha: float | None = None  # the product is multiplied by alpha / rank; None for the rank itself, so by 1
 
     @property
     def rank(self) -> int:
-        """Width between the two factors."""
         return self.down.shape[0]
 
     @property
@@ -51,8 +42,9 @@ class Adapter:
 
 _OF_IMAGE, _OF_TEXT = "attn.to_q attn.to_k attn.to_v", "attn.add_q_proj attn.add_k_proj attn.add_v_proj"
 
-# (pattern of a block's original name, its name here, its layers' original names -> their names here). Where there are
-# several candidates, that one is meant of which the network has all layers.
+_IN_OUT = ("in_layer", "out_layer")
+# (pattern of a block's original name, its name here, its layers' original names -> their names here). Of several
+# candidates, the one counts of which the network has all layers.
 _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
     # FLUX.1 and FLUX.2 (black-forest-labs/flux, flux2).
     (
@@ -104,10 +96,7 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
     (
         r"(layers|noise_refiner|context_refiner)_(\d+)_",
         "{}.{}.",
-        {
-            "attention_qkv": ("attention.to_q attention.to_k attention.to_v",),
-            "attention_out": ("attention.to_out.0",),
-        },
+        {"attention_qkv": ("attention.to_q attention.to_k attention.to_v",), "attention_out": ("attention.to_out.0",)},
     ),
     # All of them.
     (
@@ -118,21 +107,13 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
             "x_embedder": ("all_x_embedder.2-1",),
             "txt_in": ("context_embedder",),
             **{
-                f"{original}_{end}": tuple(f"{name}.linear_{number}" for name in names)
+                f"{original}_{end}": tuple(f"{name}.linear_{number}" for name in names.split())
                 for original, ends, names in (
-                    (
-                        "time_in",
-                        ("in_layer", "out_layer"),
-                        ("time_text_embed.timestep_embedder", "time_guidance_embed.timestep_embedder"),
-                    ),
-                    (
-                        "guidance_in",
-                        ("in_layer", "out_layer"),
-                        ("time_text_embed.guidance_embedder", "time_guidance_embed.guidance_embedder"),
-                    ),
-                    ("vector_in", ("in_layer", "out_layer"), ("time_text_embed.text_embedder",)),
-                    ("t_embedder", ("mlp_0", "mlp_2"), ("time_text_embed.timestep_embedder",)),
-                    ("y_embedder", ("mlp_0", "mlp_2"), ("time_text_embed.text_embedder",)),
+                    ("time_in", _IN_OUT, "time_text_embed.timestep_embedder time_guidance_embed.timestep_embedder"),
+                    ("guidance_in", _IN_OUT, "time_text_embed.guidance_embedder time_guidance_embed.guidance_embedder"),
+                    ("vector_in", _IN_OUT, "time_text_embed.text_embedder"),
+                    ("t_embedder", ("mlp_0", "mlp_2"), "time_text_embed.timestep_embedder"),
+                    ("y_embedder", ("mlp_0", "mlp_2"), "time_text_embed.text_embedder"),
                 )
                 for number, end in enumerate(ends, 1)
             },
@@ -150,11 +131,7 @@ _SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\
 
 
 def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
-    """Adapters under the names of a network's layers.
-
-    Returns name of a layer here -> its adapter, which need not fit it otherwise. Names that the network knows in no
-    form stay as they are.
-    """
+    """Adapters under the names of a network's layers. Names that the network has in no form stay as they are."""
     layers = lora.adaptable_layers(network)
     words = {name.replace(".", "_"): name for name in layers}
     config = getattr(network, "config", None)
@@ -166,10 +143,8 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
         original = lora_keys.of_original_block(name, depths)
         for layer, part in _parts(type(network).__name__, original or name, adapter, layers, words):
             if layer in found:
-                raise InputError(
-                    f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",
-                    code="repeated-tensor",
-                )
+                message = f"{sources[layer]} and {name} are two names of the layer {layer}: remove one"
+                raise InputError(message, code="repeated-tensor")
             found[layer], sources[layer] = part, name
     return found
 
@@ -177,7 +152,7 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
 def _parts(
     kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Module], words: Mapping[str, str]
 ) -> list[tuple[str, Adapter]]:
-    """The layers that an adapter is of, in a network of some kind, each with its part."""
+    """The layers that an adapter is for, each with its part."""
     if name in layers:
         return [(name, adapter)]
     word = name.replace(".", "_")
@@ -200,7 +175,7 @@ def _parts(
 
 
 def _candidates(word: str) -> list[tuple[str, ...]]:
-    """What an original name, with underscores for dots, can mean: the layers here, in the order of its outputs."""
+    """The layers here, in the order of its outputs, that an original name, with underscores for dots, can mean."""
     for pattern, prefix, names in _BLOCKS:
         match = re.match(pattern, word)
         if match and word[match.end() :] in names:

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -32,18 +32,10 @@ Path = tuple[str | int, ...]
 _THREADS = min(8, os.cpu_count() or 1)
 DTYPES = ("float32", "bfloat16", "float16")
 
-# Options of networks' configs that say how many layers there are.
+# Options of networks' configs that state how many layers there are.
 _DEPTHS = (
-    "layers_per_block",
-    "transformer_layers_per_block",
-    "num_hidden_layers",
-    "num_layers",
-    "num_single_layers",
-    "num_decoder_layers",
-    "layers",
-    "depth",
-    "n_layers",
-    "n_refiner_layers",
+    *("layers_per_block", "transformer_layers_per_block", "num_hidden_layers", "num_layers", "num_single_layers"),
+    *("num_decoder_layers", "layers", "depth", "n_layers", "n_refiner_layers"),
 )
 
 # Leaf names of Flax -> torch. Others are the same in both. The order of axes follows from the leaf and its rank.
@@ -52,15 +44,11 @@ _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bi
 
 @dataclasses.dataclass(frozen=True)
 class KeyTable:
-    """How the keys of a network's files differ from its attribute paths.
+    """How the keys of a network's files differ from its attribute paths."""
 
-    Attributes:
-      renames: (pattern, replacement) pairs for key names of other vintages, applied to the keys of the file.
-      ignored: patterns of known keys that are not parameters of the network: buffers, and the other towers of a file
-        that holds a whole model.
-    """
-
+    # (pattern, replacement) for key names of other vintages.
     renames: tuple[tuple[str, str], ...] = ()
+    # Patterns of known keys that are not parameters: buffers, and the other towers of a file with a whole model.
     ignored: tuple[str, ...] = ()
 
 
@@ -83,6 +71,9 @@ _BLIP_2 = KeyTable(
     ),
 )
 
+# transformers 5 saves the text tower without its prefix.
+_TEXT_PREFIX = ((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),)
+
 KEY_TABLES: dict[str, KeyTable] = {
     "AutoencoderKL": KeyTable(
         renames=tuple(
@@ -93,19 +84,16 @@ KEY_TABLES: dict[str, KeyTable] = {
     "AutoencoderKLFlux2": KeyTable(ignored=(r"bn\.num_batches_tracked",)),  # how long training took
     "Blip2ForConditionalGeneration": _BLIP_2,
     "InstructBlipForConditionalGeneration": _BLIP_2,
-    "BlipForImageTextRetrieval": KeyTable(
-        # 0, 1, 2, ...: a buffer that the published files hold.
-        ignored=(r"text_encoder\.embeddings\.position_ids",),
-    ),
+    # 0, 1, 2, ...: a buffer that the published files hold.
+    "BlipForImageTextRetrieval": KeyTable(ignored=(r"text_encoder\.embeddings\.position_ids",)),
     "CLIPModel": KeyTable(
         ignored=(
             r"(text|vision)_model\.embeddings\.position_ids",  # 0, 1, 2, ...: buffers of transformers before 4.31
             r"vision_model\..*\.num_batches_tracked",  # of batch norms: how long training took
-        ),
+        )
     ),
     "CLIPTextModel": KeyTable(
-        # transformers 5 saves the text tower without its prefix.
-        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
+        renames=_TEXT_PREFIX,
         ignored=(
             r"text_model\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer of transformers before 4.31
             r"text_projection\.weight",
@@ -114,16 +102,10 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"logit_scale",
         ),
     ),
-    "CLIPTextModelWithProjection": KeyTable(
-        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
-        ignored=(r"text_model\.embeddings\.position_ids",),
-    ),
+    "CLIPTextModelWithProjection": KeyTable(renames=_TEXT_PREFIX, ignored=(r"text_model\.embeddings\.position_ids",)),
     "Decoder": KeyTable(
         # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
-        renames=(
-            (r"language_model\.(model|lm_head)\.", r"\1."),
-            (r"model\.language_model\.", r"model."),
-        ),
+        renames=((r"language_model\.(model|lm_head)\.", r"\1."), (r"model\.language_model\.", r"model.")),
         ignored=(
             r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer of transformers before 4.31
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
@@ -152,14 +134,18 @@ KEY_TABLES: dict[str, KeyTable] = {
     "SiglipModel": KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",)),
     # ``shared.weight`` again.
     "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
+    "T5ForConditionalGeneration": KeyTable(
+        ignored=(
+            r"(encoder|decoder)\.embed_tokens\.weight",
+            # Made by early versions, where attention to the encoder's states has no biases.
+            r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+        )
+    ),
 }
 
 
 def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
-    """Lists a network's parameters as torch knows them.
-
-    Returns torch key -> (attribute path in the network, torch's shape).
-    """
+    """A network's parameters as torch names them: torch key -> (attribute path in the network, torch's shape)."""
     return {_torch_key(path): (path, _torch_shape(path, leaf.shape)) for path, leaf in _leaves(module)}
 
 
@@ -174,12 +160,9 @@ def load_model(
     allow_pickle: bool = False,
     on_host: bool = False,
 ) -> Model:
-    """Builds a network from a ``config.json`` and its weight files.
+    """Builds a network from a ``config.json`` and its weight files, in float32, bfloat16 or float16.
 
     No random weights are made. Every tensor of the files is used exactly once and every parameter is filled.
-
-    Args:
-      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
     """
     source = sources.resolve(source, revision=revision)
     config = read_config(cls, source, subfolder)
@@ -188,15 +171,13 @@ def load_model(
 
 
 def read_config(cls: type[Model], source: sources.Source, subfolder: str | None = None) -> Any:
-    """Reads and checks the config of a network. Raises InputError as :func:`load_model` does."""
+    """Reads and checks the config of a network."""
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
     refuse_quantised(path, content)
-    try:
+    with sources.blame(path):
         return cls.config_class.from_dict(content)
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error
 
 
 def refuse_quantised(path: str, content: dict[str, Any]) -> None:
@@ -204,11 +185,8 @@ def refuse_quantised(path: str, content: dict[str, Any]) -> None:
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
-        raise InputError(
-            f"{path} says that the weights are quantised ({options.shown(method)}, quantization_config), and such are"
-            " not read: take the unquantised model",
-            code="unsupported-checkpoint",
-        )
+        message = f"{path} has a quantization_config ({options.shown(method)}): take the unquantised model"
+        raise InputError(message, code="unsupported-checkpoint")
 
 
 def build_model(
@@ -220,24 +198,19 @@ def build_model(
     config_name: str = "config.json",
     on_host: bool = False,
 ) -> Model:
-    """Builds a network and fills it with tensors. As :func:`load_model`, which finds config and tensors first."""
+    """Builds a network and fills it with tensors."""
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
     abstract = abstract_model(cls, config, dtype=dtype)
     graph, state = nnx.split(abstract)
-    named = _rename(cls.__name__, tensors)
+    named = rename(cls.__name__, tensors)
     expected = torch_names(abstract)
     _check_fit(cls.__name__, expected, named, config_name)
 
     def fill(item: tuple[Path, Any]) -> tuple[Path, Any]:
         path, leaf = item
         key = _torch_key(path)
-        values = named[key].read().reshape(expected[key][1])
-        if not jnp.issubdtype(values.dtype, jnp.floating):
-            raise InputError(
-                f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers",
-                code="wrong-dtype",
-            )
+        values = named[key].floats().reshape(expected[key][1])
         values = _from_torch(path, values)
         # A copy in order: what the file's reader returns may be the file itself, or be turned around.
         if not on_host:
@@ -246,7 +219,7 @@ def build_model(
         filled.flags.writeable = False  # what identifies them holds as long as they are there
         return path, leaf.replace(filled)
 
-    # NumPy lets go of the interpreter while it copies, and copying is all there is to do.
+    # NumPy releases the interpreter while it copies, and copying is all the work.
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         filled = dict(pool.map(fill, nnx.to_flat_state(state)))
     return nnx.merge(graph, nnx.from_flat_state(filled))
@@ -263,17 +236,16 @@ def as_dtype(dtype: Any) -> jnp.dtype:
     return known
 
 
-def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32) -> Model:
-    """Returns a network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
+def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> Model:
+    """A network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
     key = jax.random.key(0)
-    return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key)))
+    return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key), **options))
 
 
 class _SameKey:
     """Stands for ``nnx.Rngs`` where the drawn values do not matter.
 
-    ``nnx.Rngs`` counts its keys in a variable, and each count in a traced function costs a search through all that was
-    traced before: half a minute for a UNet.
+    ``nnx.Rngs`` counts its keys in a variable, which costs a traced UNet half a minute.
     """
 
     def __init__(self, key: jax.Array):
@@ -287,24 +259,17 @@ class _SameKey:
 
 
 def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jnp.float32) -> None:
-    """Writes ``config.json`` and the weights as diffusers and transformers read them. Each file whole or not at all.
-
-    Args:
-      dtype: of the file: float32, float16 or bfloat16.
-    """
+    """Writes ``config.json`` and the weights as diffusers and transformers read them. Each file whole or not at all."""
     dtype = as_dtype(dtype)
-    if any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module)):
-        raise InputError(
-            f"this {type(module).__name__} has weights in 8 bits, which its files have no place for: save the network"
-            " that it was made from",
-            code="cannot-be-saved",
-        )
-    if lora.adapters(module):
-        raise InputError(
-            f"this {type(module).__name__} has LoRA adapters, which its files have no place for: fuse them first, or"
-            " save the adapters alone (checkpoints.save_lora)",
-            code="cannot-be-saved",
-        )
+    network = type(module).__name__
+    has_8_bits = any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module))
+    for found, what, advice in (
+        (has_8_bits, "weights in 8 bits", "save the network that it was made from"),
+        (lora.adapters(module), "LoRA adapters", "fuse them first, or save them alone (checkpoints.save_lora)"),
+    ):
+        if found:
+            message = f"this {network} has {what}, which its files have no place for: {advice}"
+            raise InputError(message, code="cannot-be-saved")
 
     def convert(item: tuple[Path, Any]) -> tuple[str, np.ndarray]:
         path, leaf = item
@@ -312,11 +277,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
         with np.errstate(over="ignore", invalid="ignore"):
             values = np.asarray(leaf.get_value()).astype(dtype, copy=False)
         if not np.isfinite(values).all():
-            raise InputError(
-                f"{type(module).__name__}: {key} holds values that are not finite in {dtype.name}:"
-                " save it as float32, or look for the step at which training diverged",
-                code="not-finite",
-            )
+            message = f"{network}: {key} is not finite in {dtype.name}: save float32, or find the step of divergence"
+            raise InputError(message, code="not-finite")
         # Unlike `ascontiguousarray`, this leaves a single number without an axis.
         return key, np.asarray(np.transpose(values, _axes(path, values.ndim)), order="C")
 
@@ -333,13 +295,12 @@ def weights_sha256(*modules: nnx.Module) -> str:
     The same file loaded in another dtype gives another hash, since it gives other errors. Buffers and key names of
     other vintages do not matter. Computed once for the same arrays (`winobench.models.holding.once`).
     """
-    named = [(type(module).__name__, sorted(_named(module), key=lambda one: one[0])) for module in modules]
+    named = [
+        (type(module).__name__, sorted((_torch_key(path), leaf.get_value()) for path, leaf in _leaves(module)))
+        for module in modules
+    ]
     names = tuple((kind, tuple(key for key, _ in leaves)) for kind, leaves in named)
     return holding.once(names, [array for _, leaves in named for _, array in leaves], lambda: _sha256(named))
-
-
-def _named(module: nnx.Module) -> Iterator[tuple[str, Any]]:
-    return ((_torch_key(path), leaf.get_value()) for path, leaf in _leaves(module))
 
 
 def _sha256(named: list[tuple[str, list[tuple[str, Any]]]]) -> str:
@@ -376,21 +337,22 @@ def _from_torch(path: Path, values: np.ndarray) -> np.ndarray:
     return np.asarray(np.transpose(values, np.argsort(_axes(path, values.ndim))), order="C")
 
 
-def _rename(network: str, tensors: Mapping[str, weights.FileTensor]) -> dict[str, weights.FileTensor]:
-    """Applies the key table to the keys of the files."""
-    table = KEY_TABLES.get(network, KeyTable())
+def rename(
+    network: str, tensors: Mapping[str, weights.FileTensor], table: KeyTable | None = None, prefix: str = ""
+) -> dict[str, weights.FileTensor]:
+    """Applies a key table, that of the network by default, to the keys of the files, which may have a prefix."""
+    table = table or KEY_TABLES.get(network, KeyTable())
     named: dict[str, weights.FileTensor] = {}
     for key, tensor in tensors.items():
+        key = key.removeprefix(prefix)
         for pattern, replacement in table.renames:
             if match := re.match(pattern, key):
                 key = match.expand(replacement) + key[match.end() :]
         if any(re.fullmatch(pattern, key) for pattern in table.ignored):
             continue
         if key in named:
-            raise InputError(
-                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter of {network}",
-                code="repeated-tensor",
-            )
+            message = f"{tensor.file}: {tensor.name} and {named[key].name} are two names of one parameter of {network}"
+            raise InputError(message, code="repeated-tensor")
         named[key] = tensor
     return named
 
@@ -403,12 +365,14 @@ def _check_depth(network: str, config: Any, tensors: Mapping[str, weights.FileTe
             counts = value if isinstance(value, tuple) else (value,)
             layers = max((count for count in counts if isinstance(count, int)), default=0)
             if layers > max(len(tensors), 1):
-                files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
-                raise InputError(
-                    f"{sources.shorten(files, 1)} has {len(tensors):,} tensors, too few for the {network} that its"
-                    f" {config_name} describes, with {key}={options.shown(layers)}: check that both are of one model",
-                    code="mismatched-parts",
+                raise sources.mismatch(
+                    f"{_files(tensors)} has {len(tensors):,} tensors, too few for the {network} that its {config_name}"
+                    f" describes, with {key}={options.shown(layers)}"
                 )
+
+
+def _files(tensors: Mapping[str, weights.FileTensor]) -> str:
+    return sources.shorten(sorted({tensor.file for tensor in tensors.values()}), 1) or "the weight file"
 
 
 def _check_fit(
@@ -431,32 +395,12 @@ def _check_fit(
     if wrong:
         differences.append(f"{len(wrong)} of another shape ({sources.shorten(wrong)})")
     if differences:
-        files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
-        raise InputError(
-            f"{sources.shorten(files, 1)} does not fit the {network} that its {config_name} describes:"
-            f" {'; '.join(differences)}. Check that both are of the same model",
-            code="mismatched-parts",
+        raise sources.mismatch(
+            f"{_files(tensors)} does not fit the {network} that its {config_name} describes: {'; '.join(differences)}"
         )
 
 
 def _same_map(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    """True if the shapes are equal, or are those of a dense layer and of the 1 x 1 convolution that computes the same.
-
-    Both are published for the projections of attention layers.
-    """
+    """True for equal shapes, and for a dense layer and the 1 x 1 convolution that computes the same: both are found."""
     longer, shorter = (found, expected) if len(found) > len(expected) else (expected, found)
     return found == expected or (len(shorter) == 2 and longer == (*shorter, 1, 1))
-
-
-__all__ = [
-    "KEY_TABLES",
-    "KeyTable",
-    "abstract_model",
-    "as_dtype",
-    "build_model",
-    "load_model",
-    "read_config",
-    "save_model",
-    "torch_names",
-    "weights_sha256",
-]

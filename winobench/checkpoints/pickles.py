@@ -2,7 +2,7 @@
 
 A pickle is a small program: opened in the ordinary way it can do anything. The unpickler here finds the few names that
 weights need, which make descriptions of tensors, and refuses all others. A program that would take more time or memory
-than any network's is refused before it runs. NumPy then reads the tensors from the zip archive's members.
+than any network's is refused before it runs.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _MAX_OPCODES = 250_000
 _LONGEST_ORDER = 100
 # Values of a tuple and of those in it. torch writes 6, and tuples of at most 8 dimensions among them.
 _LARGEST_TUPLE = 100
+CONVERT = "python -m winobench.checkpoints.convert_pickle"
 # The weights' key in the checkpoint of a training, of OpenCLIP's or Lightning's.
 _WEIGHTS = "state_dict"
 # What reading a member of a damaged, encrypted or oddly packed archive raises, besides BadZipFile.
@@ -61,12 +62,7 @@ class _Storage(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PickledTensor:
-    """A tensor in an archive of PyTorch's.
-
-    Attributes:
-      shape: torch's shape.
-      dtype: NumPy dtype.
-    """
+    """A tensor in an archive of PyTorch's, with torch's shape and strides."""
 
     path: str
     member: str
@@ -81,12 +77,11 @@ class PickledTensor:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.member)
+            if len(content) < self.size * self.dtype.itemsize:
+                raise EOFError("too short")
         except (*_UNREADABLE, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(
-                f"{self.path} is damaged at {self.member} ({error}): get it again", code="damaged-file"
-            ) from error
-        if len(content) < self.size * self.dtype.itemsize:
-            raise InputError(f"{self.path} is damaged at {self.member} (too short): get it again", code="damaged-file")
+            message = f"{self.path} is damaged at {self.member} ({error}): get it again"
+            raise InputError(message, code="damaged-file") from error
         flat = np.frombuffer(content, self.dtype, self.size)[self.offset :]
         strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
         return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False), order="C")
@@ -147,7 +142,7 @@ class _Unpickler(pickle.Unpickler):
         return _CLASSES[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        # ("storage", type, key, device, number of elements). The device does not matter to us.
+        # ("storage", type, key, device, number of elements). The device does not matter here.
         is_storage = type(pid) is tuple and list(map(type, pid)) == [str, str, str, str, int] and pid[0] == "storage"
         if not is_storage or pid[1] not in _DTYPES:
             raise _Refused("an unknown kind of storage")
@@ -168,7 +163,7 @@ _CHANGES = ("SETITEM", "SETITEMS", "APPEND", "APPENDS", "BUILD")
 def _check_cost(program: bytes) -> None:
     """Refuses programs of a few bytes that Python would follow into any amount of time or memory.
 
-    Such programs have many steps, far places in the table of values, or tuples that hold one tuple many times: their
+    Such programs have many steps, far places in the table of values, or tuples that hold one tuple many times, whose
     hash takes exponential time. This function follows the sizes of the values on the stack.
     """
     stack: list[int] = []
@@ -209,7 +204,6 @@ def _check_cost(program: bytes) -> None:
 
 
 def _unpickle(program: bytes) -> Any:
-    """The object that a program leaves."""
     _check_cost(program)
     return _Unpickler(io.BytesIO(program), fix_imports=False, encoding="latin-1").load()
 
@@ -225,14 +219,11 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             sizes = {info.filename: info for info in archive.infolist()}
             programs = [name for name in sizes if name.count("/") == 1 and name.endswith("/data.pkl")]
             if len(programs) != 1:
-                raise InputError(
-                    f"{path} is a zip archive, but not one of torch.save: it has no data.pkl", code="not-weights"
-                )
+                raise _not_weights(f"{path} is a zip archive, but not one of torch.save: it has no data.pkl")
             root = programs[0].removesuffix("data.pkl")
             if sizes[programs[0]].file_size > _MAX_PICKLE_BYTES:
-                raise InputError(
-                    f"{path} is refused: its data.pkl is larger than that of any network", code="too-large"
-                )
+                message = f"{path} is refused: its data.pkl is larger than that of any network"
+                raise InputError(message, code="too-large")
             program = archive.read(programs[0])
             order = sizes.get(f"{root}byteorder")
             if order is not None and order.file_size > _LONGEST_ORDER:
@@ -247,10 +238,8 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
     except _UNREADABLE as error:
         raise InputError(f"{path} cannot be read: {error}", code="cannot-read") from error
     if byteorder.strip() != b"little":
-        raise InputError(
-            f"{path} was saved on a big-endian machine, which is not supported", code="unsupported-file-format"
-        )
-
+        message = f"{path} was saved on a big-endian machine, which is not supported"
+        raise InputError(message, code="unsupported-file-format")
     try:
         content = _unpickle(program)
     except _Refused as refused:
@@ -259,27 +248,26 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             code="unsafe-pickle",
         ) from refused
     except Exception as error:
-        # A damaged or hostile program can fail in any way. None of them concerns the caller.
+        # A damaged or hostile program can fail in any way, which does not concern the caller.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{path} is not a pickle of tensors ({reason}): get it again", code="not-weights") from error
+        raise _not_weights(f"{path} is not a pickle of tensors ({reason}): get it again") from error
     if not isinstance(content, dict):
-        raise InputError(
-            f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}", code="not-weights"
-        )
-    # Checkpoints of a training hold how far it was, and its optimizer's state, besides.
+        raise _not_weights(f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}")
+    # Checkpoints of a training hold its progress and its optimizer's state, too.
     if isinstance(content.get(_WEIGHTS), dict):
         content = content[_WEIGHTS]
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
+
+
+def _not_weights(message: str) -> InputError:
+    return InputError(message, code="not-weights")
 
 
 def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, value: Any) -> PickledTensor:
     """Checks a description, now that the program has ended and can no longer change it."""
     if not isinstance(key, str) or type(value) is not _Description:
         name = repr(key[:80]) if isinstance(key, str) else f"a {type(key).__name__}"
-        raise InputError(
-            f"{path} holds something other than tensors by name, at {name}: it is not a file of weights",
-            code="not-weights",
-        )
+        raise _not_weights(f"{path} holds something other than tensors by name, at {name}: it is not a file of weights")
     storage = value.storage
     sound = (
         type(storage) is _Storage
@@ -297,25 +285,30 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
         # Values that repeat (stride 0) are not weights, and would let a small file ask for any amount of memory.
         sound = count == 0 or (count <= storage.size and last < storage.size)
     if not sound:
-        raise InputError(
-            f"{path} is refused: it describes the tensor {key} in a way that torch.save never does",
-            code="unsafe-pickle",
-        )
+        message = f"{path} is refused: it describes the tensor {key} in a way that torch.save never does"
+        raise InputError(message, code="unsafe-pickle")
     member = f"{root}data/{storage.key}"
     if member not in sizes:
         raise InputError(f"{path} is damaged: it has no {member}, the values of {key}", code="damaged-file")
     # torch never compresses. A compressed member could unpack to any size.
     if sizes[member].compress_type != zipfile.ZIP_STORED:
-        raise InputError(
-            f"{path} is refused: {member} is compressed, which torch.save never does", code="compressed-weights"
-        )
+        message = f"{path} is refused: {member} is compressed, which torch.save never does"
+        raise InputError(message, code="compressed-weights")
     return PickledTensor(path, member, storage.dtype, storage.size, value.offset, value.shape, value.strides)
 
 
+def not_allowed(path: str, command: str) -> InputError:
+    """The error for a pickle that the caller has not allowed, with the command that converts it."""
+    return InputError(
+        f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
+        " pickles (allow_pickle=True), which reads it with a restricted unpickler",
+        code="weights-are-a-pickle",
+    )
+
+
 def conversion_command(source: sources.Source) -> str:
-    """Returns the command line that turns the pickles of a source into safetensors files."""
-    module = "python -m winobench.checkpoints.convert_pickle"
+    """The command line that turns the pickles of a source into safetensors files."""
     if isinstance(source, sources.HubRepository):
         revision = f" --revision={shlex.quote(source.requested)}" if source.requested else ""
-        return f"{module} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"
-    return f"{module} {shlex.quote(str(source.path))}"
+        return f"{CONVERT} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"
+    return f"{CONVERT} {shlex.quote(str(source.path))}"

@@ -14,28 +14,26 @@ from winobench.data.processors import ImageProcessor
 def read_image_processor(
     source: sources.Source, family: str = "blip", max_pixels: int | None = None
 ) -> ImageProcessor | PatchProcessor:
-    """Reads how images are made ready. Transformers 5 writes it into the processor's file, earlier ones on its own.
-
-    Args:
-      max_pixels: of an image of any shape, as in `PatchProcessor.from_config`.
-    """
+    """Reads how images are made ready. Transformers 5 writes it into the processor's file, earlier ones on its own."""
     path = source.find("processor_config.json")
     options = own_options(path)
     if options is None:
         path = source.require("preprocessor_config.json", "which states how images are resized: get it again")
         options = sources.read_json(path)
     if max_pixels is not None and family != patches.FAMILY:
-        raise InputError(
-            f"max_pixels is for models that take images of any shape, but the images of {source} have one size: leave"
-            " it out",
-            code="option-of-others",
-        )
-    try:
+        message = f"max_pixels is for models that take images of any shape, but {source} takes one size: leave it out"
+        raise InputError(message, code="option-of-others")
+    with sources.blame(path):
         if family == patches.FAMILY:
             return PatchProcessor.from_config(options, max_pixels)
         return ImageProcessor.from_config(family, options)
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error
+
+
+def check_size(source: sources.Source, processor: ImageProcessor, size: int) -> None:
+    """Refuses a processor whose images have another size than the network's."""
+    if processor.size != (size, size):
+        made = " x ".join(map(str, processor.size))
+        raise sources.mismatch(f"{source} makes images of {made} pixels, but its network takes {size} x {size}")
 
 
 def own_options(path: str | None) -> dict[str, Any] | None:

@@ -1,19 +1,12 @@
 """SigLIP and SigLIP 2 from transformers' folders and hub repositories: network, image processor and tokenizer.
 
-Both have a ``config.json`` of the model type ``siglip``. They are distinguished by their tokenizers.
-
-- SigLIP (``google/siglip-base-patch16-224``) has pieces of SentencePiece's unigram model, in ``tokenizer.json`` or
-  ``spiece.model``. Texts are first put into lower case and lose ASCII's punctuation, as in transformers'
-  ``SiglipTokenizer``, and are padded with the end of text.
-- SigLIP 2 (``google/siglip2-so400m-patch14-384``) has Gemma's byte-pair tokenizer. Texts are put into lower case, as in
-  training (Tschannen et al., 2025, Section 2.1) and in transformers' ``Siglip2Tokenizer``.
-
-SigLIP 2 of any shape (NaFlex, ``siglip2``) is another network, which is not read.
+They are distinguished by their tokenizers. SigLIP's has pieces of SentencePiece's unigram model: texts are put into
+lower case, lose ASCII's punctuation and are padded with the end of text, as in transformers' ``SiglipTokenizer``.
+SigLIP 2's is Gemma's, of byte pairs: texts are put into lower case, as in training (Tschannen et al., 2025, Sec. 2.1).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import string
 from collections.abc import Sequence
@@ -28,70 +21,46 @@ from winobench.data.processors import ImageProcessor
 from winobench.models.siglip import SiglipModel
 
 MODEL_TYPES = ("siglip", "siglip2")
-"""``model_type`` of the ``config.json`` of what is read, and of the NaFlex variant, which is refused."""
+"""``model_type`` of the ``config.json`` that is read, and of the NaFlex variant, which is refused."""
 
-_CONFIG = "config.json"
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "spiece.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+_NEEDED = ("spiece.model", "tokenizer.json")
+_TOKENIZER_FILES = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Of a SigLIP, and of SigLIP 2, whose class is Gemma's in earlier versions of transformers.
 _TOKENIZERS = ("SiglipTokenizer", "GemmaTokenizer", "Siglip2Tokenizer", *fast_tokenizers.ANY)
-# What SentencePiece has for a blank.
-_BLANK = "▁"
-# The end of text.
-_PAD = "</s>"
+_BLANK = "▁"  # SentencePiece's
+_PAD = "</s>"  # the end of text
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Checkpoint(NamedTuple):
-    """A SigLIP that is ready for use.
-
-    Attributes:
-      model: the network.
-      processor: what images go through first.
-      tokenizer: a fast tokenizer of transformers, for `siglip_ids`.
-    """
+    """A SigLIP that is ready for use."""
 
     model: SiglipModel
     processor: ImageProcessor
-    tokenizer: Any
+    tokenizer: Any  # of transformers, for `siglip_ids`
 
 
 def is_siglip(source: sources.Source) -> bool:
     """Whether a folder or hub repository holds a SigLIP of any kind."""
-    path = source.find(_CONFIG)
+    path = source.find("config.json")
     return path is not None and sources.read_json(path).get("model_type") in MODEL_TYPES
 
 
 def load_siglip(
-    source: str | os.PathLike | sources.Source,
+    source: str | sources.Source,
     *,
     dtype: Any = "float32",
     variant: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> Checkpoint:
-    """Loads a SigLIP, or a SigLIP 2 of fixed resolution.
-
-    Args:
-      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
-    """
+    """Loads a SigLIP, or a SigLIP 2 of fixed resolution, in float32, bfloat16 or float16."""
     dtype = models.as_dtype(dtype)
     source = sources.resolve(source, revision=revision)
     _refuse_naflex(source)
     config = models.read_config(SiglipModel, source)
     processor = processor_files.read_image_processor(source, "siglip")
-    size = config.vision_config.image_size
-    if processor.size != (size, size):
-        raise InputError(
-            f"{source} makes images of {processor.size[0]} x {processor.size[1]} pixels, but its network takes"
-            f" {size} x {size}: the two are not of the same model",
-            code="mismatched-parts",
-        )
+    processor_files.check_size(source, processor, config.vision_config.image_size)
     tokenizer = read_siglip_tokenizer(source, config.text_config.vocab_size)
     paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
     model = models.build_model(SiglipModel, config, weights.read_weights(paths), dtype=dtype)
@@ -99,16 +68,16 @@ def load_siglip(
 
 
 def _refuse_naflex(source: sources.Source) -> None:
-    path = source.require(_CONFIG, "so there is no SigLIP in it")
+    path = source.require("config.json", "so there is no SigLIP in it")
     if sources.read_json(path).get("model_type") == "siglip2":
         raise InputError(
-            f"{path} has the model_type 'siglip2', the NaFlex variant for images of any shape, which is not read: take"
-            " a SigLIP 2 of fixed resolution, such as google/siglip2-so400m-patch14-384",
+            f"{path} has the model_type 'siglip2', the NaFlex variant for images of any shape, which is not supported:"
+            " take a SigLIP 2 of fixed resolution, such as google/siglip2-so400m-patch14-384",
             code="wrong-kind-of-model",
         )
 
 
-def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int) -> Any:
+def read_siglip_tokenizer(source: str | sources.Source, vocab_size: int) -> Any:
     """Reads the tokenizer of a SigLIP or a SigLIP 2."""
     source = sources.resolve(source)
     path = source.find("tokenizer_config.json")
@@ -118,35 +87,26 @@ def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size
         tokenizer = _read_pieces(source, options)
     else:
         tokenizer = fast_tokenizers.read_fast_tokenizer(source)
-    if (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
-        raise InputError(
-            f"the tokenizer of {source} has {count} tokens, but its text tower knows {vocab_size}: the two are"
-            " not of the same model",
-            code="mismatched-parts",
-        )
+    tokenizer_files.check_size(tokenizer, vocab_size, f"of {source}")
     return tokenizer
 
 
 def _read_pieces(source: sources.Source, options: dict[str, Any]) -> Any:
     """The tokenizer of a SigLIP, whose own class needs a library besides. Its pieces are made as T5's."""
-    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
-    paths = [source.find(name) for name in _TOKENIZER_FILES]
-    if paths[0] is None and paths[1] is None:
-        source.require("tokenizer.json", "so its texts cannot be made tokens")
-    folder = os.path.dirname(next(path for path in paths if path is not None))
+    folder, paths = fast_tokenizers.find_files(source, _TOKENIZER_FILES, _NEEDED, "so its texts cannot be made tokens")
     with fast_tokenizers.reading(folder):
-        if paths[0] is None:
-            return transformers.T5TokenizerFast(**_sentencepiece(paths[1]), extra_ids=0, pad_token=_PAD)
+        if paths["tokenizer.json"] is None:
+            pieces = _sentencepiece(paths["spiece.model"])
+            return transformers.T5TokenizerFast(**pieces, extra_ids=0, pad_token=_PAD)
         # As in SigLIP's own class, the end of text pads.
         special = {} if "pad_token" in options else {"pad_token": _PAD}
         return transformers.T5TokenizerFast.from_pretrained(folder, local_files_only=True, extra_ids=0, **special)
 
 
 def _sentencepiece(path: str) -> dict[str, Any]:
-    """The pieces of a SentencePiece model, and what it makes of characters, as arguments of a T5's tokenizer.
+    """The pieces of a SentencePiece model, and its map of characters, as arguments of a T5's tokenizer.
 
     From a path, transformers reads them with the library of that name, which is not needed otherwise.
     """

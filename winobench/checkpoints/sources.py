@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from winobench.base import hub, json_files, options, registry
@@ -38,8 +39,8 @@ class Source(abc.ABC):
         """Raises InputError where there is an adapter of peft's, but no model."""
         if not any(map(self.find, ("config.json", "model_index.json"))) and self.find(ADAPTER_CONFIG) is not None:
             raise InputError(
-                f"{self} holds an adapter ({ADAPTER_CONFIG}), but no model: name the model that it was made for, with"
-                " the adapter merged into its weights or, of a diffusion model, as its LoRA",
+                f"{self} holds an adapter ({ADAPTER_CONFIG}), but no model: name the model it was made for, with the"
+                " adapter merged into its weights or, for a diffusion model, as its LoRA",
                 code="wrong-kind-of-model",
             )
 
@@ -47,8 +48,7 @@ class Source(abc.ABC):
         """Returns the local path of a file that cannot be missing."""
         path = self.find(name)
         if path is None:
-            hint = self.hint()
-            if hint:
+            if hint := self.hint():
                 raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
             self.refuse_adapter()
             raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
@@ -62,7 +62,6 @@ class LocalFolder(Source):
         self.path = pathlib.Path(path)
 
     def find(self, name: str) -> str | None:
-        """As declared."""
         path = self.path / name
         if not path.is_file():
             return None
@@ -70,12 +69,10 @@ class LocalFolder(Source):
         return str(path)
 
     def names(self, subfolder: str) -> list[str]:
-        """As declared."""
         folder = self.path / subfolder
         return sorted(entry.name for entry in folder.iterdir() if entry.is_file()) if folder.is_dir() else []
 
     def hint(self) -> str:
-        """As declared."""
         return ""
 
     def __str__(self) -> str:
@@ -95,7 +92,6 @@ class HubRepository(Source):
         self._unreachable: str | None = None
 
     def find(self, name: str) -> str | None:
-        """As declared. Only the asked file is downloaded."""
         from huggingface_hub import errors
 
         place, page = f"the hub repository {self.repo_id}", f"https://huggingface.co/{self.repo_id}"
@@ -105,18 +101,16 @@ class HubRepository(Source):
             raise hub.refusal(error, place, page) from error
         except errors.RepositoryNotFoundError as error:
             raise InputError(
-                f"{place} does not exist or is private, and there is no local folder of this name: check the spelling,"
-                " or log in with `hf auth login` or the environment variable HF_TOKEN",
+                f"{place} does not exist or is private, and there is no such local folder: check the spelling, or log"
+                " in with `hf auth login` or the environment variable HF_TOKEN",
                 code="no-such-repository",
             ) from error
         except errors.RevisionNotFoundError as error:
-            raise InputError(
-                f"{place} has no revision {self.revision!r}: name a branch, tag or commit", code="no-such-revision"
-            ) from error
+            message = f"{place} has no revision {self.revision!r}: name a branch, tag or commit"
+            raise InputError(message, code="no-such-revision") from error
         except errors.HFValidationError as error:
-            raise InputError(
-                f"{self.repo_id!r} is neither a local folder nor a hub id: {error}", code="no-such-model"
-            ) from error
+            message = f"{self.repo_id!r} is neither a local folder nor a hub id: {error}"
+            raise InputError(message, code="no-such-model") from error
         except errors.RemoteEntryNotFoundError:
             return None
         except Exception as error:
@@ -128,15 +122,13 @@ class HubRepository(Source):
                 return None
             if isinstance(error, errors.EntryNotFoundError):
                 return None
-            # Whatever else the transport or the disk of the cache has to say.
-            raise InputError(
-                f"{name} of {place} could not be fetched: {_first_line(error)}", code="cannot-download"
-            ) from error
+            # Any other fault of the transport or of the cache's disk.
+            message = f"{name} of {place} could not be fetched: {_first_line(error)}"
+            raise InputError(message, code="cannot-download") from error
         self._pin(path)
         return path
 
     def names(self, subfolder: str) -> list[str]:
-        """As declared. Empty when the hub cannot be asked."""
         import huggingface_hub
 
         if not hub.is_reachable():
@@ -150,7 +142,6 @@ class HubRepository(Source):
         return sorted(path.name for path in map(pathlib.PurePosixPath, files) if path.parent == folder)
 
     def hint(self) -> str:
-        """As declared."""
         if self._unreachable is None:
             return ""
         from huggingface_hub import constants
@@ -160,30 +151,21 @@ class HubRepository(Source):
         return "it is not in the local hub cache and the hub cannot be reached, so check the connection"
 
     def _pin(self, path: str) -> None:
-        parts = pathlib.Path(path).parts
-        if "snapshots" in parts:
-            commit = parts[len(parts) - parts[::-1].index("snapshots")]
-            if _COMMIT.fullmatch(commit):
-                self.revision = commit
+        _, _, inside = pathlib.Path(path).as_posix().rpartition("/snapshots/")
+        if _COMMIT.fullmatch(commit := inside.partition("/")[0]):
+            self.revision = commit
 
     def __str__(self) -> str:
         return f"the hub repository {self.repo_id}"
 
 
 def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) -> Source:
-    """Tells a local folder from a hub id.
-
-    Args:
-      source: a name in `winobench.base.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, a hub id such as
-        ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function returned before. What comes first here
-        wins.
-    """
+    """A local folder or hub repository from a registered name, a folder or a hub id."""
     if isinstance(source, Source):
         return source
     if not isinstance(source, str | os.PathLike):
-        raise InputError(
-            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}", code="wrong-type"
-        )
+        message = f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}"
+        raise InputError(message, code="wrong-type")
     name = os.fspath(source)
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
@@ -195,21 +177,35 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if os.path.exists(path):
         raise InputError(registry.not_a_file(name), code="is-a-file")
     if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
-        raise InputError(
-            f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name",
-            code="no-such-model",
-        )
+        message = f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name"
+        raise InputError(message, code="no-such-model")
     return HubRepository(name, revision)
 
 
 def read_json(path: str | os.PathLike) -> dict[str, Any]:
-    """Reads a JSON object."""
+    """Reads a JSON object of a checkpoint."""
     return json_files.read_object(path, "get it again")
 
 
 def join(subfolder: str | None, name: str) -> str:
     """Joins a subfolder (None or ``""`` for the top) and a file name in the way of :meth:`Source.find`."""
     return f"{subfolder}/{name}" if subfolder else name
+
+
+@contextlib.contextmanager
+def blame(path: object) -> Iterator[None]:
+    """Puts a file's name before the message of an InputError that does not begin with it."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise InputError(f"{path}: {error}", code=error.code) from error
+
+
+def mismatch(message: str) -> InputError:
+    """The error for two files of different models."""
+    return InputError(f"{message}: check that both are of the same model", code="mismatched-parts")
 
 
 def shorten(items: Iterable[str], limit: int = 4) -> str:

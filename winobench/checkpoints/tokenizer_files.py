@@ -19,7 +19,7 @@ import numpy as np
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import write_text
-from winobench.base.texts import check_texts, count_truncated, log_truncated
+from winobench.base.texts import count_truncated, log_truncated
 from winobench.checkpoints import fast_tokenizers, sources
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
@@ -37,17 +37,13 @@ _LARGEST_ID = 10_000_000
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a CLIP tokenizer from a local folder or a hub id."""
-    # Without torch, transformers would say at import that it has no models. We only want its tokenizers.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
-    source = sources.resolve(source)
-    paths = [source.find(sources.join(subfolder, name)) for name in (*_OTHER_FILES, *_VOCABULARY_FILES)]
-    if paths[len(_OTHER_FILES) - 1] is None:
-        for name in _VOCABULARY_FILES:
-            source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
-    folder = os.path.dirname(next(path for path in paths if path is not None))
-    at = dict(zip((*_OTHER_FILES, *_VOCABULARY_FILES), paths, strict=True))
+    source, purpose = sources.resolve(source), "so it has no CLIP tokenizer"
+    names, needed = (*_OTHER_FILES, *_VOCABULARY_FILES), ("tokenizer.json", "vocab.json")
+    folder, at = fast_tokenizers.find_files(source, names, needed, purpose, subfolder)
+    if at["tokenizer.json"] is None:
+        source.require(sources.join(subfolder, "merges.txt"), purpose)
     fast_tokenizers.check_class(at["tokenizer_config.json"], ("CLIPTokenizer",))
     _check_special_tokens(at["tokenizer_config.json"], at["special_tokens_map.json"])
     _check_ids(at["vocab.json"])
@@ -68,7 +64,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 def _check_special_tokens(*paths: str | None) -> None:
     """Refuses special tokens that are not texts, in whose place the library takes its own, or that contradict.
 
-    Which token pads may differ between the files, as in Stable Diffusion 2.x. The library knows which one counts.
+    The padding token may differ between the files, as in Stable Diffusion 2.x.
     """
     found: dict[str, str] = {}
     for path in filter(None, paths):
@@ -79,27 +75,22 @@ def _check_special_tokens(*paths: str | None) -> None:
             if stated is None:
                 continue
             if not isinstance(token, str):
-                raise InputError(
-                    f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again",
-                    code="damaged-tokenizer",
-                )
+                raise _damaged(f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again")
             if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
-                raise InputError(
-                    f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} next to it"
-                    f" has {options.shown(found[name])}: get both again",
-                    code="damaged-tokenizer",
-                )
+                others = f"{os.path.basename(paths[0] or '')} next to it has {options.shown(found[name])}"
+                raise _damaged(f"{path} has the {name} {options.shown(token)}, but {others}: get both again")
+
+
+def _damaged(message: str) -> InputError:
+    return InputError(message, code="damaged-tokenizer")
 
 
 def _check_ids(path: str | None) -> None:
     """Refuses a list of tokens with something else than ids, where the library leaves the token out."""
     for token, number in (json_files.read_object(path, "get it again") if path is not None else {}).items():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST_ID:
-            raise InputError(
-                f"{path} gives the token {options.shown(token)} the id {options.shown(number)}, which is not a whole"
-                f" number from 0 to {_LARGEST_ID:,}: get it again",
-                code="damaged-tokenizer",
-            )
+            given = f"{path} gives the token {options.shown(token)} the id {options.shown(number)}"
+            raise _damaged(f"{given}, which is not a whole number from 0 to {_LARGEST_ID:,}: get it again")
 
 
 def _check_vocabulary(tokenizer: Any, folder: str) -> None:
@@ -108,52 +99,38 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     token_of: dict[int, str] = {}
     for token, number in sorted(vocabulary.items()):
         if number > _LARGEST_ID:  # the library takes time and memory for every number up to it
-            raise InputError(
-                f"{folder} gives the token {options.shown(token)} the id {number:,}, but ids up to {_LARGEST_ID:,} are"
-                " read: get its vocab.json again",
-                code="damaged-tokenizer",
-            )
-        other = token_of.setdefault(number, token)
-        if other != token:
-            raise InputError(
-                f"{folder} gives the tokens {options.shown(other)} and {options.shown(token)} the same id, {number}:"
-                " get its vocab.json again",
-                code="damaged-tokenizer",
-            )
+            given = f"{folder} gives the token {options.shown(token)} the id {number:,}"
+            raise _damaged(f"{given}, but ids are at most {_LARGEST_ID:,}: get its vocab.json again")
+        if (other := token_of.setdefault(number, token)) != token:
+            both = f"{options.shown(other)} and {options.shown(token)}"
+            raise _damaged(f"{folder} gives the tokens {both} the same id, {number}: get its vocab.json again")
     for name in ("bos_token", "eos_token"):
-        if getattr(tokenizer, name) not in vocabulary:
-            raise InputError(
-                f"{folder} has the {name} {options.shown(getattr(tokenizer, name))}, which its vocabulary lacks:"
-                " get its files again",
-                code="damaged-tokenizer",
-            )
+        if (token := getattr(tokenizer, name)) not in vocabulary:
+            raise _damaged(f"{folder} lacks its {name} {options.shown(token)} in its vocabulary: get its files again")
     _, merges = vocabulary_and_merges(tokenizer)
     special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
     of_letters = {token for token in vocabulary if len(token.removesuffix(_END_OF_WORD)) > 1} - special
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
-        raise InputError(
-            f"{folder} has {len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}: get its"
-            " merges.txt again",
-            code="damaged-tokenizer",
-        )
+        some = f"{len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}"
+        raise _damaged(f"{folder} has {some}: get its merges.txt again")
 
 
 def num_ids(tokenizer: Any) -> int:
-    """The size of the vocabulary that a network needs for a tokenizer: its largest token id, and one.
-
-    It is the number of tokens where the ids have no gaps, which files need not keep to.
-    """
+    """The vocabulary size that a network needs for a tokenizer, with or without gaps: its largest id, and one."""
     return 1 + max(tokenizer.get_vocab().values(), default=-1)
+
+
+def check_size(tokenizer: Any, vocab_size: int, place: str) -> None:
+    """Refuses a tokenizer with more ids than its network."""
+    if (count := num_ids(tokenizer)) > vocab_size:
+        raise sources.mismatch(f"the tokenizer {place} has {count} tokens, but the network has {vocab_size}")
 
 
 def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones."""
-    texts = list(texts)
-    if not texts:
-        raise InputError("the list of texts is empty: give at least one", code="empty-list")
-    check_texts(texts)
+    texts = fast_tokenizers.checked(texts)
     encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
     log_truncated(count_truncated(encoded), len(texts), length)
     return np.asarray(encoded["input_ids"], np.int32)
@@ -167,7 +144,7 @@ def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
 
 def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Returns what a tokenizer does in a form that does not depend on the library's version."""
+    """What a tokenizer does, in a form that does not depend on the library's version."""
     merges = json_files.parse(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     # A list of pairs, or of strings with a blank between the two, as of tokenizers 0.20.
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
@@ -176,16 +153,10 @@ def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[st
 
 
 def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_max_length: int = 77) -> int:
-    """Writes the files of a tokenizer whose vocabulary is a list of words.
-
-    Each listed word becomes one token. Every other text falls back to pieces, in the end to single bytes, so that
-    nothing is out of vocabulary.
-    """
+    """Writes the files of a tokenizer in which each listed word is one token. Other texts become pieces, or bytes."""
     if model_max_length < _FEWEST_TOKENS:
-        raise InputError(
-            f"model_max_length is {model_max_length}, but a text needs room for start, end and one word",
-            code="out-of-range",
-        )
+        message = f"model_max_length is {model_max_length}, but a text needs room for start, end and one word"
+        raise InputError(message, code="out-of-range")
     merges = learn_merges(words)
     alphabet = list(_byte_letters().values())
     tokens = alphabet + [letter + _END_OF_WORD for letter in alphabet]
@@ -193,8 +164,7 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
     tokens = list(dict.fromkeys(tokens + ["".join(pair) for pair in merges]))
     tokens += [START_TOKEN, END_TOKEN]
     special = dict(zip(_SPECIAL_TOKENS, (START_TOKEN, END_TOKEN, END_TOKEN, END_TOKEN), strict=True))
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    _write_files(folder, vocabulary, merges, special, model_max_length)
+    _write_files(folder, {token: index for index, token in enumerate(tokens)}, merges, special, model_max_length)
     return len(tokens)
 
 
@@ -215,11 +185,10 @@ def _write_files(
 
 
 def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
-    """Returns the pairs to join, in order, so that each word ends as one token.
+    """The pairs to join, in order, so that each word ends as one token.
 
     A word is first encoded with the merges found so far, and only what is still apart is joined by new merges at the
-    end of the list. An earlier word keeps its encoding: at each of its steps one of the older merges applies, and older
-    ones win.
+    end of the list. An earlier word keeps its encoding: at each of its steps an older merge applies and wins.
     """
     merges: dict[tuple[str, str], int] = {}
     letters = _byte_letters()
@@ -237,19 +206,14 @@ def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
 def _check_word(word: str) -> None:
     normal = unicodedata.normalize("NFC", word).lower()
     if word != normal:
-        raise InputError(
-            f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}",
-            code="word-not-normal",
-        )
+        message = f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}"
+        raise InputError(message, code="word-not-normal")
     kinds = {unicodedata.category(character)[0] for character in word}
     # Separators and control characters (Z, C) count as blanks or are rare enough to refuse.
     one_token = kinds == {"L"} or (kinds == {"N"} and len(word) == 1) or (kinds and kinds <= {"M", "P", "S"})
     if not one_token:
-        raise InputError(
-            f"the word {word!r} cannot be one token: CLIP's tokenizer splits texts into runs of letters, single digits"
-            " and runs of other signs",
-            code="word-of-several-tokens",
-        )
+        message = f"the word {word!r} is not one token: a run of letters, one digit, or a run of other signs"
+        raise InputError(message, code="word-of-several-tokens")
 
 
 def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:
@@ -274,10 +238,7 @@ def _merge(symbols: list[str], merges: dict[tuple[str, str], int]) -> list[str]:
 
 
 def _byte_letters() -> dict[int, str]:
-    """A visible character for each byte, in the order of CLIP's vocabulary.
-
-    Printable Latin-1 bytes are themselves. The other 68 get the characters from U+0100 on.
-    """
+    """A visible character for each byte, in the order of CLIP's vocabulary: Latin-1's, then those from U+0100 on."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {byte: chr(byte) for byte in visible}
     hidden = (byte for byte in range(256) if byte not in letters)

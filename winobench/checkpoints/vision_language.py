@@ -11,11 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_placeholder
@@ -45,31 +42,18 @@ NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
 
 @dataclasses.dataclass(frozen=True)
 class LoadedVisionLanguageModel(Loaded):
-    """A vision-language model, ready to be computed with.
+    """A vision-language model, ready to be computed with."""
 
-    Attributes:
-      network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
-      config: the network's config.
-      processor: makes images ready.
-      tokenizer: a transformers tokenizer, of the language model.
-      qformer_tokenizer: that of a Q-Former that reads questions; None where it reads none.
-      fingerprint: 64 hexadecimal digits. Another one if anything that the answers depend on is different.
-      mesh: the devices.
-      stop_ids: tokens that end an answer, sorted.
-      form: how it is spoken to.
-      origin: the arrays that the fingerprint is of; None where they are not known.
-    """
-
-    network: tuple[Any, Any]
+    network: tuple[Any, Any]  # (graph, state) of `flax.nnx.split`, the state on the devices of `mesh`
     config: Any
     processor: ImageProcessor | PatchProcessor
-    tokenizer: Any
-    qformer_tokenizer: Any
-    fingerprint: str
+    tokenizer: Any  # of transformers, of the language model
+    qformer_tokenizer: Any  # None unless a Q-Former reads questions
+    fingerprint: str  # 64 hexadecimal digits, of everything that answers depend on
     mesh: Mesh
-    stop_ids: tuple[int, ...]
+    stop_ids: tuple[int, ...]  # tokens that end an answer, sorted
     form: PromptForm
-    origin: holding.Taken | None = None
+    origin: holding.Taken | None = None  # the arrays that the fingerprint is of; None where they are not known
 
     @property
     def end(self) -> int:
@@ -92,17 +76,15 @@ class LoadedVisionLanguageModel(Loaded):
 
 
 def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
-    """Which network a folder or hub repository holds. Raises InputError where it is not a vision-language model."""
+    """The network in a folder or hub repository. Raises InputError where it is not a vision-language model."""
     path = source.require("config.json", "so it is not a vision-language model: name one in transformers' layout")
     model_type = sources.read_json(path).get("model_type")
     if isinstance(model_type, str) and model_type in NETWORKS:
         return NETWORKS[model_type]
     refuse_text_only(path, model_type)
-    raise InputError(
-        f"{path} has the model_type {options.shown(model_type)}, but the vision-language models that are read here are"
-        f" {', '.join(NETWORKS)}",
-        code="wrong-kind-of-model",
-    )
+    found = f"{path} has the model_type {options.shown(model_type)}"
+    message = f"{found}, but the supported vision-language models are {', '.join(NETWORKS)}"
+    raise InputError(message, code="wrong-kind-of-model")
 
 
 def is_text_only(model_type: Any) -> bool:
@@ -158,18 +140,15 @@ def load_vision_language(
     allow_pickle: bool = False,
     templates: Mapping[str, str | None] | None = None,
 ) -> LoadedVisionLanguageModel:
-    """Loads a vision-language model, straight onto the devices.
+    """Loads a vision-language model, in float32 or bfloat16, straight onto the devices.
 
     Args:
-      source: a name in `registry.MODELS`, a folder as transformers' model and processor write it, or a hub id such as
-        ``Salesforce/instructblip-flan-t5-xl``.
-      dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-      mesh: the devices, from `winobench.parallel.make_mesh`. When None, those of this process, of CPUs as many as
-        there is memory for copies of the parameters for. With an axis ``model``, its devices share one copy.
+      mesh: the devices. When None, those of this process, of CPUs as many as there is memory for copies of the
+        parameters for. Devices of an axis ``model`` share one copy.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
         channel.
-      max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller. Every image takes
-        as much work and memory as one of so many. When None, `winobench.data.patches.MAX_PIXELS`, or the files' limit
+      max_pixels: of models for images of any shape, the size above which an image is made smaller. Every image takes
+        as much work and memory as one of that size. When None, `winobench.data.patches.MAX_PIXELS`, or the files' limit
         if that is less.
     """
     source = sources.resolve(source, revision=revision)
@@ -198,7 +177,7 @@ def load_vision_language(
         dtype=dtype.name,
         int8=int8,
         processor=dataclasses.asdict(processor),
-        qformer_tokenizer=_digest(qformer_tokenizer),
+        qformer_tokenizer=qformer_tokenizer and _digest(qformer_tokenizer),
     )
     stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
     return LoadedVisionLanguageModel(
@@ -218,36 +197,22 @@ def build_vision_language(
     """Builds a network and fills it with tensors, keys in torch's naming -> values, all of which are used.
 
     Returns the config, which now states whether the language model has a head besides the embeddings; (graph, state) of
-    the network. A digest of the tensors.
+    the network; a digest of the tensors.
     """
-    mesh = parallel.as_mesh(mesh)
     models._check_depth(cls.__name__, config, tensors, "config.json")
-    named = models._rename(cls.__name__, tensors)
-    # As of T5: what the config states of it cannot be relied on.
+    named = models.rename(cls.__name__, tensors)
+    # As for T5, the config cannot be relied on here.
     table = "shared" if config.start is not None else "embed_tokens"
     head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))
-    is_tied = encoder_layouts._is_copy(head, embeddings)
+    is_tied = language_models.is_copy(head, embeddings)
     if is_tied:
         named.pop("language_model.lm_head.weight", None)
     config = dataclasses.replace(
         config, text_config=dataclasses.replace(config.text_config, tie_word_embeddings=is_tied)
     )
-    graph, state = nnx.split(abstract_vision_language(cls, config, dtype, int8=int8))
-    origins = {
-        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
-    }
-    shardings = vision_language.parameter_shardings(state, mesh)
-    state, digest = language_models.fill(cls.__name__, state, origins, named, shardings)
-    return config, (graph, state), digest
-
-
-def abstract_vision_language(
-    cls: type[VisionLanguageNetwork], config: Any, dtype: Any = "bfloat16", *, int8: bool = False
-) -> VisionLanguageNetwork:
-    """A network whose parameters are shapes and dtypes, without values."""
-    dtype = language_models.language_model_dtype(dtype)
-    key = models._SameKey(jax.random.key(0))
-    return nnx.eval_shape(lambda: cls(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
+    shardings = vision_language.parameter_shardings
+    network, digest = language_models.build_network(cls, config, named, shardings, dtype, mesh=mesh, int8=int8)
+    return config, network, digest
 
 
 def _check_parts(
@@ -256,20 +221,13 @@ def _check_parts(
     """Refuses a processor or a tokenizer of another model, before the weights, which take long."""
     made, taken = _sizes(config.vision_config, processor)
     if made != taken:
-        raise InputError(
-            f"the image processor of {source} makes {made}, but the network takes {taken}: check that both are of the"
-            " same model",
-            code="mismatched-parts",
-        )
+        raise sources.mismatch(f"the image processor of {source} makes {made}, but the network takes {taken}")
     path = source.find("processor_config.json")
     queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
     made = getattr(config, "num_query_tokens", queries)
     if queries is not None and queries != made:
-        raise InputError(
-            f"{path} says that an image takes num_query_tokens={options.shown(queries)}, but the network makes"
-            f" {made} of it: check that both are of the same model",
-            code="mismatched-parts",
-        )
+        found = f"{path} has num_query_tokens={options.shown(queries)}"
+        raise sources.mismatch(f"{found} for an image, but the network makes {made} of it")
     _check_tokens(source, config, tokenizer.get_vocab(), form)
     if form.names_image:
         _check_chat_template(source, form)
@@ -284,15 +242,12 @@ def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
     if (path := source.find("chat_template.json")) is not None:
         found[path] = str(sources.read_json(path).get("chat_template"))
     if found and not any(form.image_token in text for text in found.values()):
-        raise InputError(
-            f"{next(iter(found))} has no {form.image_token}, so that an image has no place in a conversation: take the"
-            " chat template that was published with the model, or none",
-            code="mismatched-parts",
-        )
+        message = f"{next(iter(found))} has no {form.image_token} for an image: take the model's own chat template"
+        raise InputError(message, code="mismatched-parts")
 
 
 def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str, str]:
-    """What images a processor makes, and which ones a vision tower takes, in words."""
+    """The images that a processor makes, and those that a vision tower takes, in words."""
     if isinstance(processor, PatchProcessor):
         sides = (processor.patch_size, processor.temporal_patch_size, processor.merge_size)
         taken = (config.patch_size, config.temporal_patch_size, config.spatial_merge_size)
@@ -307,29 +262,20 @@ def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str
 
 
 def _check_tokens(source: sources.Source, config: Any, vocabulary: Mapping[str, int], form: PromptForm) -> None:
+    uses = {form.image_token: "holds an image's place"} if form.names_image else {}
+    uses |= {token: "the model's prompts are made of" for token in form.tokens if token not in uses}
+    if missing := [each for each in uses if each not in vocabulary]:
+        what = f"{missing[0]}, which {uses[missing[0]]}"
+        message = f"the tokenizer of {source} has no token {what}: take the model's own tokenizer"
+        raise InputError(message, code="mismatched-parts")
     token = vocabulary.get(form.image_token)
-    if token is None and form.names_image:
-        raise InputError(
-            f"the tokenizer of {source} has no token {form.image_token}, which holds an image's place: take the one"
-            " that was published with the model",
-            code="mismatched-parts",
-        )
-    if missing := [each for each in form.tokens if each not in vocabulary]:
-        raise InputError(
-            f"the tokenizer of {source} has no token {missing[0]}, which the model's prompts are made of: take the one"
-            " that was published with the model",
-            code="mismatched-parts",
-        )
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
         key = "image_token_id" if hasattr(config, "image_token_id") else "image_token_index"
-        raise InputError(
-            f"{form.image_token} is token {token} of the tokenizer of {source}, but {key}="
-            f"{config.image_token_index} of config.json: check that both are of the same model",
-            code="mismatched-parts",
+        raise sources.mismatch(
+            f"{form.image_token} is token {token} of the tokenizer of {source}, but {key}={config.image_token_index} of"
+            " config.json"
         )
 
 
-def _digest(tokenizer: Any) -> str | None:
-    if tokenizer is None:
-        return None
+def _digest(tokenizer: Any) -> str:
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

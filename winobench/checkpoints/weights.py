@@ -1,4 +1,4 @@
-"""Weight files as named tensors, read one at a time: safetensors, and PyTorch pickles for those who ask for them."""
+"""Weight files as named tensors, read one at a time: safetensors, and PyTorch pickles where they are allowed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DIGEST = "winobench.sha256"
 _OF_SEVERAL_DEVICES = "module."
 # Names of dtypes in safetensors files that NumPy lacks.
 _EIGHT_BITS = {"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2}
-# What quantised tensors have to be multiplied by, as the tools that write them call it.
+# Factors of quantised tensors, as the tools that write them name them.
 _SCALE = re.compile(r"(.+[._])?(scaled_fp8|(weight|input)_scale(_inv)?|scale_(weight|input)|comfy_quant)")
-# Values that are looked at together, so that what is found of each takes little memory.
+# Values that are checked together, which bounds the memory.
 _AT_ONCE = 2**22
 
 # The stems of weight files that differ between safetensors and pickles: transformers' and OpenCLIP's.
@@ -43,19 +43,20 @@ PICKLE_STEMS = {"model": "pytorch_model", "open_clip_model": "open_clip_pytorch_
 
 @dataclasses.dataclass(frozen=True)
 class FileTensor:
-    """A tensor that lies in a file.
+    """A tensor that lies in a file."""
 
-    Attributes:
-      name: its key in the file.
-      shape: torch's shape.
-      file: the file, for messages.
-      read: reads the values: an array of ``shape`` in the file's dtype.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # its key in the file
+    shape: tuple[int, ...]  # torch's
     file: str
-    read: Callable[[], np.ndarray]
+    read: Callable[[], np.ndarray]  # the values, in the file's dtype
+
+    def floats(self) -> np.ndarray:
+        """The values. Raises InputError where they are not real numbers."""
+        values = self.read()
+        if values.dtype.kind != "f" and values.dtype != ml_dtypes.bfloat16:
+            message = f"{self.file}: the tensor {self.name} holds {values.dtype}, not real numbers"
+            raise InputError(message, code="wrong-dtype")
+        return values
 
 
 def find_weights(
@@ -77,15 +78,9 @@ def find_weights(
     there = [name for name in there if not name.endswith((".txt", ".md", ".gitattributes"))]
     pickled = [name for name in there if name.startswith(pickle_stem) and name.endswith(".bin")]
     if pickled and not any("safetensors" in name for name in there):
-        raise InputError(
-            f"{source} holds its weights as a Python pickle ({join(subfolder, pickled[0])}), which can run code when it"
-            f" is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles (allow_pickle=True),"
-            " which reads it with a restricted unpickler",
-            code="weights-are-a-pickle",
-        )
+        raise pickles.not_allowed(f"{join(subfolder, pickled[0])} of {source}", pickles.conversion_command(source))
     found = f". It has {shorten(there)}: {_advice(there)}" if there else ""
-    hint = source.hint()
-    if hint:
+    if hint := source.hint():
         raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
     raise InputError(f"{source} has no {wanted}{found}", code="no-weights")
 
@@ -113,7 +108,7 @@ def _find_either(
 
 
 def _advice(names: list[str]) -> str:
-    """The advice for a folder with these files instead of weights that are read."""
+    """The advice for a folder that has these files, but no supported weights."""
     endings = {os.path.splitext(name)[1] for name in names}
     if ".gguf" in endings and ".safetensors" not in endings:
         return "GGUF files hold quantised weights and are not read, so take the unquantised model as safetensors"
@@ -134,23 +129,15 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
     if index is None:
         return []
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError(
-            f"{index} names no shards (weight_map): the index is damaged, get it again", code="damaged-index"
-        )
-    named = list(weight_map.values())
-    if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
-        raise InputError(
-            f"{index} names a shard that is not a file of its own folder: the index is damaged or not to be trusted",
-            code="damaged-index",
-        )
+    named = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    if not named or any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
+        message = f"{index} does not name shards of its own folder (weight_map): the index is damaged, get it again"
+        raise InputError(message, code="damaged-index")
     shards = sorted(set(named))
-    missing = [shard for shard in shards if (source.find(join(subfolder, shard))) is None]
-    if missing:
+    if missing := [shard for shard in shards if source.find(join(subfolder, shard)) is None]:
         hint = f" ({source.hint()})" if source.hint() else ""
-        raise InputError(
-            f"{index} names shards that {source} does not have: {shorten(missing)}{hint}", code="missing-shards"
-        )
+        message = f"{index} names shards that {source} does not have: {shorten(missing)}{hint}"
+        raise InputError(message, code="missing-shards")
     return [source.require(join(subfolder, shard), "") for shard in shards]
 
 
@@ -163,20 +150,31 @@ def _with_variant(name: str, variant: str | None) -> str:
 
 
 def read_weights(paths: list[str]) -> dict[str, FileTensor]:
-    """Lists the tensors of some weight files. Values are read later, one tensor at a time. Returns key -> tensor."""
+    """Lists the tensors of some weight files, key -> tensor. Values are read later, one tensor at a time."""
     tensors: dict[str, FileTensor] = {}
     for path in paths:
         files.refuse_pointer(path)
-        new = _read_safetensors(path) if path.endswith(".safetensors") else _read_pickle(path)
+        if path.endswith(".safetensors"):
+            new = _read_safetensors(path)
+        else:
+            pickled = pickles.read_torch_pickle(path).items()
+            new = {name: FileTensor(name, tensor.shape, path, tensor.read) for name, tensor in pickled}
         if twice := sorted(new.keys() & tensors.keys()):
-            raise InputError(
-                f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}", code="repeated-tensor"
-            )
+            message = f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}"
+            raise InputError(message, code="repeated-tensor")
         tensors |= new
-    # What torch puts in front of every key where several devices have trained.
+    # torch puts this in front of every key where several devices have trained.
     if all(name.startswith(_OF_SEVERAL_DEVICES) for name in tensors):
         tensors = {name.removeprefix(_OF_SEVERAL_DEVICES): tensor for name, tensor in tensors.items()}
     return tensors
+
+
+def metadata(path: str) -> dict[str, str]:
+    """The texts in a safetensors file's header. Empty for a pickle."""
+    if not path.endswith(".safetensors"):
+        return {}
+    with safetensors.safe_open(path, framework="np") as file:
+        return file.metadata() or {}
 
 
 def _read_safetensors(path: str) -> dict[str, FileTensor]:
@@ -189,26 +187,19 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         eight_bits = {name: _EIGHT_BITS[kind] for name in slices if (kind := slices[name].get_dtype()) in _EIGHT_BITS}
         written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(
-            f"{path} is not a complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off"
-            " while it"
-            " was copied or downloaded, so get it again",
-            code="incomplete-file",
-        ) from error
+        reason = str(error).splitlines()[0]
+        message = f"{path} is not a complete safetensors file ({reason}): it may have been cut off, so get it again"
+        raise InputError(message, code="incomplete-file") from error
 
-    def reader(name: str) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            try:
-                return handle.get_tensor(name)
-            # NumPy has no attribute of the dtype's name.
-            except (safetensors.SafetensorError, AttributeError, TypeError, KeyError) as error:
-                raise InputError(
-                    f"{path}: the tensor {name} has a dtype that is not supported: {error}", code="unsupported-dtype"
-                ) from error
+    def read(name: str) -> np.ndarray:
+        try:
+            return handle.get_tensor(name)
+        # NumPy has no attribute of the dtype's name.
+        except (safetensors.SafetensorError, AttributeError, TypeError, KeyError) as error:
+            message = f"{path}: the tensor {name} has a dtype that is not supported: {error}"
+            raise InputError(message, code="unsupported-dtype") from error
 
-        return read
-
-    readers = {name: reader(name) for name in shapes}
+    readers = {name: functools.partial(read, name) for name in shapes}
     readers |= _eight_bit_readers(path, eight_bits, shapes)
     if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
         raise InputError(
@@ -243,7 +234,7 @@ def _eight_bit_readers(
 
 
 def _header(path: str, **parsing: Any) -> tuple[Any, int]:
-    """The header of a safetensors file, and where the values begin."""
+    """The header of a safetensors file, and the offset of its values."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header = file.read(size) if size <= _LARGEST_HEADER else b""
@@ -262,37 +253,22 @@ def _digest(tensors: Iterable[tuple[str, np.ndarray]]) -> str:
 def _check_names(path: str) -> None:
     """Refuses a safetensors file whose header has a name twice: the library would take one of the two in silence."""
     twice: list[str] = []
-    # Of all else the library says better what is wrong.
+
+    def collect(pairs: list[tuple[str, Any]]) -> None:
+        twice.extend(name for name, count in collections.Counter(name for name, _ in pairs).items() if count > 1)
+
+    # The library describes all other faults better.
     with contextlib.suppress(OSError, ValueError):
-        _header(path, pairs=functools.partial(_unrepeated, twice))
+        _header(path, pairs=collect)
     if twice:
-        raise InputError(
-            f"{path} has the name {options.shown(twice[0])} twice in its header, so what is meant is open: get the"
-            " file again, from a place that can be trusted",
-            code="repeated-tensor",
-        )
-
-
-def _unrepeated(twice: list[str], pairs: list[tuple[str, Any]]) -> None:
-    """Adds the names that an object of JSON has more than once."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice += [name for name, count in collections.Counter(names).items() if count > 1]
-
-
-def _read_pickle(path: str) -> dict[str, FileTensor]:
-    return {
-        name: FileTensor(name, tensor.shape, path, tensor.read)
-        for name, tensor in pickles.read_torch_pickle(path).items()
-    }
+        message = f"{path} has the name {options.shown(twice[0])} twice in its header: get the file from a safe place"
+        raise InputError(message, code="repeated-tensor")
 
 
 def are_finite(array: np.ndarray) -> bool:
-    """Whether all of a tensor's values are finite.
+    """Whether all values of a tensor, floats of any shape, are finite.
 
-    Args:
-      array: floats of any shape. Those of 16 bits are compared by their exponents' bits, which NumPy does ten times as
-        quickly as it takes them for numbers.
+    Floats of 16 bits are compared by their exponents' bits, which takes NumPy a tenth of the time.
     """
     exponent = {"bfloat16": 0x7F80, "float16": 0x7C00}.get(array.dtype.name)
     flat = np.ascontiguousarray(array).reshape(-1)

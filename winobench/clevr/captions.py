@@ -1,13 +1,12 @@
-"""What is reported for CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
+"""Captions of CLEVR-like scenes: the questions of GDBench's CLEVR task and captions for training.
 
 GDBench (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?") asks seven kinds of questions about
-a scene of two objects. Each gives two items, one about each object, and an item is a true caption and a false one. A
-false caption takes the attribute from the other object, except for recognition, where it takes one that no object of
-the scene has, the same for both items. The order of the objects is arbitrary and says nothing about left and right.
+a scene of two objects. Each gives two items, one about each object: a true caption and a false one, which takes the
+attribute from the other object, or for recognition one that no object of the scene has, the same for both items.
 
-Training captions are always true. They are in the wording of the questions' true sides, or longer: both objects with
-more attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left
-half of the image (`clevr_scenes.sides`), in scenes of any number of objects.
+Training captions are always true, in the wording of the questions' true sides, or longer: both objects with more
+attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left half of
+the image (`clevr_scenes.sides`), in scenes of any number of objects.
 """
 
 from __future__ import annotations
@@ -48,76 +47,51 @@ class Thing(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How a training caption is made: attributes named, number of objects, whether places are, and a plainer form.
-
-    `plainer` replaces the form where the scene has no objects that it could be said of.
-    """
-
-    attributes: tuple[str, ...]
-    count: int = 1
-    places: bool = False
-    plainer: str | None = None
+    attributes: tuple[str, ...]  # that are named
+    count: int = 1  # of objects
+    places: bool = False  # whether places are named
+    plainer: str | None = None  # another form for scenes without objects that this one fits
+    weight: float = 1.0  # relative frequency
 
 
+# The seven of the questions, then ours. About half the captions name two objects and their places, learnt last.
 _FORMS = {
-    "recognition_color": _Form(("color",)),
-    "recognition_shape": _Form(("shape",)),
-    "binding_color_shape": _Form(("color", "shape")),
-    "binding_shape_color": _Form(("color", "shape")),
-    "pair_binding_color": _Form(("color", "shape"), 2, plainer="binding_color_shape"),
-    "pair_binding_size": _Form(("size", "shape"), 2, plainer="object"),
-    "spatial": _Form(("color", "shape"), places=True, plainer="binding_color_shape"),
-    "spatial_size": _Form(("size", "shape"), places=True, plainer="object"),
-    "object": _Form(_FULL),
-    "pair": _Form(_FULL, 2, plainer="object"),
-    "places_color": _Form(("color", "shape"), 2, places=True, plainer="pair_binding_color"),
-    "places_size": _Form(("size", "shape"), 2, places=True, plainer="pair_binding_size"),
-    "places": _Form(_FULL, 2, places=True, plainer="pair"),
+    "recognition_color": _Form(("color",), weight=5),
+    "recognition_shape": _Form(("shape",), weight=5),
+    "binding_color_shape": _Form(("color", "shape"), weight=4),
+    "binding_shape_color": _Form(("color", "shape"), weight=4),
+    "pair_binding_color": _Form(("color", "shape"), 2, plainer="binding_color_shape", weight=12),
+    "pair_binding_size": _Form(("size", "shape"), 2, plainer="object", weight=8),
+    "spatial": _Form(("color", "shape"), places=True, plainer="binding_color_shape", weight=9),
+    "spatial_size": _Form(("size", "shape"), places=True, plainer="object", weight=1),
+    "object": _Form(_FULL, weight=1),
+    "pair": _Form(_FULL, 2, plainer="object", weight=2),
+    "places_color": _Form(("color", "shape"), 2, places=True, plainer="pair_binding_color", weight=24),
+    "places_size": _Form(("size", "shape"), 2, places=True, plainer="pair_binding_size", weight=12),
+    "places": _Form(_FULL, 2, places=True, plainer="pair", weight=13),
 }
-
-# The forms of training captions: the seven of the questions, then ours.
 FORMS = tuple(_FORMS)
-
-# Relative frequencies. About half the captions name two objects and their places, which are learnt last.
-WEIGHTS: Mapping[str, float] = {
-    "recognition_color": 5,
-    "recognition_shape": 5,
-    "binding_color_shape": 4,
-    "binding_shape_color": 4,
-    "pair_binding_color": 12,
-    "pair_binding_size": 8,
-    "spatial": 9,
-    "spatial_size": 1,
-    "object": 1,
-    "pair": 2,
-    "places_color": 24,
-    "places_size": 12,
-    "places": 13,
-}
+WEIGHTS: Mapping[str, float] = {name: form.weight for name, form in _FORMS.items()}
 
 
 def describe(scenes: Scenes) -> list[tuple[Thing, ...]]:
     """The objects of each scene in words, in the order of the scene's arrays."""
     side = clevr_scenes.sides(scenes).tolist()
     columns = (np.asarray(a).tolist() for a in (scenes.shape, scenes.color, scenes.size, scenes.material))
-    described = []
-    for number, shape, color, size, material, places in zip(
-        np.asarray(scenes.num_objects).tolist(), *columns, side, strict=True
-    ):
-        described.append(
-            tuple(
-                Thing(SHAPES[shape[i]], COLORS[color[i]], SIZES[size[i]], MATERIALS[material[i]], places[i])
-                for i in range(number)
-            )
+    rows = zip(np.asarray(scenes.num_objects).tolist(), *columns, side, strict=True)
+    return [
+        tuple(
+            Thing(SHAPES[shape[i]], COLORS[color[i]], SIZES[size[i]], MATERIALS[material[i]], places[i])
+            for i in range(number)
         )
-    return described
+        for number, shape, color, size, material, places in rows
+    ]
 
 
 def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tuple[str, str], tuple[str, str]]]:
     """The questions about one scene: sub-task -> two items -> (true caption, false caption).
 
-    Args:
-      things: two objects that differ in colour, in shape and in size and are on different sides.
+    The two objects differ in colour, in shape and in size and are on different sides.
     """
     if len(things) != 2 or {thing.side for thing in things} != {-1, 1}:
         raise ValueError("questions need two objects, one on the left and one on the right")
@@ -132,12 +106,11 @@ def items(things: Sequence[Thing], distractor_color: str) -> dict[str, tuple[tup
         return make(first, second), make(second, first)
 
     def pair(kind):
-        return both(
-            lambda a, b: (
-                f"A {getattr(a, kind)} {a.shape} and a {getattr(b, kind)} {b.shape}.",
-                f"A {getattr(b, kind)} {a.shape} and a {getattr(a, kind)} {b.shape}.",
-            )
+        form = (
+            f"A {{0.{kind}}} {{0.shape}} and a {{1.{kind}}} {{1.shape}}.",
+            f"A {{1.{kind}}} {{0.shape}} and a {{0.{kind}}} {{1.shape}}.",
         )
+        return both(lambda a, b: tuple(text.format(a, b) for text in form))
 
     return {
         "recognition_color": both(lambda a, b: (f"A {a.color} object.", f"A {distractor_color} object.")),
@@ -174,12 +147,7 @@ def training_captions(
 
 
 def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: float = 0.0) -> str:
-    """The caption of one form.
-
-    Args:
-      first: in [0, 1), chooses the object named first.
-      second: in [0, 1), chooses the other one.
-    """
+    """The caption of one form. ``first`` in [0, 1) chooses the object named first, ``second`` the other one."""
     kind = _FORMS[form]
     while True:
         candidates = [thing for thing in things if thing.side] if kind.places else list(things)

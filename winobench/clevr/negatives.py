@@ -1,14 +1,9 @@
 """A training set with hard negatives that is rendered by us, so that fine-tuning needs no download.
 
-Each scene gives the questions of GDBench's CLEVR task (`winobench.clevr.captions.items`) as rows: a true caption
-is the row's, the false one its negative, and its negative images are the scene with changes that make it false:
-
-* ``color``, ``shape``, ``size``: the two objects have exchanged this attribute (`clevr_scenes.swap`);
-* ``place``: they have exchanged their sides, as the scene is mirrored;
-* ``recolored``: both have colours that the scene lacks;
-* ``reshaped``: both have the shape that the scene lacks.
-
-Which of them make a caption false depends on its form: "A red cube." is still true when the sizes are exchanged.
+Each scene gives the questions of GDBench's CLEVR task (`winobench.clevr.captions.items`) as rows: a true caption is the
+row's, the false one its negative, and its negative images are the scene with changes that make it false. ``color``,
+``shape`` and ``size``: the two objects have exchanged this attribute (`clevr_scenes.swap`). ``place``: the scene is
+mirrored. ``recolored``: both have colours that the scene lacks. ``reshaped``: both have the shape that it lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +22,6 @@ from winobench.clevr.scenes import COLORS, SHAPES, Scenes
 from winobench.data.hard_negatives import Row
 
 VERSION = 1  # raised whenever a row or a pixel could change
-
 VARIANTS = ("scene", "color", "shape", "size", "place", "recolored", "reshaped")
 """The images of a scene, in their order: itself and its changes."""
 
@@ -41,7 +35,7 @@ FALSIFIERS = {
     "spatial": ("place", "color", "shape"),
 }
 """Sub-task -> the changes that make its captions false with the least change. A mirrored scene says the same in every
-other form. Where sizes are exchanged, the places are mirrored as well, so that each object stays on its side."""
+other form. For sizes, the places are mirrored as well, so that each object stays on its side."""
 
 _CACHED_CHUNKS = 4
 
@@ -50,29 +44,21 @@ _CACHED_CHUNKS = 4
 class ClevrNegatives:
     """Rows about rendered scenes, as `winobench.data.hard_negatives.Source` describes them.
 
-    Image number n is ``VARIANTS[n % 7]`` of scene ``n // 7``. A scene depends on (split, seed, its number) alone, so
-    fewer scenes are the first ones of more.
-
-    Attributes:
-      num_scenes: at least 2. Each has 14 rows and 7 images.
-      seed: of the scenes.
-      split: of `clevr_scenes.SPLITS`. Those of different splits never meet.
-      image_size: height and width of the images in pixels.
+    Image number n is ``VARIANTS[n % 7]`` of scene ``n // 7``. A scene depends on (split, seed, its number) alone.
     """
 
-    num_scenes: int
+    num_scenes: int  # at least 2. Each has 14 rows and 7 images
     seed: int = 0
     split: str = "train"
-    image_size: int = 64
+    image_size: int = 64  # height and width in pixels
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that changes whenever a row or a pixel could."""
         return hashlib.sha256(repr((VERSION, dataclasses.astuple(self))).encode()).hexdigest()
 
     @functools.cached_property
     def rows(self) -> list[Row]:
-        """The records, 14 a scene, those of a sub-task in `captions.SUBTASKS`' order together."""
+        """The records, 14 a scene, grouped by sub-task in `captions.SUBTASKS`' order."""
         rows = []
         for scene, things in enumerate(captions.describe(self.scenes)):
             first = scene * len(VARIANTS)
@@ -127,7 +113,7 @@ class ClevrNegatives:
 
 
 class _Pictures(Sequence):
-    """The images of a set by number. Those of a few chunks of scenes are kept, for who reads them in order."""
+    """The images of a set by number. Those of a few chunks of scenes are kept, for readers in order."""
 
     def __init__(self, source: ClevrNegatives):
         self._source = source

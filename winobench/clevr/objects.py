@@ -13,34 +13,21 @@ from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, Scenes
 ATTRIBUTES = {"shape": SHAPES, "color": COLORS, "size": SIZES, "material": MATERIALS}
 """Attribute of an object -> its values, in the order of their numbers."""
 
-TOLERANCE = 0.05
-"""How far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels."""
+TOLERANCE = 0.05  # how far from the truth a found centre may be, in widths of the image: 3.2 of 64 pixels
 
 
 class SceneObject(NamedTuple):
-    """One object in an image.
-
-    Attributes:
-      shape: of `clevr_scenes.SHAPES`.
-      color: of ``COLORS``.
-      size: of ``SIZES``.
-      material: of ``MATERIALS``.
-      right: where its centre is across the image, from 0 (left border) to 1.
-      down: the same from the upper border.
-      radius: half the width of its box, in widths of the image.
-      depth: of its place on the ground in world units, greater is farther away; 0 is the camera's target.
-      confidence: from 0 to 1; 1 for what is known.
-    """
+    """One object in an image."""
 
     shape: str
     color: str
     size: str
     material: str
-    right: float
-    down: float
-    radius: float
-    depth: float
-    confidence: float = 1.0
+    right: float  # of its centre across the image, from 0 (left border) to 1
+    down: float  # the same from the upper border
+    radius: float  # half the width of its box, in widths of the image
+    depth: float  # of its place on the ground in world units, greater is farther; 0 is the camera's target
+    confidence: float = 1.0  # from 0 to 1
 
 
 def of_scenes(scenes: Scenes) -> list[list[SceneObject]]:
@@ -67,11 +54,9 @@ def measures(scenes: Scenes) -> np.ndarray:
 def match(
     found: Sequence[SceneObject], truth: Sequence[SceneObject], *, tolerance: float = TOLERANCE
 ) -> list[tuple[int, int]]:
-    """Pairs found objects with true ones by their places alone.
+    """Pairs found objects with true ones by their places: (index in ``found``, index in ``truth``), by the first.
 
-    As many pairs as possible within the tolerance, and of these choices the one with the smallest sum of distances (an
-    assignment problem, solved exactly). Returns pairs (index in ``found``, index in ``truth``), by the index in
-    ``found``.
+    As many pairs as possible within the tolerance, and of these choices the one with the smallest sum of distances.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -1,7 +1,7 @@
 """Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
 
-Places are sampled as if every object were a large sphere with the room of a large cube. So they say nothing about
-what will stand on them, and whoever puts objects on them decides freely who is left of whom.
+Places are sampled as if every object were a large sphere with the room of a large cube, so they say nothing about the
+objects that will stand on them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from winobench.clevr import scenes
 
-NEAREST, FARTHEST = -2.8, 3.8
-"""The range of depths in world units; 0 is the camera's target."""
-
+NEAREST, FARTHEST = -2.8, 3.8  # the range of depths in world units; 0 is the camera's target
 SIDE_MARGIN = 0.25
 """How far two centres are apart to be left and right of each other, in halves of the image: 8 of 64 pixels."""
 

@@ -1,16 +1,15 @@
 """Harder questions about rendered scenes of three to five objects: numbers, bindings, places, sizes, none, some, all.
 
-A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
-are made first, then the one that shall be true is chosen at random, and then a scene is built for it. All candidates
-are built in the same way from the same random numbers, so that a text alone does not tell whether it is true. Another
-scene for another candidate of the same question, from the same random numbers, is the wrong image for the image side.
-
-Where two objects are compared, they are so with a margin (`clevr_places.SIDE_MARGIN`, ``DEPTH_MARGIN``), and sizes are
-compared at similar depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
+Exactly one candidate caption is true of a question's scene by construction: the candidates are made first, then the
+true one is chosen at random, and then a scene is built for it. All candidates are built in the same way from the same
+random numbers, so that a text alone does not show whether it is true. Another scene for another candidate, from the
+same random numbers, is the wrong image for the image side. Two objects are compared with a margin, and sizes at similar
+depths: nothing hangs on a pixel. An object that a caption calls "the" is the only one of its kind.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -26,16 +25,11 @@ from winobench.clevr import scenes as clevr_scenes
 from winobench.clevr.places import Place
 from winobench.clevr.scenes import COLORS, MATERIALS, SHAPES, SIZES, SPLITS, Scenes
 
-VERSION = 1
-"""Raised whenever a scene or a caption could change."""
-
+VERSION = 1  # raised whenever a scene or a caption could change
 MIN_OBJECTS, MAX_OBJECTS = 3, 5
 
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
-
-SIMPLE = "simple"
-"""The kind of training captions that are the ones in `clevr_captions`."""
-
+SIMPLE = "simple"  # the kind of training captions that are the ones in `clevr_captions`
 _SAME_DEPTH = 1.5  # greatest difference of depth of two objects whose sizes are compared
 # Direction in words -> (the place's field, sign): the subject has the lower value of sign * field.
 _DIRECTIONS = {
@@ -45,14 +39,10 @@ _DIRECTIONS = {
     "behind": ("y", -1.0),
 }
 _MARGINS = {"across": clevr_places.SIDE_MARGIN, "y": clevr_places.DEPTH_MARGIN}
-
-Kind = tuple[str, str]
-"""Colour and shape."""
+Kind = tuple[str, str]  # colour and shape
 
 
 class Solid(NamedTuple):
-    """One object of a scene that is being built."""
-
     color: str
     shape: str
     size: str
@@ -60,31 +50,20 @@ class Solid(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One question of a group.
-
-    Attributes:
-      group: a name of `GROUPS`.
-      texts: the candidates.
-      target: index of the one that is true of ``scene``.
-      other: index of the one that is true of ``other_scene``, in which ``texts[target]`` is false.
-      scene: a batch of one scene.
-      other_scene: a batch of one scene.
-    """
+    """One question of a group."""
 
     group: str
-    texts: tuple[str, ...]
-    target: int
-    other: int
-    scene: Scenes
+    texts: tuple[str, ...]  # the candidates
+    target: int  # index of the one that is true of ``scene``
+    other: int  # index of the one that is true of ``other_scene``, in which ``texts[target]`` is false
+    scene: Scenes  # a batch of one scene, as the next
     other_scene: Scenes
 
 
 _Build = Callable[[int, random.Random], list[Solid]]
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Groups: candidates, and how a scene is built in which one of them is true
-# ----------------------------------------------------------------------------------------------------------------------
+# Groups: candidates, and how a scene is built in which one of them is true.
 
 
 def _counting(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
@@ -99,9 +78,7 @@ def _counting(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
         def kind(counted: bool) -> Kind:
             while True:
                 drawn = _kind(rng)
-                if by_shape and (drawn[1] == shape) == counted:
-                    return drawn
-                if not by_shape and (drawn[0] == color) == counted:
+                if (drawn[1] == shape if by_shape else drawn[0] == color) == counted:
                     return drawn
 
         return _anywhere([kind(i < count) for i in range(number)], rng)
@@ -130,14 +107,6 @@ def _relation(directions: tuple[str, str], rng: random.Random) -> tuple[tuple[st
         return _named([first, second], places, rng)
 
     return tuple(f"The {_words(first)} is {word} the {_words(second)}." for word in directions), build
-
-
-def _left_right(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
-    return _relation(("left of", "right of"), rng)
-
-
-def _front_behind(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
-    return _relation(("in front of", "behind"), rng)
 
 
 def _relation_to_both(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
@@ -201,19 +170,18 @@ def _quantifiers(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
             kinds.append((color if rng.random() < 0.5 else rng.choice(others), other_shape))
         return _anywhere(kinds, rng)
 
-    texts = (
+    return (
         f"All {shape}s are {color}.",
         f"Some {shape}s are {color} and some are not.",
         f"No {shape} is {color}.",
-    )
-    return texts, build
+    ), build
 
 
 _GROUPS: Mapping[str, tuple[int, Callable[[random.Random], tuple[tuple[str, ...], _Build]]]] = {
     "counting": (4, _counting),
     "binding": (6, _binding),
-    "left_right": (2, _left_right),
-    "front_behind": (2, _front_behind),
+    "left_right": (2, functools.partial(_relation, ("left of", "right of"))),
+    "front_behind": (2, functools.partial(_relation, ("in front of", "behind"))),
     "relation_to_both": (3, _relation_to_both),
     "size": (2, _size),
     "negation": (4, _negation),
@@ -240,11 +208,6 @@ VOCABULARY = tuple(
 """Every word and mark that a caption of this module can hold, in lower case."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Kinds of random numbers
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation") -> Question:
     """A question that depends on its arguments alone."""
     if group not in GROUPS:
@@ -266,15 +229,9 @@ def training_scenes(
     weights: Mapping[str, float] = WEIGHTS,
     num_simple: int = 0,
 ) -> tuple[np.ndarray, list[list[str]]]:
-    """Images with true captions, of the split ``train``: no question of an evaluation is among them.
+    """Images, uint8 [count, size, size, 3], each with ``1 + num_simple`` true captions, of the split ``train``.
 
     Image number n depends on (seed, n, size, weights) alone. Multiples of `renderer.chunk_size` waste nothing.
-
-    Args:
-      size: height and width of the images in pixels.
-
-    Returns:
-      images, uint8 [count, size, size, 3], and ``count`` times ``1 + num_simple`` captions.
     """
     unknown = sorted(set(weights) - set(WEIGHTS))
     if unknown or min(weights.values(), default=0.0) < 0 or sum(weights.values()) <= 0:
@@ -360,7 +317,6 @@ def _scene(build: _Build, target: int, key: float) -> Scenes:
 
 
 def _kind(rng: random.Random, without: Sequence[Kind] = ()) -> Kind:
-    """Any colour and shape but those."""
     while True:
         kind = rng.choice(COLORS), rng.choice(SHAPES)
         if kind not in without:

@@ -1,12 +1,9 @@
-"""Generates CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in one compiled function.
+"""Renders CLEVR-like scenes: an analytic ray caster, vectorised over scenes and pixels in compiled functions.
 
-Per pixel, `supersample`**2 rays are cast from one fixed camera. A ray meets spheres, upright cylinders and cubes in
-closed form. What it meets is lit by a key light that casts shadows, a fill light and ambient light. Rubber is matte
-with a faint, wide highlight. Metal has a sharp highlight and mirrors a simple studio. The ground is lit most under
-the camera's target and falls off softly.
-
-The same program of the same shape renders every chunk, for any number of scenes, so an image depends on
-its scene, the resolution and the machine alone. Different kinds of machine (CPU, GPU) agree up to rounding.
+`supersample`**2 rays per pixel meet spheres, upright cylinders and cubes in closed form, under a key light that casts
+shadows, a fill light and ambient light. Rubber is matte with a faint, wide highlight. Metal has a sharp highlight and
+mirrors a simple studio. The same program of the same shape renders every chunk, so an image depends on its scene, the
+resolution and the machine alone. Different kinds of machine (CPU, GPU) agree up to rounding.
 """
 
 from __future__ import annotations
@@ -36,71 +33,37 @@ _GROUND = (0.47, 0.465, 0.455)  # linear reflectance
 _GAMMA = 2.2
 _KEY_LIGHT = (-0.42, -0.50, 0.76)
 _FILL_LIGHT = (0.75, -0.45, 0.35)
-# What the ground has of the properties that `_normal` and the light ask for.
+# The ground's values of the properties of objects.
 _OF_GROUND = {
-    "cos": 1.0,
-    "sin": 0.0,
-    "cube": False,
-    "sphere": False,
-    "metal": False,
-    "x": 0.0,
-    "y": 0.0,
-    "z": 0.0,
-    "radius": 1.0,
+    **{"cos": 1.0, "sin": 0.0, "cube": False, "sphere": False, "metal": False},
+    **{"x": 0.0, "y": 0.0, "z": 0.0, "radius": 1.0},
 }
 _RAYS_PER_CHUNK = 1 << 20
 _FAR = 1e9
 
 
 def render(scenes: Scenes, size: int = 64, *, supersample: int = 2) -> np.ndarray:
-    """Generates scenes.
-
-    Args:
-      size: height and width of the images in pixels.
-
-    Returns:
-      uint8 [num_scenes, size, size, 3], sRGB.
-    """
-    return _in_chunks(scenes, size, supersample, False)
-
-
-def object_masks(scenes: Scenes, size: int = 64) -> np.ndarray:
-    """Which object the ray through a pixel's centre meets.
-
-    Returns int32 [num_scenes, size, size], the index of the object, -1 for the ground.
-    """
-    return _in_chunks(scenes, size, 1, True)
-
-
-def chunk_size(size: int, supersample: int = 2) -> int:
-    """Number of scenes that one call of the compiled function renders. Multiples of it waste nothing."""
-    return max(1, _RAYS_PER_CHUNK // (size * supersample) ** 2)
-
-
-def _in_chunks(scenes, size, supersample, masks):
+    """Renders scenes of any number: uint8 [num_scenes, size, size, 3], sRGB."""
     if size < 1 or supersample < 1:
         raise ValueError(f"size and supersample must be positive, got {size} and {supersample}")
     chunk = chunk_size(size, supersample)
     # JAX dispatches ahead. Two chunks in flight keep the device busy without holding every image on it.
     images, pending = [], []
     for first in range(0, len(scenes), chunk):
-        index = np.minimum(np.arange(first, first + chunk), len(scenes) - 1)
-        pending.append(_render_chunk(scenes[index], size, supersample, masks))
+        part = scenes[np.minimum(np.arange(first, first + chunk), len(scenes) - 1)]
+        # Three compiled functions and not one: XLA would fuse them and compute each ray's hit again for everything
+        # that depends on it, a hundred times slower on a CPU.
+        hit, nearest = first_hit(part, size * supersample)
+        pending.append(_to_bytes(_shade(part, hit, nearest, size * supersample), size))
         if len(pending) == 2:
             images.append(np.asarray(pending.pop(0)))
     images.extend(np.asarray(image) for image in pending)
-    if not images:
-        return np.zeros((0, size, size) if masks else (0, size, size, 3), np.int32 if masks else np.uint8)
-    return np.concatenate(images)[: len(scenes)]
+    return np.concatenate([np.zeros((0, size, size, 3), np.uint8), *images])[: len(scenes)]
 
 
-def _render_chunk(scenes: Scenes, size: int, supersample: int, masks: bool) -> jax.Array:
-    # Three compiled functions and not one: XLA would fuse them and compute each ray's hit again for everything that
-    # depends on it, a hundred times slower on a CPU.
-    hit, nearest = _first_hit(scenes, size * supersample)
-    if masks:
-        return hit.reshape(-1, size, size)
-    return _to_bytes(_shade(scenes, hit, nearest, size * supersample), size)
+def chunk_size(size: int, supersample: int = 2) -> int:
+    """Scenes that one call of the compiled function renders. Multiples of it waste nothing."""
+    return max(1, _RAYS_PER_CHUNK // (size * supersample) ** 2)
 
 
 def _camera_rays(side: int):
@@ -117,19 +80,19 @@ def _objects(scenes: Scenes):
     """Per object: its centre, rotation, radius and looks, and whether it exists, as arrays [num_scenes, 1]."""
     radius, half = clevr_scenes.radii(scenes), clevr_scenes.half_heights(scenes)
     for i in range(scenes.shape.shape[1]):
-        present = (i < scenes.num_objects)[:, None]
+        one = slice(i, i + 1)
         yield {
             "x": scenes.position[:, i, 0:1],
             "y": scenes.position[:, i, 1:2],
-            "z": half[:, i : i + 1],
-            "cos": jnp.cos(scenes.rotation[:, i : i + 1]),
-            "sin": jnp.sin(scenes.rotation[:, i : i + 1]),
-            "radius": radius[:, i : i + 1],
-            "cube": scenes.shape[:, i : i + 1] == 0,
-            "sphere": scenes.shape[:, i : i + 1] == 1,
-            "metal": scenes.material[:, i : i + 1] == 1,
-            "color": scenes.color[:, i : i + 1],
-            "present": present,
+            "z": half[:, one],
+            "cos": jnp.cos(scenes.rotation[:, one]),
+            "sin": jnp.sin(scenes.rotation[:, one]),
+            "radius": radius[:, one],
+            "cube": scenes.shape[:, one] == 0,
+            "sphere": scenes.shape[:, one] == 1,
+            "metal": scenes.material[:, one] == 1,
+            "color": scenes.color[:, one],
+            "present": (i < scenes.num_objects)[:, None],
         }
 
 
@@ -163,7 +126,7 @@ def _own_axes(o, x, y):
 
 
 @functools.partial(jax.jit, static_argnames="side")
-def _first_hit(scenes, side):
+def first_hit(scenes, side):
     """Index of the first object on each ray (-1: the ground) and the distance to it, [num_scenes, rays]."""
     eye, direction = _camera_rays(side)
     dx, dy, dz = (d[None, :] for d in direction)

@@ -3,17 +3,12 @@
 A scene has up to ten objects on a plane, seen by one fixed camera. An object has a shape, a colour, a size and a
 material, as in CLEVR (Johnson et al. 2017, section 3.1), a place on the plane and a rotation about the vertical.
 
-Two kinds of scenes are sampled. *Task* scenes ask the questions of GDBench's CLEVR task (Krojer et al. 2023): exactly
-two objects, which differ in colour, in shape and in size, one clearly in the left half of the image and one clearly in
-the right half. *Free* scenes are for training: attributes are independent, so objects may share some.
+*Task* scenes are for the questions of GDBench's CLEVR task (Krojer et al. 2023): exactly two objects, which differ in
+colour, shape and size, one clearly in each half of the image. *Free* scenes are for training: attributes are
+independent. A scene is a function of (split, seed, index) alone, which are folded into its random key. Splits never
+share a key, and the first scenes of a large set are those of a small one.
 
-A scene is a function of (split, seed, index) alone: its random key is made by folding these three in, one after the
-other, so neither the batch a scene is sampled in nor the number of scenes changes it, and the first scenes of a large
-set are those of a small one. The splits have different key trees: no seed and index of one split gives the key of any
-seed and index of another.
-
-World units: the camera looks at the origin's neighbourhood from `CAMERA_DISTANCE`. X points right, y away from the
-camera, z up.
+World units: the camera looks at the origin from `CAMERA_DISTANCE`. X points right, y away from the camera, z up.
 """
 
 from __future__ import annotations
@@ -40,12 +35,10 @@ CAMERA_DISTANCE = 12.0
 CAMERA_ELEVATION = math.radians(24.0)
 CAMERA_TARGET_HEIGHT = 0.95
 HALF_VIEW_TANGENT = 0.25  # tangent of half the field of view, the same in both directions: images are square
-
 LARGE_RADIUS = 1.33  # of a large object in a scene of two: 29 of 64 pixels wide at the target's distance
 SMALL_TO_LARGE = 0.55
 CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, whatever its rotation below
 CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
-
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
 _CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
 _CROWD_ROOM = 0.85  # of the distance at which the boxes of a crowd's objects would no longer overlap in the image
@@ -63,27 +56,17 @@ _CHUNK = 256  # scenes sampled by one call of the compiled function
 class Scenes:
     """A batch of scenes. A JAX pytree of NumPy or JAX arrays.
 
-    Objects beyond `num_objects` are padding: ignore them. All attribute arrays are int32 [num_scenes, max_objects].
-
-    Attributes:
-      shape: index into `SHAPES`.
-      color: index into `COLORS`.
-      size: index into `SIZES`.
-      material: index into `MATERIALS`.
-      position: float32 [num_scenes, max_objects, 2], the ground point (x, y) below the centre.
-      rotation: float32 [num_scenes, max_objects], radians about the vertical. Visible on cubes only.
-      scale: float32 [num_scenes], radius of the scene's large objects: crowded scenes have smaller ones.
-      num_objects: int32 [num_scenes].
+    Objects beyond `num_objects` are padding: ignore them. Attributes are int32 [num_scenes, max_objects].
     """
 
-    shape: np.ndarray
+    shape: np.ndarray  # index into SHAPES, and so on
     color: np.ndarray
     size: np.ndarray
     material: np.ndarray
-    position: np.ndarray
-    rotation: np.ndarray
-    scale: np.ndarray
-    num_objects: np.ndarray
+    position: np.ndarray  # float32 [num_scenes, max_objects, 2], the ground point (x, y) below the centre
+    rotation: np.ndarray  # float32 [num_scenes, max_objects], radians about the vertical. Visible on cubes only
+    scale: np.ndarray  # float32 [num_scenes], radius of large objects: crowded scenes have smaller ones
+    num_objects: np.ndarray  # int32 [num_scenes]
 
     def __len__(self) -> int:
         return self.shape.shape[0]
@@ -95,7 +78,7 @@ class Scenes:
         return Scenes(**{name: array[index] for name, array in self.arrays().items()})
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields by name, e.g. to store them with ``numpy.savez``; ``Scenes(**arrays)`` is the way back."""
+        """The fields by name; ``Scenes(**arrays)`` is the way back."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
@@ -103,12 +86,11 @@ jax.tree_util.register_dataclass(Scenes, [field.name for field in dataclasses.fi
 
 
 def concatenate(batches: Sequence[Scenes]) -> Scenes:
-    """Joins batches of scenes with the same `max_objects` into one."""
     return Scenes(**{name: np.concatenate([b.arrays()[name] for b in batches]) for name in batches[0].arrays()})
 
 
 def sample_task_scenes(count: int, *, seed: int = 0, split: str = "evaluation", start: int = 0) -> Scenes:
-    """Generates `count` scenes of two objects that differ in colour, shape and size, clearly left and right."""
+    """Generates scenes of two objects that differ in colour, shape and size, clearly left and right."""
     return _sample(count, seed, split, start, 2, 2, 1.0, 1.0)
 
 
@@ -123,10 +105,10 @@ def sample_free_scenes(
     clear: float = 0.9,
     distinct: float = 0.0,
 ) -> Scenes:
-    """Generates `count` scenes whose objects have independent attributes.
+    """Generates scenes whose objects have independent attributes.
 
-    Args:
-      distinct: probability that the first two objects differ in colour, shape and size, as in a task scene.
+    ``clear`` is the probability that two objects stand clearly left and right, ``distinct`` that the first two objects
+    differ in colour, shape and size, as in a task scene.
     """
     if not 1 <= min_objects <= max_objects <= MAX_OBJECTS:
         raise ValueError(f"need 1 <= min_objects <= max_objects <= {MAX_OBJECTS}, got {min_objects} and {max_objects}")
@@ -136,13 +118,10 @@ def sample_free_scenes(
 
 
 def swap(scenes: Scenes, attribute: str) -> Scenes:
-    """The scenes with one attribute exchanged between the two objects of each.
+    """The scenes with one attribute, color, shape or size, exchanged between the two objects of each.
 
-    For "size" the places are mirrored as well (each object takes the mirror image of the other's place): the outline
-    of the scene is then the mirror image of the original's, so that it fits the frame just as well.
-
-    Args:
-      attribute: "color", "shape" or "size".
+    For "size" each object also takes the mirror image of the other's place: the outline of the scene is then the mirror
+    image of the original's, so that it fits the frame just as well.
     """
     if not (scenes.shape.shape[1] == 2 and np.all(np.asarray(scenes.num_objects) == 2)):
         raise ValueError("only scenes of two objects can be swapped")
@@ -165,7 +144,6 @@ def half_heights(scenes: Scenes) -> jax.Array | np.ndarray:
 
 
 def camera_position() -> tuple[float, float, float]:
-    """Where the camera is, in world units."""
     back, up = math.cos(CAMERA_ELEVATION) * CAMERA_DISTANCE, math.sin(CAMERA_ELEVATION) * CAMERA_DISTANCE
     return 0.0, -back, up + CAMERA_TARGET_HEIGHT
 
@@ -185,9 +163,9 @@ def project_centers(scenes: Scenes) -> np.ndarray:
 
 
 def project_boxes(scenes: Scenes) -> np.ndarray:
-    """Bounding boxes of the objects in the image, each as if it stood alone.
+    """Bounding boxes of the objects in the image, each as if it stood alone: float64 [num_scenes, max_objects, 4].
 
-    Returns float64 [num_scenes, max_objects, 4]: left, top, right, bottom; 0 and 1 are the frame's borders.
+    Left, top, right, bottom; 0 and 1 are the frame's borders.
     """
     radius, half = np.asarray(radii(scenes), np.float64), np.asarray(half_heights(scenes), np.float64)
     center = np.concatenate([scenes.position, half[..., None]], axis=-1).astype(np.float64)
@@ -216,10 +194,7 @@ def project_boxes(scenes: Scenes) -> np.ndarray:
 
 
 def sides(scenes: Scenes) -> np.ndarray:
-    """Which half of the image an object's centre is clearly in: int32 [num_scenes, max_objects].
-
-    -1 left, 1 right, 0 neither: too near the middle, or no object.
-    """
+    """Which half of the image a centre is clearly in: int32 [num_scenes, max_objects], -1 left, 1 right, else 0."""
     offset = 2.0 * project_centers(scenes)[..., 0] - 1.0
     # The tolerance keeps objects that were placed exactly at the margin on their side after rounding.
     side = np.sign(offset).astype(np.int32) * (np.abs(offset) >= _HALF_MARGIN - 1e-4)
@@ -232,19 +207,11 @@ def _sample(count, seed, split, start, min_objects, max_objects, clear, distinct
     if count < 0 or start < 0 or seed < 0:
         raise ValueError(f"count, start and seed must not be negative, got {count}, {start} and {seed}")
     batches = []
+    probabilities = jnp.float32(clear), jnp.float32(distinct)
     for first in range(start, start + count, _CHUNK):
         indices = jnp.arange(first, first + _CHUNK, dtype=jnp.uint32)
-        batch = _sample_chunk(
-            jnp.uint32(seed),
-            indices,
-            jnp.float32(clear),
-            jnp.float32(distinct),
-            SPLITS.index(split),
-            min_objects,
-            max_objects,
-        )
-        batch = jax.tree.map(np.asarray, batch)
-        batches.append(batch[: start + count - first])
+        batch = _sample_chunk(jnp.uint32(seed), indices, *probabilities, SPLITS.index(split), min_objects, max_objects)
+        batches.append(jax.tree.map(np.asarray, batch)[: start + count - first])
     if not batches:
         return _sample(1, seed, split, start, min_objects, max_objects, clear, distinct)[:0]
     return concatenate(batches)
@@ -332,8 +299,7 @@ def _place_pair(draws, radius, half):
 def _place_crowd(draws, radius, half, number):
     """Places any number of objects [max_objects, 2], in frame and apart on the plane and in the image.
 
-    Each takes the first of its candidate places (random numbers [max_objects, candidates, 2]) that is free, or the
-    freest.
+    Each takes the first free one of its candidates (random numbers [max_objects, candidates, 2]), or the freest.
     """
     sine, cosine = math.sin(CAMERA_ELEVATION), math.cos(CAMERA_ELEVATION)
     nearest = jnp.where(number <= 2, -_PAIR_DEPTH, _CROWD_DEPTH[0])

@@ -1,7 +1,6 @@
 """Dictionaries of NumPy arrays in ArrayRecord shards, and Grain batches from them.
 
-A record is one dictionary of arrays, packed with MessagePack. A set of shards is complete when its ``index.json`` is
-there: it is written last.
+A record is one dictionary, packed with MessagePack. A set of shards is complete when its ``index.json`` is there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lists of the candidates that a contrastive model finds hardest to tell from the right one.
+"""Lists of the candidates that a contrastive model finds hardest to distinguish from the right one.
 
-GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round. Where the right one is
-not among them, it is put there (Krojer et al. 2023, section 4 and appendix G).
+GDBench asks for a caption's image among the ten that CLIP ranks first, and the other way round. A right one that is
+missing is put there (Krojer et al. 2023, section 4 and appendix G).
 """
 
 from __future__ import annotations
@@ -21,25 +21,18 @@ _BLOCK_COLUMNS = 8192  # with 1,024 rows, 64 MiB of similarities at a time, for 
 
 
 class ContrastiveScorer(Protocol):
-    """A model that maps images and texts to vectors, e.g. CLIP."""
+    """A model that maps images and texts to float vectors [number, width], e.g. CLIP."""
 
-    def encode_images(self, images: Sequence) -> np.ndarray:
-        """Float [num_images, width]."""
+    def encode_images(self, images: Sequence) -> np.ndarray: ...
 
-    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Float [num_texts, width]."""
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 class CandidateLists(NamedTuple):
-    """The candidates of every text and of every image, the right one first, then by falling similarity.
+    """The candidates of every text and of every image, the right one first, then by falling similarity."""
 
-    Attributes:
-      images: [num_texts, k] int64, numbers of images.
-      texts: [num_images, k] int64, numbers of texts.
-    """
-
-    images: np.ndarray
-    texts: np.ndarray
+    images: np.ndarray  # [num_texts, k] int64, numbers of images
+    texts: np.ndarray  # [num_images, k] int64, numbers of texts
 
 
 def top_k_lists(
@@ -52,16 +45,11 @@ def top_k_lists(
 ) -> CandidateLists:
     """The right candidate and the ``k - 1`` most similar wrong ones, for every text and for every image.
 
-    An image's right text is its first one. Its other texts are never offered to it, as they would be right as well (the
-    published lists do the same). The search is exact and takes memory for one block of similarities. Similarities are
-    taken in float64 and rounded to float32, so that they do not depend on the blocks. Of equal ones, the candidate with
-    the lower number comes first.
-
-    Args:
-      image_vectors: [num_images, width] float. Compared by their cosine.
-      text_vectors: [num_texts, width] float.
-      owner: [num_texts] int, the number of the image that each text describes.
-      also_true: [n, 2] int, further pairs (text, image) that are true and never offered as wrong ones, if any.
+    An image's right text is its first one. Its other texts, and the ``also_true`` pairs (text, image), [n, 2] int, are
+    never offered as wrong ones, as in the published lists. The search is exact and takes memory for one block of
+    similarities, in float64 and rounded to float32, so that they do not depend on the blocks. Of equal ones, the lower
+    number comes first. Vectors are float [number, width], compared by their cosine. ``owner`` [num_texts] int has the
+    number of the image that each text describes.
     """
     images, texts = _unit(image_vectors, "image"), _unit(text_vectors, "text")
     owner = np.asarray(owner, np.int64)
@@ -115,8 +103,7 @@ def write_top_k_lists(
     """Writes both lists of a captioned set of images in the layout of GDBench's.
 
     ``<folder>/val_top<k>_<name>.json`` is {caption: [k images]} and ``..._text.json`` is {image: [k captions]}, the
-    right one first. A caption of several images is in the lists of the first one and is offered to none of them as
-    a wrong one.
+    right one first. A caption of several images is in the lists of the first one and a wrong one of none of them.
     """
     number: dict[str, int] = {}
     owner: list[int] = []
@@ -139,8 +126,11 @@ def write_top_k_lists(
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     by_text, by_image = folder / f"val_top{k}_{name}.json", folder / f"val_top{k}_{name}_text.json"
-    _write_json(by_text, {text: [names[i] for i in row] for text, row in zip(texts, lists.images, strict=True)})
-    _write_json(by_image, {image: [texts[i] for i in row] for image, row in zip(names, lists.texts, strict=True)})
+    for path, keys, rows, values in ((by_text, texts, lists.images, names), (by_image, names, lists.texts, texts)):
+        content = {key: [values[i] for i in row] for key, row in zip(keys, rows, strict=True)}
+        temporary = path.with_name(f"{path.name}.partial")
+        temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+        temporary.replace(path)
     return by_text, by_image
 
 
@@ -182,9 +172,3 @@ def _unit(vectors: np.ndarray, kind: str) -> np.ndarray:
             f"the vector of {kind} {bad[0]} is zero or not finite: the model cannot rank it", code="not-finite"
         )
     return (vectors / norms).astype(np.float32)
-
-
-def _write_json(path: pathlib.Path, content: dict) -> None:
-    temporary = path.with_name(f"{path.name}.partial")
-    temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
-    temporary.replace(path)

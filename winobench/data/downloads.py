@@ -1,4 +1,4 @@
-"""Downloads published files: by URL, going on where an earlier attempt broke off, or from the Hugging Face hub."""
+"""Downloads published files: by URL, resuming where an earlier attempt broke off, or from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -22,26 +22,29 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import winobench
-from winobench.base import hub, json_files, options
+from winobench.base import files, hub, json_files, options
 from winobench.base.errors import InputError
+from winobench.base.progress import Progress
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Download
 
 _CHUNK = 2**20
 _SECONDS_WITHOUT_DATA = 60.0
+_FIRST_WAIT, _LONGEST_WAIT = (
+    1.0,
+    60.0,
+)  # seconds before the second attempt, doubled from attempt to attempt, and at most
 # Statuses of servers that are busy, restarting or in trouble for a while.
 PASSING = (408, 425, 429, 500, 502, 503, 504)
-_LONGEST_WAIT = 60.0
-# Attempts at a host that has no name or no server, before it has sent anything: mostly this machine is offline, or the
-# address is wrong, and waiting longer does not help.
+# Attempts at a host that has no name or no server. Mostly this machine is offline, or the address is wrong.
 _ATTEMPTS_TO_REACH = 3
 # Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
-# What the system says where a sound archive cannot be written: no room, no right, or a limit of the process.
+# Errors of the system where a sound archive cannot be written: a full disk, no permission, or a limit of the process.
 _OF_THE_DISK = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
@@ -49,33 +52,15 @@ _OF_THE_DISK = frozenset(
 )
 
 
-class Display(Protocol):
-    """What a download tells of its progress, such as `winobench.base.progress.Progress` in bytes."""
-
-    def start(self, total: int | None, done: int = 0) -> None:
-        """A file begins or continues; ``total`` bytes, None where the server does not say."""
-
-    def advance(self, count: int) -> None:
-        """So many more bytes are there."""
-
-    def say(self, line: str) -> None:
-        """A line for the user."""
-
-
 def fetch(
     download: Download,
     folder: str | os.PathLike,
-    display: Display,
+    display: Progress,
     *,
     attempts: int = 8,
-    first_wait: float = 1.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Downloads a file into a folder, and unpacks it if it is an archive that wants it. Does nothing where it is done.
-
-    Args:
-      first_wait: seconds before the second attempt. Doubled from attempt to attempt.
-    """
+    """Downloads a file into a folder, and unpacks it if the download requires that. Does nothing where it is done."""
     target = pathlib.Path(folder) / download.to
     # Stays when the archive has gone, so that nothing is downloaded twice.
     unpacked = target.with_name(f"{target.name}.unpacked")
@@ -88,7 +73,7 @@ def fetch(
         elif download.url is None:
             archive = _from_hub(download, target)
         else:
-            _from_url(download, target, display, attempts, first_wait, sleep)
+            _from_url(download, target, display, attempts, sleep)
             archive = target
         if download.unpack:
             display.say(f"unpacking {target.name}")
@@ -105,7 +90,7 @@ def fetch(
 
 @dataclasses.dataclass
 class _Part:
-    """The beginning of a file, and what the server said of the whole."""
+    """The beginning of a file, and what the server stated about the whole."""
 
     path: pathlib.Path
     url: str
@@ -121,7 +106,7 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def recall(self) -> None:
-        """Takes up what an earlier process has left, if that can be told to be of the same file."""
+        """Takes up what an earlier process has left, if it is surely of the same file."""
         try:
             notes = json_files.read_object(self._notes)
         except (OSError, ValueError):
@@ -142,12 +127,6 @@ class _Part:
         self._notes.unlink(missing_ok=True)
         self.validator = self.total = None
 
-    def finish(self, target: pathlib.Path) -> None:
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
-        self.path.replace(target)
-        self._notes.unlink(missing_ok=True)
-
 
 class _Interrupted(Exception):
     """A failure that may pass: its reason, the seconds to wait at least, and whether no server was reached at all."""
@@ -161,9 +140,8 @@ class _Interrupted(Exception):
 def _from_url(
     download: Download,
     target: pathlib.Path,
-    display: Display,
+    display: Progress,
     attempts: int,
-    first_wait: float,
     sleep: Callable[[float], None],
 ) -> None:
     _check_address(download.url, target)
@@ -182,10 +160,10 @@ def _from_url(
                 when = "" if has_answered else " when the host can be reached"
                 raise InputError(
                     f"{download.url} cannot be downloaded ({error}): give the same command again later{when}, and it"
-                    f" goes on where it was, or get the file by other means and put it at {target}",
+                    f" resumes where it was, or get the file by other means and put it at {target}",
                     code="cannot-download",
                 ) from error
-            wait = min(max(first_wait * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
+            wait = min(max(_FIRST_WAIT * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
             display.say(f"{target.name}: {error}, trying again in {wait:.0f} s")
             sleep(wait)
     if download.sha256 is not None:
@@ -198,7 +176,9 @@ def _from_url(
                 f" the file by other means and put it at {target}",
                 code="wrong-checksum",
             )
-    part.finish(target)
+    files.sync(part.path)
+    part.path.replace(target)
+    part.drop()
 
 
 def _check_address(url: str, target: pathlib.Path) -> None:
@@ -216,7 +196,7 @@ def _check_address(url: str, target: pathlib.Path) -> None:
         )
 
 
-def _receive(part: _Part, display: Display) -> None:
+def _receive(part: _Part, display: Progress) -> None:
     """Asks for what is missing of a file and appends it."""
     if part.total is not None and part.size == part.total:
         return
@@ -228,9 +208,16 @@ def _receive(part: _Part, display: Display) -> None:
             request.add_header("If-Range", part.validator)
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS_WITHOUT_DATA) as answer:
-            _check_kind(part, answer)
+            target = part.path.with_suffix("")
+            if answer.headers.get_content_type() == "text/html" and target.suffix.lower() not in (".html", ".htm"):
+                # As from sites that ask first or count downloads.
+                raise InputError(
+                    f"{part.url} sent a page instead of the file, perhaps for too many downloads of it today: try again"
+                    f" later, or open it in a browser and put the file at {target}",
+                    code="cannot-download",
+                )
             offset = _agree(part, answer, offset)
-            _check_space(part, offset)
+            _check_space(part.path.parent, (part.total or offset) - offset, part.url)
             display.start(part.total, offset)
             with open(part.path, "ab") as file:
                 while chunk := answer.read(_CHUNK):
@@ -257,21 +244,10 @@ def _receive(part: _Part, display: Display) -> None:
         raise _Interrupted("the connection broke off")
 
 
-def _check_kind(part: _Part, answer: Any) -> None:
-    """Raises InputError where a page comes instead of the file, as from sites that ask first or count downloads."""
-    target = part.path.with_suffix("")
-    if answer.headers.get_content_type() == "text/html" and target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(
-            f"{part.url} sent a page instead of the file, perhaps for too many downloads of it today: try again later,"
-            f" or open it in a browser and put the file at {target}",
-            code="cannot-download",
-        )
-
-
 def _agree(part: _Part, answer: Any, offset: int) -> int:
     """Where the answer begins. The part is cut or dropped to fit, and takes note of what the server states."""
     headers = answer.headers
-    length = _whole_number(headers["Content-Length"])
+    length = headers["Content-Length"] or ""
     # A weak tag promises no equal bytes.
     tag = headers["ETag"] if not (headers["ETag"] or "").startswith("W/") else None
     validator = tag or headers["Last-Modified"]
@@ -283,18 +259,18 @@ def _agree(part: _Part, answer: Any, offset: int) -> int:
             raise _Interrupted("the server sent another part of the file than was asked for")
     else:
         part.drop()
-        offset, total = 0, length
+        offset, total = 0, int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
     part.validator, part.total = validator, total
     part.note()
     return offset
 
 
-def _check_space(part: _Part, offset: int) -> None:
-    missing, free = (part.total or offset) - offset, shutil.disk_usage(part.path.parent).free
+def _check_space(folder: pathlib.Path, missing: int, what: str) -> None:
+    free = shutil.disk_usage(folder).free
     if missing > free:
         raise InputError(
-            f"{part.url} needs {missing / 1e9:.1f} GB, but {part.path.parent} has {free / 1e9:.1f} GB left: make room,"
-            " or name another folder with --data_dir",
+            f"{what} needs {missing / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB left: make room, or name"
+            " another folder with --data_dir",
             code="disk-full",
         )
 
@@ -355,10 +331,9 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                members = opened.infolist()
-                sizes = [member.file_size for member in members]
-                _check_room(archive, folder, sum(sizes), len(sizes))
-                opened.extractall(folder, members)
+                sizes = [member.file_size for member in opened.infolist()]
+                _check_room(archive, folder, sum(sizes), len(sizes), sum(sizes))
+                opened.extractall(folder)
         else:
             with tarfile.open(archive) as opened:
                 opened.extractall(folder, _fitting(opened, archive, folder), filter="data")
@@ -382,7 +357,7 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
 
 
 def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Path) -> Iterator[tarfile.TarInfo]:
-    """The members of an archive, each once there is known to be room for it: only reading tells how large all are."""
+    """The members of an archive, each after a check that it fits on the disk: only reading shows their sizes."""
     num_bytes = 0
     for number, member in enumerate(opened, start=1):
         num_bytes += member.size
@@ -396,14 +371,8 @@ def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Pat
         pass
 
 
-def _check_room(
-    archive: pathlib.Path, folder: pathlib.Path, num_bytes: int, num_files: int, missing: int | None = None
-) -> None:
-    """Raises InputError where an archive's content is out of proportion or does not fit on the disk.
-
-    Args:
-      missing: bytes of it that are still to be written. All of them if None.
-    """
+def _check_room(archive: pathlib.Path, folder: pathlib.Path, num_bytes: int, num_files: int, missing: int) -> None:
+    """Refuses an archive whose content is out of proportion, or whose ``missing`` bytes do not fit on the disk."""
     size = archive.stat().st_size
     if num_bytes > _UNPACKED_AT_LEAST + _LARGEST_RATIO * size or num_files > _MOST_FILES:
         raise InputError(
@@ -411,16 +380,4 @@ def _check_room(
             f" {num_files:,} files, which no published data do: see whether it is the right file",
             code="archive-too-large",
         )
-    missing = num_bytes if missing is None else missing
-    free = shutil.disk_usage(folder).free
-    if missing > free:
-        raise InputError(
-            f"the archive {archive} needs {missing / 1e9:.1f} GB when it is unpacked, but {folder} has"
-            f" {free / 1e9:.1f} GB left: make room, or name another folder with --data_dir",
-            code="disk-full",
-        )
-
-
-def _whole_number(text: str | None) -> int | None:
-    """What a header says in digits; None for anything else."""
-    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text) else None
+    _check_space(folder, missing, f"the content of the archive {archive}")

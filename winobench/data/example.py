@@ -6,10 +6,8 @@ import dataclasses
 import pathlib
 from typing import Generic, TypeVar
 
-Image = TypeVar("Image")
-"""An image: a file, a decoded image, or its number."""
-Text = TypeVar("Text")
-"""A text: itself, or its number."""
+Image = TypeVar("Image")  # an image: a file, a decoded image, or its number
+Text = TypeVar("Text")  # a text: itself, or its number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,16 +40,10 @@ Box = tuple[int, int, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class ImageFile:
-    """An image among the published files, or a part of one.
-
-    Attributes:
-      path: the file.
-      box: (left, top, right, bottom) in pixels of the part that is meant, right and bottom excluded; None for all.
-    """
+    """An image among the published files, or a part of one."""
 
     path: pathlib.Path
-    box: Box | None = None
+    box: Box | None = None  # left, top, right, bottom in pixels, right and bottom excluded; None for all
 
 
-Item = Example[ImageFile, str]
-"""An example whose images are still files: what most tasks' files read, under one name."""
+Item = Example[ImageFile, str]  # an example whose images are still files: what most tasks' files read, under one name

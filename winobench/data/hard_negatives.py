@@ -1,9 +1,8 @@
-"""Training sets with hard negatives: what a record holds, where records come from, and batches of them.
+"""Training sets with hard negatives: records, their sources, and batches of them.
 
-A record is a `Row`: an image, one caption of it, captions that are nearly true of it, and images of which the caption
-is nearly true. An image may belong to many rows, as the image itself or as a negative, and is stored and encoded once.
-The negatives are those of the row's caption, not of the image's other captions: of a scene with a red cube, "A red
-object." is still true when its objects have exchanged their shapes.
+An image may belong to many rows, as the image itself or as a negative, and is stored and encoded once. The negatives
+are of the row's caption, not of the image's other captions: of a scene with a red cube, "A red object." is still true
+when its objects have exchanged their shapes.
 """
 
 from __future__ import annotations
@@ -28,48 +27,29 @@ _MANY = 2**62
 
 
 class Row(NamedTuple):
-    """A record.
+    """A record: an image, a true caption, and negatives of the caption, at least one of each kind."""
 
-    Attributes:
-      image: number of the image.
-      caption: true of it.
-      negative_captions: at least one, false of the image.
-      negative_images: numbers of at least one image that the caption is not true of.
-    """
-
-    image: int
+    image: int  # number of the image
     caption: str
-    negative_captions: tuple[str, ...]
-    negative_images: tuple[int, ...]
+    negative_captions: tuple[str, ...]  # false of the image
+    negative_images: tuple[int, ...]  # numbers of images that the caption is not true of
 
 
 class Source(Protocol):
-    """A training set whose images are not yet encoded.
+    """A training set whose images are not yet encoded."""
 
-    Attributes:
-      images: by number, anything that `winobench.data.images.open_image` takes. Opened when it is requested, by
-        several threads.
-      rows: the records.
-      fingerprint: SHA-256 that changes whenever a row or a pixel could.
-    """
-
-    images: Sequence[Any]
+    images: Sequence[Any]  # `winobench.data.images.ImageSource`s by number, opened on request, by several threads
     rows: Sequence[Row]
-    fingerprint: str
+    fingerprint: str  # SHA-256 that changes whenever a row or a pixel could
 
     def verify(self) -> None:
         """Raises InputError where a file is damaged. Called once, before the images are encoded."""
 
 
 class EncodedSource(Protocol):
-    """A training set whose images are latents, such as `winobench.training.latent_cache.LatentSet`.
+    """A training set whose images are latents, such as `winobench.training.latent_cache.LatentSet`."""
 
-    Attributes:
-      latents: by number, float16 [h, w, c], scaled as in training. Read by several threads.
-      rows: the records.
-    """
-
-    latents: Sequence[np.ndarray]
+    latents: Sequence[np.ndarray]  # float16 [h, w, c] by number, scaled as in training. Read by several threads
     rows: Sequence[Row]
 
 
@@ -80,28 +60,20 @@ class PreparedSource:
     """
 
     def __init__(self, folder: str | os.PathLike):
-        """
-        Args:
-          folder: as `winobench.data.prepared.task_folder` gives it.
-
-        Raises:
-          InputError: it holds no prepared data.
-        """
         self._set = prepared.PreparedSet(folder)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over all rows and pixels."""
         return self._set.fingerprint
 
     @functools.cached_property
     def images(self) -> Sequence[prepared.PreparedImage]:
-        """The images. Nothing is read before one is opened."""
+        """Nothing is read before an image is opened."""
         return [self._set.image(number) for number in range(self._set.num_images)]
 
     @functools.cached_property
     def rows(self) -> Sequence[Row]:
-        """The records. Read at once, about half a kilobyte each."""
+        """Read at once, about half a kilobyte each."""
         return [
             Row(
                 example.images[0].number,
@@ -113,7 +85,6 @@ class PreparedSource:
         ]
 
     def verify(self) -> None:
-        """Compares every file with its checksum. Raises InputError where one is damaged or missing."""
         self._set.verify()
 
 
@@ -130,20 +101,14 @@ def batches(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless shuffled batches for `winobench.training.hard_negatives`.
 
-    Which negative caption, negative image and random caption a row comes with is sampled from (seed, epoch, row) alone,
-    and the order of rows from (seed, epoch): batch n depends on (seed, n), so a resumed run sees what it would have
-    seen. An epoch's last rows share a batch with the first ones of the next.
+    The negatives and the random caption of a row are sampled from (seed, epoch, row) alone, and the order of rows from
+    (seed, epoch): batch n depends on (seed, n), so a resumed run sees what it would have seen. An epoch's last rows
+    share a batch with the first ones of the next. The random caption is that of another row, sampled evenly among those
+    that are not one of the image's own captions. ``part`` is one of ``num_parts`` equal runs of rows of each batch,
+    where several processes share them.
 
-    The random caption is that of another row, sampled evenly among those that are not one of the image's own captions:
-    neither a row of the same image nor a row that states the same of another one.
-
-    Args:
-      part: which rows of each batch are wanted, where several processes share them: the first of ``num_parts`` equal
-        runs of rows, or a later one. No others are read.
-
-    Returns:
-      An iterator over dicts of ``latents`` and ``negative_latents``, float32 [batch_size / num_parts, h, w, c], scaled
-      as in training, and ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch_size / num_parts, length].
+    Yields ``latents`` and ``negative_latents``, float32 [batch_size / num_parts, h, w, c], scaled as in training, and
+    ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch_size / num_parts, length].
     """
     import grain
     import jax
@@ -155,20 +120,21 @@ def batches(
         )
 
     texts = _Texts.of(source.rows)
-    ids = _token_ids(tokenizer, texts.texts)
+    parts = [
+        tokenizer(texts.texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts.texts), _TEXTS_AT_ONCE)
+    ]
+    ids = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.int32), *parts)
     count = len(source.rows)
 
     def of_text(number: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[number], ids)
 
     def take(index: int, row: int) -> dict[str, np.ndarray]:
-        drawn = texts.draw(np.random.default_rng((seed, index // count, row)), row)
+        *numbers, image = texts.draw(np.random.default_rng((seed, index // count, row)), row)
         return {
             "latents": source.latents[source.rows[row].image].astype(np.float32),
-            "negative_latents": source.latents[drawn.negative_image].astype(np.float32),
-            "input_ids": of_text(drawn.caption),
-            "negative_ids": of_text(drawn.negative_caption),
-            "random_ids": of_text(drawn.random_caption),
+            "negative_latents": source.latents[image].astype(np.float32),
+            **dict(zip(("input_ids", "negative_ids", "random_ids"), map(of_text, numbers), strict=True)),
         }
 
     # As good as endless; Grain cannot cut up what has no length.
@@ -178,32 +144,15 @@ def batches(
     return array_records.iterate_from(dataset, first_batch, num_threads=num_threads)
 
 
-class _Drawn(NamedTuple):
-    """What a row comes with: numbers of texts, and the number of an image."""
-
-    caption: int
-    negative_caption: int
-    random_caption: int
-    negative_image: int
-
-
 @dataclasses.dataclass(frozen=True)
 class _Texts:
-    """The distinct texts of a training set and where they belong.
-
-    Attributes:
-      rows: the records.
-      texts: the distinct captions and negative captions.
-      captions: of each row, the number of its caption, int64 [num_rows].
-      negatives: of each row, the numbers of its negative captions.
-      own: image -> the numbers of its captions.
-    """
+    """The distinct texts of a training set and where they belong."""
 
     rows: Sequence[Row]
-    texts: list[str]
-    captions: np.ndarray
-    negatives: list[list[int]]
-    own: dict[int, set[int]]
+    texts: list[str]  # the distinct captions and negative captions
+    captions: np.ndarray  # int64 [num_rows], numbers of texts
+    negatives: list[list[int]]  # of each row, numbers of texts
+    own: dict[int, set[int]]  # image -> the numbers of its captions
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> _Texts:
@@ -229,8 +178,8 @@ class _Texts:
             )
         return cls(rows, list(numbers), np.asarray(captions), negatives, dict(own))
 
-    def draw(self, generator: np.random.Generator, row: int) -> _Drawn:
-        """Draws what a row comes with."""
+    def draw(self, generator: np.random.Generator, row: int) -> tuple[int, int, int, int]:
+        """Numbers of the caption, a negative caption, a random caption, and of a negative image."""
         negatives, images = self.negatives[row], self.rows[row].negative_images
         negative = negatives[generator.integers(len(negatives))]
         image = images[generator.integers(len(images))]
@@ -238,12 +187,4 @@ class _Texts:
         # Ends: `of` has made sure that some caption is not among an image's own.
         while (other := int(self.captions[generator.integers(len(self.captions))])) in own:
             pass
-        return _Drawn(int(self.captions[row]), negative, other, int(image))
-
-
-def _token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
-    """Arrays int32 [num_texts, ...], as the tokenizer returns them."""
-    import jax
-
-    parts = [tokenizer(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.int32), *parts)
+        return int(self.captions[row]), negative, other, int(image)

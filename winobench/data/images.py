@@ -1,4 +1,4 @@
-"""Images from files, PIL or arrays, as the scorers want them: the one place where images enter.
+"""Images from files, PIL or arrays: the one place where images enter.
 
 For every source, the result is what a viewer shows on a white page, in 8-bit RGB:
 
@@ -36,29 +36,25 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
 from winobench.base.errors import InputError
 from winobench.base.files import known_kind, user_path
 
 # A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
-# (what `image_hash` says of it), which need not be decoded to be told from others.
+# (its `image_hash`), which need not be decoded to be distinguished from others.
 ImageSource = Any
 
+# The average image. Resized, it is the same in every size.
 GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
-"""The average image. Resized, it is the same in every size."""
 GRAY_IMAGE.setflags(write=False)
 
+# PIL's names of the formats that are read. None of them starts a program, as EPS does, or opens further files.
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
-"""What PIL calls the formats that are read. None of them starts a program, as EPS does, or opens further files."""
 
+# Of the largest image, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB in each thread that reads.
 MAX_PIXELS = 2**26
-"""Declared pixels of the largest image that is decoded, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB,
-which a machine has to spare for each of the few threads that read. No benchmark has an image of a quarter of that."""
-
-MAX_FILE_BYTES = 2**30
-"""Bytes of the largest image file that is read: more than ``MAX_PIXELS`` take without compression."""
-
+MAX_FILE_BYTES = 2**30  # more than MAX_PIXELS take without compression
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -90,11 +86,7 @@ _MOST_LETTERS = 200
 
 
 class ImageProblem(ValueError):
-    """Why an image cannot be used, in a few words that do not name it.
-
-    Attributes:
-      code: of the `InputError` that names the image, too.
-    """
+    """Why an image cannot be used, in a few words that do not name it."""
 
     def __init__(self, reason: str, *, code: str = "undecodable-image"):
         super().__init__(reason)
@@ -102,17 +94,12 @@ class ImageProblem(ValueError):
 
 
 def open_image(source: Any) -> Image.Image:
-    """Opens and decodes an image. The module says what becomes of each kind of pixels.
-
-    Args:
-      source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
-        has ``open() -> PIL.Image``.
-    """
+    """Opens and decodes an `ImageSource` by the rules of this module."""
     if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
         try:
             with _problems():
-                picture = source if isinstance(source, Image.Image) else source.open()
-            return _from_pil(picture)
+                image = source if isinstance(source, Image.Image) else source.open()
+            return _from_pil(image)
         except ImageProblem as problem:
             raise InputError(
                 f"the image {_shown(repr(source))} cannot be decoded ({problem}): open it again, or pass its path",
@@ -121,8 +108,8 @@ def open_image(source: Any) -> Image.Image:
     if isinstance(source, str | os.PathLike):
         name = _shown(os.fsdecode(source))
         try:
-            with regular_file(user_path(source)) as file, opened(file) as picture:
-                return upright(to_rgb(picture), orientation(picture))
+            with regular_file(user_path(source)) as file, opened(file) as image:
+                return upright(to_rgb(image), orientation(image))
         except FileNotFoundError:
             raise InputError(
                 f"there is no image at {name}: correct the path or restore the file", code="no-such-file"
@@ -153,14 +140,7 @@ def open_image(source: Any) -> Image.Image:
 
 
 def load_image(source: Any, size: int) -> np.ndarray:
-    """Reads an image and resizes it to a square without cropping, as the published code does (PIL's bicubic).
-
-    Args:
-      size: height and width in pixels. An image that has them already is not resampled.
-
-    Returns:
-      uint8 [size, size, 3], RGB.
-    """
+    """Reads an image and resizes it without cropping, as published (PIL's bicubic): uint8 [size, size, 3], RGB."""
     image = open_image(source)
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BICUBIC)
@@ -168,10 +148,7 @@ def load_image(source: Any, size: int) -> np.ndarray:
 
 
 def image_hash(source: Any) -> str:
-    """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array.
-
-    An object that knows its ``content_hash`` is not decoded.
-    """
+    """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array."""
     known = getattr(source, "content_hash", None)
     if known is not None:
         return known
@@ -211,13 +188,14 @@ def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     """A PIL image of a file's first image, decoded, in the file's own mode and not yet turned upright."""
-    with _problems(), _identified(_without_texts(file), formats) as picture:
-        _check_size(picture.size)
-        _check_tiles(picture)
-        _check_whole(picture)
-        picture.load()
-        with _passing():
-            yield picture
+    with contextlib.ExitStack() as stack:
+        with _problems():
+            image = stack.enter_context(_identified(_without_texts(file), formats))
+            _check_size(image.size)
+            _check_tiles(image)
+            _check_whole(image)
+            image.load()
+        yield image
 
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
@@ -225,10 +203,10 @@ def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
     found = known_kind(file.read(_HEAD))
     file.seek(0)
     try:
-        picture = Image.open(file, formats=formats)
+        image = Image.open(file, formats=formats)
         # Some raw files of cameras are TIFF files with a preview.
-        if found is None or picture.format != "TIFF":
-            return picture
+        if found is None or image.format != "TIFF":
+            return image
     except UnidentifiedImageError:
         if found is None:
             raise
@@ -237,11 +215,7 @@ def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
 
 
 def _without_texts(file: BinaryIO) -> BinaryIO:
-    """A PNG file without texts and colour profiles, which no rule uses. Any other file as it is.
-
-    Programs store whole workflows in texts, of which PIL decompresses 1 MiB at most. Texts that may hold the
-    orientation stay.
-    """
+    """A PNG file without colour profiles and texts, except texts that may hold the orientation. Others as they are."""
     if file.read(len(_PNG)) != _PNG:
         file.seek(0)
         return file
@@ -257,30 +231,30 @@ def _without_texts(file: BinaryIO) -> BinaryIO:
     return file if is_whole else io.BytesIO(b"".join([*kept, header]))
 
 
-def to_rgb(picture: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     """The pixels of a decoded PIL image in 8-bit RGB, by the rules of this module."""
     with _problems():
-        mode = picture.mode
-        if mode in _SIXTEEN_BITS or (mode == "I" and picture.format == "PPM"):
-            return _from_sixteen_bits(picture)
+        mode = image.mode
+        if mode in _SIXTEEN_BITS or (mode == "I" and image.format == "PPM"):
+            return _from_sixteen_bits(image)
         if mode == "F":
-            return _from_floats(picture)
+            return _from_floats(image)
         if mode == "LAB":
-            return _from_lab(picture)
-        if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and picture.has_transparency_data):
-            return _on_white(picture)
+            return ImageCms.applyTransform(image, _lab_to_rgb())
+        if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and image.has_transparency_data):
+            return _on_white(image)
         if mode in ("1", "L", "P") or mode in _CONVERTED:
-            return picture.convert("RGB")
+            return image.convert("RGB")
         what = "whole numbers of 32 bits, whose range nothing states" if mode == "I" else f"pixels of mode {mode}"
         raise ImageProblem(f"has {what}: convert it to 8 bits", code="unknown-range")
 
 
-def orientation(picture: Image.Image) -> int:
+def orientation(image: Image.Image) -> int:
     """The EXIF orientation of a decoded file, 1 to 8; 1 for images made in memory and where none can be read."""
-    if not isinstance(picture, ImageFile.ImageFile):
+    if not isinstance(image, ImageFile.ImageFile):
         return 1
     try:
-        found = picture.getexif().get(_ORIENTATION, 1)
+        found = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # broken metadata fail in many ways and take nothing from the pixels
         return 1
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
@@ -291,76 +265,68 @@ def upright(image: Image.Image, orientation: int) -> Image.Image:
     return image if orientation == 1 else image.transpose(_TURNS[orientation])
 
 
-def keeps_pixels(picture: Image.Image) -> bool:
+def keeps_pixels(image: Image.Image) -> bool:
     """Whether a decoded image is RGB as it stands, so that any reader of its bytes sees what `open_image` gives."""
-    return picture.mode == "RGB" and not picture.has_transparency_data and orientation(picture) == 1
+    return image.mode == "RGB" and not image.has_transparency_data and orientation(image) == 1
 
 
-def _from_pil(picture: Any) -> Image.Image:
-    if not isinstance(picture, Image.Image):
-        raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image", code="wrong-type")
+def _from_pil(image: Any) -> Image.Image:
+    if not isinstance(image, Image.Image):
+        raise ImageProblem(f"open() gave a {type(image).__name__}, not a PIL image", code="wrong-type")
     # A JPEG file with more images behind the first is MPO once it is open.
-    if picture.format not in (None, "MPO", *FORMATS):
+    if image.format not in (None, "MPO", *FORMATS):
         # Decoding may not have begun, and for EPS it starts a program.
         raise ImageProblem(
-            f"is of format {picture.format}, which is not read: convert it first", code="unsupported-file-format"
+            f"is of format {image.format}, which is not read: convert it first", code="unsupported-file-format"
         )
-    _check_size(picture.size)
+    _check_size(image.size)
     with _problems():
-        _check_tiles(picture)
-        picture.load()
-    return upright(to_rgb(picture), orientation(picture))
+        _check_tiles(image)
+        image.load()
+    return upright(to_rgb(image), orientation(image))
 
 
-def _from_sixteen_bits(picture: Image.Image) -> Image.Image:
+def _from_sixteen_bits(image: Image.Image) -> Image.Image:
     """Gray levels of 16 bits, or of fewer where a TIFF file states so."""
-    tags = _tags(picture)
+    tags = _tags(image)
     bits = tags.get(_TIFF_BITS, 16)
     bits = int(bits[0] if isinstance(bits, tuple) else bits)
-    values = np.asarray(picture)
+    values = np.asarray(image)
     gray = np.clip(values >> (bits - 8) if bits > 8 else values, 0, 255).astype(np.uint8)
     if tags.get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
         gray = 255 - gray
-    transparent = picture.info.get("transparency")
+    transparent = image.info.get("transparency")
     if isinstance(transparent, int):
         gray = np.where(values == transparent, np.uint8(255), gray)
     return Image.fromarray(gray).convert("RGB")
 
 
-def _from_floats(picture: Image.Image) -> Image.Image:
-    values = np.asarray(picture)
+def _from_floats(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
     # NaN compares as false.
     if not (values.min() >= 0 and values.max() <= 1):
         raise ImageProblem(
             "has floating-point pixels that are not all from 0 to 1: convert it to 8 bits", code="unknown-range"
         )
-    if _tags(picture).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+    if _tags(image).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
         values = 1 - values
     return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
 
 
-def _from_lab(picture: Image.Image) -> Image.Image:
-    from PIL import ImageCms
-
-    return ImageCms.applyTransform(picture, _lab_to_rgb())
-
-
 @functools.cache
 def _lab_to_rgb() -> Any:
-    from PIL import ImageCms
-
     return ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
 
 
-def _on_white(picture: Image.Image) -> Image.Image:
-    transparent = picture.info.get("transparency")
-    if picture.mode == "RGB" and isinstance(transparent, tuple) and max(transparent) > 255:
+def _on_white(image: Image.Image) -> Image.Image:
+    transparent = image.info.get("transparency")
+    if image.mode == "RGB" and isinstance(transparent, tuple) and max(transparent) > 255:
         # A PNG file of 16 bits a channel: PIL keeps the upper 8 of the pixels, but all of this colour.
-        picture = picture.copy()
-        picture.info["transparency"] = tuple(value >> 8 for value in transparent)
-    if picture.mode == "La":
-        picture = picture.convert("LA")
-    with_alpha = picture.convert("RGBA")
+        image = image.copy()
+        image.info["transparency"] = tuple(value >> 8 for value in transparent)
+    if image.mode == "La":
+        image = image.convert("LA")
+    with_alpha = image.convert("RGBA")
     if with_alpha.getchannel("A").getextrema()[0] == 255:
         # Not composited, so that not even a rounding can change a pixel.
         return with_alpha.convert("RGB")
@@ -368,9 +334,8 @@ def _on_white(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, with_alpha).convert("RGB")
 
 
-def _tags(picture: Image.Image) -> Any:
-    """The tags of a TIFF file."""
-    return getattr(picture, "tag_v2", {}) if picture.format == "TIFF" else {}
+def _tags(image: Image.Image) -> Any:
+    return getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
 
 
 def _check_kind(status: os.stat_result) -> None:
@@ -389,9 +354,9 @@ def _check_size(size: tuple[int, int]) -> None:
         )
 
 
-def _check_tiles(picture: Image.Image) -> None:
+def _check_tiles(image: Image.Image) -> None:
     """A TIFF file's tiles are allocated whole, however small the image is."""
-    width, height = (_tags(picture).get(tag, 0) for tag in _TIFF_TILE_SIDES)
+    width, height = (_tags(image).get(tag, 0) for tag in _TIFF_TILE_SIDES)
     if isinstance(width, int) and isinstance(height, int) and width * height > MAX_PIXELS:
         raise ImageProblem(
             f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded",
@@ -399,26 +364,14 @@ def _check_tiles(picture: Image.Image) -> None:
         )
 
 
-def _check_whole(picture: Image.Image) -> None:
+def _check_whole(image: Image.Image) -> None:
     """The first page of many cameras' raw files, which are TIFF files, is a small preview."""
-    tags = _tags(picture)
+    tags = _tags(image)
     subfile = tags.get(_TIFF_SUBFILE, 0)
     if _DNG_VERSION in tags or (isinstance(subfile, int) and subfile & 1):
         raise ImageProblem(
             "is a camera's raw file, or begins with a preview: develop it to PNG or JPEG", code="not-an-image"
         )
-
-
-class _Passing(Exception):
-    """Carries the error of a caller's block past `_problems`."""
-
-
-@contextlib.contextmanager
-def _passing() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise _Passing from error
 
 
 @contextlib.contextmanager
@@ -428,8 +381,6 @@ def _problems() -> Iterator[None]:
         yield
     except (ImageProblem, InputError):
         raise
-    except _Passing as passing:
-        raise passing.__cause__ from None
     except UnidentifiedImageError:
         raise ImageProblem("is not an image", code="not-an-image") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -1,9 +1,8 @@
 """Hard negatives for any captioned images: captions with words exchanged, and images that look alike.
 
-After NegCLIP (Yuksekgonul et al. 2023, section 4.1), whose authors exchange elements of a caption that are of the same
-kind, and take as an image's negatives its nearest neighbours under CLIP. Unlike there, an exchange that leaves the
-meaning alone ("a dog and a cat", "a big red bus") is not made, spaces and the capital letter at the beginning are kept
-in order, and images that share a caption are not negatives of each other.
+After NegCLIP (Yuksekgonul et al. 2023, section 4.1). Unlike there, an exchange that leaves the meaning alone ("a dog
+and a cat", "a big red bus") is not made, spaces and the capital letter at the beginning are kept in order, and images
+that share a caption are not negatives of each other.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class _Unit(NamedTuple):
 def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[str, ...]:
     """The caption with two elements of the same kind exchanged, for each kind that it has two different ones of.
 
-    Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
-    the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. Which two is sampled.
+    Nouns, adjectives and adverbs are exchanged among themselves; verbs, other than forms of be, have and do, only in
+    the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. The two are sampled.
     """
     tagged = tagger(caption)
     tags = [tag for _, tag in tagged]
@@ -68,15 +67,9 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
 
 
 def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: int = NUM_NEIGHBOURS) -> np.ndarray:
-    """The images most similar to each image, but for itself and those that share a caption with it.
+    """The images most similar to each image, except those that share a caption with it, nearest first: int64 [n, k].
 
-    The search is exact and takes memory for one block of similarities. Of equal ones, the lower number comes first.
-
-    Args:
-      vectors: [num_images, width] float, of a contrastive scorer's ``encode_images``. Compared by their cosine.
-
-    Returns:
-      int64 [num_images, k], the most similar one first.
+    ``vectors`` [num_images, width] are compared by their cosine. Of equal similarities, the lower number comes first.
     """
     images_of: dict[str, set[int]] = collections.defaultdict(set)
     for image, own in enumerate(captions):
@@ -98,20 +91,15 @@ def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: in
 
 def _units(kind: str, tagged: Sequence[tuple[str, str]]) -> list[_Unit]:
     if kind == "phrase":
-        kinds = "".join(_phrase_part(tag) for _, tag in tagged)
+        # Determiner, adjective or number, noun, or nothing of a phrase.
+        parts = {"JJ": "A", "CD": "A", "NN": "N"}
+        kinds = "".join("D" if tag in _DETERMINERS else parts.get(tag[:2], "x") for _, tag in tagged)
         return [_Unit(*match.span()) for match in re.finditer("D?A*N+", kinds)]
     return [
         _Unit(place, place + 1)
         for place, (token, tag) in enumerate(tagged)
         if tag.startswith(_WORD_TAGS[kind]) and not (kind == "verb" and token.lower() in _AUXILIARIES)
     ]
-
-
-def _phrase_part(tag: str) -> str:
-    """What a token can be in a noun phrase: determiner, adjective or number, noun, nothing."""
-    if tag in _DETERMINERS:
-        return "D"
-    return {"JJ": "A", "CD": "A", "NN": "N"}.get(tag[:2], "x")
 
 
 def _may_change_places(

@@ -1,11 +1,8 @@
 """Pairs for natural language inference: SNLI (Bowman et al., 2015) and ANLI (Nie et al., 2020), as published.
 
-The files to get, each with a split's name in it (``train``, and ``dev`` for validation):
-
-- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``. A line
-  has ``sentence1``, ``sentence2`` and ``gold_label``, which is ``-`` where the annotators did not agree: left out.
-- ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl`` and the same of R2 and
-  R3. A line has ``context``, ``hypothesis`` and ``label``, ``e``, ``n`` or ``c``.
+- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``. The
+  ``gold_label`` is ``-`` where the annotators did not agree: left out.
+- ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl``, and of R2 and R3.
 
 They may lie in the folder itself or in those of the archives, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
 are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold the same rows as Parquet files.
@@ -27,27 +24,20 @@ SETS = ("snli", "anli")
 SPLITS = ("train", "dev")
 
 _ROUNDS = ("R1", "R2", "R3")
+# Labels in files -> ours, empty where the annotators of SNLI did not agree.
 _ANLI_LABELS = {"e": ENTAILMENT, "n": NEUTRAL, "c": CONTRADICTION}
-_SNLI_LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
-# The hub's columns. Its labels are numbers, those of SNLI -1 where the annotators did not agree.
+_SNLI_LABELS = {ENTAILMENT: ENTAILMENT, NEUTRAL: NEUTRAL, CONTRADICTION: CONTRADICTION, "-": ""}
+_HUB_LABELS = {0: ENTAILMENT, 1: NEUTRAL, 2: CONTRADICTION, -1: ""}
 _HUB = {"snli": "stanfordnlp/snli", "anli": "facebook/anli"}
-_HUB_NAMES = {"train": "train", "dev": "validation"}
 
 
 class Pair(NamedTuple):
-    """A premise, a hypothesis, and how they relate.
+    """A premise, a hypothesis, and how they relate."""
 
-    Attributes:
-      premise: a sentence, or several.
-      hypothesis: a sentence.
-      label: ``entailment``, ``neutral`` or ``contradiction``.
-      part: where it is from: ``snli``, ``anli_r1``, ``anli_r2`` or ``anli_r3``.
-    """
-
-    premise: str
+    premise: str  # a sentence, or several
     hypothesis: str
-    label: str
-    part: str
+    label: str  # ``entailment``, ``neutral`` or ``contradiction``
+    part: str  # ``snli``, ``anli_r1``, ``anli_r2`` or ``anli_r3``
 
 
 def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str, labels: Sequence[str]) -> list[Pair]:
@@ -89,9 +79,7 @@ def _local_files(folder: pathlib.Path, sets: Sequence[str], split: str) -> list[
 
 
 def _hub_files(sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]]:
-    wanted = []
-    if "snli" in sets:
-        wanted.append(("snli", "snli", _HUB_NAMES[split]))
+    wanted = [("snli", "snli", {"train": "train", "dev": "validation"}[split])] if "snli" in sets else []
     if "anli" in sets:
         wanted += [(f"anli_{each.lower()}", "anli", f"{split}_{each.lower()}") for each in _ROUNDS]
     return [(part, _fetched(_HUB[name], f"plain_text/{stem}-00000-of-00001.parquet")) for part, name, stem in wanted]
@@ -100,8 +88,7 @@ def _hub_files(sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]
 def _fetched(repository: str, name: str) -> pathlib.Path:
     try:
         return pathlib.Path(hub.download(repository, name, repo_type="dataset"))
-    # For every transport, the hub or the disk of the cache has to say.
-    except Exception as error:
+    except Exception as error:  # of every transport, the hub or the disk of the cache
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{name} of the hub's data set {repository} cannot be fetched ({reason}): get the archives that"
@@ -111,7 +98,7 @@ def _fetched(repository: str, name: str) -> pathlib.Path:
 
 
 def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
-    rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
+    rows = _parquet_rows(path) if path.suffix == ".parquet" else json_files.read_lines(path, "get it again")
     for number, row in rows:
         pair = _pair(part, row)
         if pair is None:
@@ -120,10 +107,6 @@ def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
             )
         if pair.label:
             yield pair
-
-
-def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
-    yield from json_files.read_lines(path, "get it again")
 
 
 def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
@@ -138,22 +121,17 @@ def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
 
 
 def _pair(part: str, row: Any) -> Pair | None:
-    """A row as a pair, with an empty label where it has none; None where it is no such row."""
+    """A row as a pair, with an empty label where it has none; None where it is another kind of row."""
     if not isinstance(row, Mapping):
         return None
     if "premise" in row:  # the hub's
-        texts, label = (row["premise"], row.get("hypothesis")), row.get("label")
-        if label not in (-1, 0, 1, 2):
-            return None
-        label = "" if label == -1 else _SNLI_LABELS[label]
+        names, labels = ("premise", "hypothesis", "label"), _HUB_LABELS
     elif part == "snli":
-        texts, label = (row.get("sentence1"), row.get("sentence2")), row.get("gold_label")
-        if label not in (*_SNLI_LABELS, "-"):
-            return None
-        label = "" if label == "-" else label
+        names, labels = ("sentence1", "sentence2", "gold_label"), _SNLI_LABELS
     else:
-        texts, label = (row.get("context"), row.get("hypothesis")), row.get("label")
-        label = _ANLI_LABELS.get(label) if isinstance(label, str) else None
+        names, labels = ("context", "hypothesis", "label"), _ANLI_LABELS
+    *texts, label = map(row.get, names)
+    label = labels.get(label) if isinstance(label, str | int) else None
     if label is None or not all(isinstance(text, str) for text in texts):
         return None
     return Pair(*texts, label, part)

@@ -1,9 +1,7 @@
 """Images of any shape as patches, for networks that take each image at its own size: Qwen2-VL and its heirs.
 
-An image is resized to a multiple of some patches that is near its own shape and size, within bounds on the number of
-its pixels, and cut into patches. Programs have one shape: every image has room for as many patches as the upper bound
-allows, and says how many are its own. As with `winobench.data.processors`, the host resizes and hands over bytes, and
-the device normalises them.
+Every image has room for as many patches as the upper bound on pixels allows, so that programs have one shape. The host
+resizes and passes bytes, and the device normalises them, as in `winobench.data.processors`.
 """
 
 from __future__ import annotations
@@ -22,38 +20,24 @@ from winobench.data import images as image_files
 from winobench.data import processors
 
 MAX_PIXELS = 1_003_520
-"""Pixels of an image beyond which it is made smaller if nobody asks for another bound: 1,280 squares of 28, which is
-the one that Qwen2-VL's processor has by itself. Files of Qwen3-VL allow 16,777,216, and then every image would have
-room for as many: 16 times the work, whatever its own size."""
+"""Pixels of an image beyond which it is made smaller by default: 1,280 squares of 28, as in Qwen2-VL's processor. Files
+of Qwen3-VL allow 16,777,216, and then every image would have room for as many: 16 times the work."""
 
-FAMILY = "qwen2_vl"
-"""What this kind of image processor is called where the others have the names of `ImageProcessor.from_config`."""
+FAMILY = "qwen2_vl"  # the family, as in `ImageProcessor.from_config`
 
 _PASSED_ON = (
-    "size",
-    "min_pixels",
-    "max_pixels",
-    "patch_size",
-    "temporal_patch_size",
-    "merge_size",
-    "resample",
-    "rescale_factor",
-    "image_mean",
-    "image_std",
+    *("size", "min_pixels", "max_pixels", "patch_size", "temporal_patch_size", "merge_size"),
+    *("resample", "rescale_factor", "image_mean", "image_std"),
 )
 _MOST_ELONGATED = 200  # the longer side over the shorter one, in the published code
-# As bytes on the host, and as float32 on the device.
-_BYTES_OF_A_PIXEL = 3 + 3 * 4
 
 
 class Patches(NamedTuple):
     """Images in patches.
 
-    Attributes:
-      pixels: [..., N, patch_size * patch_size * 3], those of a patch row by row, RGB: uint8 from the host, float32 once
-        normalised. Squares of merge_size x merge_size patches follow each other row by row, and so do the patches of a
-        square. Behind an image's own there is padding.
-      grid: int32 [..., 2], how many rows and columns of patches are an image's own.
+    `pixels` [..., N, patch_size * patch_size * 3] has the pixels of a patch row by row, RGB: uint8 from the host,
+    float32 once normalised. Squares of merge_size x merge_size patches follow each other row by row, as do the patches
+    of a square. Padding follows an image's own. `grid` int32 [..., 2] has an image's own rows and columns of patches.
     """
 
     pixels: Any
@@ -62,33 +46,20 @@ class Patches(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PatchProcessor:
-    """How an image becomes patches. Hashable; ``dataclasses.asdict`` describes it whole.
+    """How an image becomes patches. Hashable; ``dataclasses.asdict`` describes it whole."""
 
-    Attributes:
-      patch_size: height and width of a patch in pixels.
-      temporal_patch_size: frames of a patch. A still image is shown that often.
-      merge_size: the language model reads squares of so many patches in a row.
-      min_pixels: smaller images are enlarged to about as many pixels.
-      max_pixels: larger ones are made smaller, to at most as many.
-      mean: of each channel, subtracted from values in [0, 1].
-      std: of each channel, which they are divided by.
-      resample: PIL's number of the filter; 3 is bicubic.
-      rescale: what a byte is multiplied by.
-    """
-
-    patch_size: int = 16
-    temporal_patch_size: int = 2
-    merge_size: int = 2
-    min_pixels: int = 256 * 256
-    max_pixels: int = MAX_PIXELS
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    patch_size: int = 16  # height and width in pixels
+    temporal_patch_size: int = 2  # frames of a patch. A still image is repeated that often
+    merge_size: int = 2  # the language model reads squares of so many patches in a row
+    min_pixels: int = 256 * 256  # smaller images are enlarged to about as many
+    max_pixels: int = MAX_PIXELS  # larger ones are made smaller, to at most as many
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)  # of values in [0, 1]
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    resample: int = 3
+    resample: int = 3  # PIL's number of the filter, here bicubic
     rescale: float = 1 / 255
 
     def __post_init__(self):
-        counts = ("patch_size", "temporal_patch_size", "merge_size", "min_pixels", "max_pixels")
-        for name in counts:
+        for name in ("patch_size", "temporal_patch_size", "merge_size", "min_pixels", "max_pixels"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(
@@ -103,22 +74,16 @@ class PatchProcessor:
             )
         memory.check(
             f"an image of {self.max_pixels:,} pixels (max_pixels)",
-            self.max_pixels * _BYTES_OF_A_PIXEL,
+            self.max_pixels * processors.BYTES_OF_A_PIXEL,
             "allow fewer",
         )
-        processors.check_normalization(self.rescale, self.mean, self.std)
-        if self.resample not in processors.RESAMPLING:
-            raise InputError(
-                f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
-            )
+        processors.check_normalization(self.rescale, self.mean, self.std, self.resample)
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any], max_pixels: int | None = None) -> Self:
-        """Reads the contents of a ``preprocessor_config.json`` of transformers.
+        """Reads a ``preprocessor_config.json`` of transformers.
 
-        Args:
-          max_pixels: of an image, no more than the file allows. The file's own bound when None, or ``MAX_PIXELS`` if
-            that is less.
+        ``max_pixels`` may not exceed the file's bound. By default it is that bound, or ``MAX_PIXELS`` if that is less.
         """
         with processors.one_sentence():
             described = processors.official(FAMILY, values, _PASSED_ON)
@@ -131,10 +96,7 @@ class PatchProcessor:
                 merge_size=described.merge_size,
                 min_pixels=least,
                 max_pixels=min(allowed, MAX_PIXELS) if max_pixels is None else max_pixels,
-                mean=tuple(map(float, described.image_mean)),
-                std=tuple(map(float, described.image_std)),
-                resample=int(described.resample),
-                rescale=float(described.rescale_factor),
+                **processors.arithmetic(described),
             )
 
     @property
@@ -149,34 +111,31 @@ class PatchProcessor:
 
     @property
     def blank(self) -> Patches:
-        """What a smallest black image becomes: an example of the results."""
+        """An example of the results."""
         shape = (self.most_patches, self.patch_size**2 * 3)
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
     def __call__(self, image: Any) -> Patches:
-        """Resizes an image and cuts it up."""
         picture = image_files.open_image(image)
-        _check_shape(picture.size, image)
+        width, height = picture.size
+        if max(picture.size) > _MOST_ELONGATED * min(picture.size):
+            raise InputError(
+                f"the image {options.shown(image)} has {width} x {height} pixels, but its longer side may be"
+                f" {_MOST_ELONGATED} times its shorter one at most: cut off what is not needed of it",
+                code="image-too-elongated",
+            )
         pixels = np.moveaxis(np.asarray(picture, np.uint8), -1, 0)
         bounds = _size(self.min_pixels, self.max_pixels)
         pixels = _resizing().resize(pixels, bounds, self.resample, self.square)
         rows, columns = (side // self.patch_size for side in pixels.shape[1:])
         if rows * columns > self.most_patches:
-            width, height = picture.size
             raise InputError(
                 f"the image {options.shown(image)} of {width} x {height} pixels has {rows} x {columns} patches once"
                 f" resized, more than the {self.most_patches} of max_pixels={self.max_pixels}: allow more pixels",
                 code="image-too-elongated",
             )
-        cut = pixels.reshape(
-            3,
-            rows // self.merge_size,
-            self.merge_size,
-            self.patch_size,
-            columns // self.merge_size,
-            self.merge_size,
-            self.patch_size,
-        )
+        tall, wide = ((count // self.merge_size, self.merge_size, self.patch_size) for count in (rows, columns))
+        cut = pixels.reshape(3, *tall, *wide)
         result = self.blank
         result.pixels[: rows * columns] = cut.transpose(1, 4, 2, 5, 3, 6, 0).reshape(rows * columns, -1)
         result.grid[:] = rows, columns
@@ -184,24 +143,14 @@ class PatchProcessor:
 
     @functools.cached_property
     def table(self) -> np.ndarray:
-        """What each byte becomes in each channel: float32 [256, 3]."""
+        """The normalised value of each byte in each channel: float32 [256, 3]."""
         return processors.byte_table(self.rescale, self.mean, self.std)
 
     def normalize(self, patches: Patches) -> Patches:
-        """Bytes as the network takes them. Pure: call it inside of `jax.jit`. Returns the same with float32 pixels."""
+        """The same with normalised float32 pixels. Pure: call it inside of `jax.jit`."""
         channels = np.arange(patches.pixels.shape[-1]) % 3
         values = jnp.asarray(self.table)[patches.pixels.astype(jnp.int32), channels]
         return Patches(values, patches.grid)
-
-
-def _check_shape(size: tuple[int, int], image: Any) -> None:
-    width, height = size
-    if max(size) > _MOST_ELONGATED * min(size):
-        raise InputError(
-            f"the image {options.shown(image)} has {width} x {height} pixels, but its longer side may be"
-            f" {_MOST_ELONGATED} times its shorter one at most: cut off what is not needed of it",
-            code="image-too-elongated",
-        )
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,17 +1,14 @@
 """Prepared data sets: the examples of a task and their images, in ArrayRecord files that tfds can open.
 
 The folder of a task holds two data sets, readable by ``tensorflow_datasets.builder_from_directory`` without TensorFlow,
-and two files next to them:
+and two files next to them. `winobench.data.preparing` writes them:
 
 * ``images/1.0.0``: each image once, with ``image`` (an encoded JPEG or PNG in RGB), ``name`` (its file, and the box
   that was cut out) and ``sha256`` (of the decoded pixels, see `winobench.data.images.image_hash`);
 * ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none),
   ``groups`` and ``ratings`` (decimals, sets of versions without it have none);
-* ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, so that images can be distinguished
-  without reading them;
+* ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, to distinguish them without reading;
 * ``prepared.json``: which version of which task this is, what it holds, and the SHA-256 of every file. Written last.
-
-`winobench.data.preparing` writes such folders.
 """
 
 from __future__ import annotations
@@ -50,11 +47,8 @@ _STATE_KEYS = {"format", "task", "task_version", "num_examples", "num_published"
 _STATE_KEYS |= {"is_partial", "content", "files"}
 
 # Records of examples are small: enough of them to keep a scorer's planning busy, on few threads.
-_NUM_READERS = 4
-_NUM_READ_AHEAD = 256
-_NUM_VERIFIERS = 8
-# Lines on examples that were left out, and the ids in each.
-_MOST_REASONS, _MOST_IDS = 5, 5
+_NUM_READERS, _NUM_READ_AHEAD, _NUM_VERIFIERS = 4, 256, 8
+_MOST_REASONS, _MOST_IDS = 5, 5  # lines on examples that were left out, and the ids in each
 
 
 def default_data_dir() -> pathlib.Path:
@@ -78,9 +72,9 @@ def set_folder(folder: str | os.PathLike, kind: str) -> pathlib.Path:
 
 
 def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
-    """What ``prepared.json`` says, or None where no finished set of this format is.
+    """The content of ``prepared.json``, or None where no finished set of this format is.
 
-    Returns {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
+    {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
     "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
     {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}. And where examples were left out, "left_out":
     {"num_examples", "reasons": {reason: examples}, "examples": {id: {"image", "reason"}}, at most 1,000 of them}.
@@ -120,7 +114,7 @@ def has_state(folder: str | os.PathLike) -> bool:
 
 
 def describe(state: dict[str, Any]) -> str:
-    """What a prepared set holds, for listings. Says so if it is not all that was published."""
+    """A line for listings."""
     count, published = state["num_examples"], state["num_published"]
     of = f" of {published:,}" if state["is_partial"] and published else ""
     partial = " (partial)" if state["is_partial"] else ""
@@ -146,25 +140,18 @@ def describe_left_out(state: dict[str, Any]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedImage:
-    """An image in a prepared set. Nothing is read before `open`. May be pickled, and used by several threads.
+    """An image in a prepared set. Nothing is read before `open`. May be pickled, and used by several threads."""
 
-    Attributes:
-      content_hash: SHA-256 of the decoded pixels in hexadecimal, as `winobench.data.images.image_hash` gives it.
-      records: the set's images.
-      number: of its record.
-    """
-
-    content_hash: str
+    content_hash: str  # see `winobench.data.images.image_hash`
     records: Records = dataclasses.field(repr=False, compare=False)
     number: int = dataclasses.field(compare=False)
 
     def open(self) -> Image.Image:
-        """Reads and decodes the image."""
         encoded = self.records[self.number]["image"]
         try:
             # What is stored is upright and RGB as it stands: see `preparing.encode`.
-            with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as picture:
-                return picture.convert("RGB")
+            with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as image:
+                return image.convert("RGB")
         except image_files.ImageProblem as error:
             raise self.records.damaged(self.number) from error
 
@@ -176,12 +163,6 @@ class Records:
     """
 
     def __init__(self, folder: str | os.PathLike, kind: str, task: str):
-        """
-        Args:
-          folder: the task's folder.
-          kind: ``"images"`` or ``"examples"``.
-          task: the task's name, for messages.
-        """
         self._place = (str(folder), kind, task)
         self._lock = threading.Lock()
         self._opened: tuple[Sequence[Any], list[int], list[str]] | None = None
@@ -193,7 +174,6 @@ class Records:
         return len(self._open()[0])
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """The record of this number."""
         source = self._open()[0]
         number = number.__index__()
         if not 0 <= number < len(source):
@@ -234,13 +214,7 @@ class PreparedSet:
     """The prepared data of a task."""
 
     def __init__(self, folder: str | os.PathLike):
-        """
-        Args:
-          folder: of the task, as `task_folder` gives it.
-
-        Raises:
-          InputError: it holds no prepared data.
-        """
+        """Raises InputError where the folder of a task (`task_folder`) holds no prepared data."""
         self.folder = pathlib.Path(folder)
         state = read_state(folder)
         if state is None:
@@ -255,7 +229,6 @@ class PreparedSet:
 
     @property
     def num_examples(self) -> int:
-        """Number of examples."""
         return self.state["num_examples"]
 
     @property
@@ -265,12 +238,10 @@ class PreparedSet:
 
     @property
     def num_images(self) -> int:
-        """Number of images."""
         return self.state["num_images"]
 
     @functools.cached_property
     def images(self) -> Records:
-        """The images' records."""
         return Records(self.folder, IMAGES, self.state["task"])
 
     @functools.cached_property
@@ -301,9 +272,9 @@ class PreparedSet:
         return hashlib.sha256(f"{self.fingerprint}/{limit}".encode()).hexdigest()
 
     def verify(self) -> None:
-        """Compares every file with its checksum."""
+        """Compares every file with its checksum. Raises InputError where one is damaged or missing."""
         with concurrent.futures.ThreadPoolExecutor(_NUM_VERIFIERS) as pool:
-            sound = pool.map(lambda name: self._is_sound(name), self.state["files"])
+            sound = pool.map(self._is_sound, self.state["files"])
             broken = [name for name, is_sound in zip(self.state["files"], sound, strict=True) if not is_sound]
         if broken:
             raise _damaged(self.folder / broken[0], self.state["task"], others=len(broken) - 1)
@@ -324,11 +295,10 @@ class PreparedSet:
     def examples(
         self, limit: int | None = None, *, seed: int = 0, per_group: bool = False
     ) -> Iterator[Example[PreparedImage, str]]:
-        """Reads examples, a little ahead of the caller.
+        """Reads examples, a little ahead of the caller: all in the order of publication, or at most ``limit``.
 
-        Args:
-          limit: None for all examples, in the order in which they were published. Otherwise at most so many, chosen at
-            random. A smaller limit gives the first examples of a larger one.
+        Those are chosen at random by the seed, ``per_group`` so many of each group. A smaller limit gives the first
+        ones of a larger one.
         """
         if limit is not None and limit < 1:
             raise InputError(
@@ -364,7 +334,7 @@ class PreparedSet:
 
 
 def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
-    """The numbers in an order that depends on the seed alone, and on no library's random generator."""
+    """In an order that depends on the seed alone, and on no library's random generator."""
     return sorted(numbers, key=lambda number: hashlib.sha256(f"{seed}/{number}".encode()).digest())
 
 

@@ -1,8 +1,8 @@
-"""Writes prepared data sets from published files; `winobench.data.prepared` says what they hold.
+"""Writes prepared data sets from published files; `winobench.data.prepared` describes what they hold.
 
-Images are worked off in shards, each by one process: decoded, hashed, written under a temporary name, synced, renamed,
-and noted in a journal. A run that was interrupted, however hard, continues at the first shard that is not noted. All
-this happens in ``<folder>.unfinished``, which takes the place of ``<folder>`` when it is complete.
+Images are processed in shards, each by one process: decoded, hashed, written under a temporary name, synced, renamed,
+and noted in a journal. A killed run resumes at the first shard that is not noted. All this happens in
+``<folder>.unfinished``, which takes the place of ``<folder>`` when it is complete.
 """
 
 from __future__ import annotations
@@ -36,19 +36,15 @@ from winobench.data import images as image_files
 from winobench.data import prepared, record_files, sources
 from winobench.data.example import Box, Item
 
-# About 40 MB of photographs of 640 x 480 pixels: seconds of work are lost when a run is killed.
-IMAGES_A_SHARD = 256
+IMAGES_A_SHARD = 256  # about 40 MB of photographs of 640 x 480 pixels: seconds of work are lost when a run is killed
 EXAMPLES_A_SHARD = 8192
 
 _JOURNAL = "journal.jsonl"
 # Photographs as PNG take four times as long at zlib's default level, and hardly less space.
 _PNG_LEVEL = 1
-# What PIL calls the formats whose bytes are kept: JPEG, JPEG with more images behind the first, PNG.
-_KEPT_FORMATS = ("JPEG", "MPO", "PNG")
-# Of the rules in `winobench.data.images`. Shards that were made under others are not gone on with.
-_PIXEL_RULES = 2
-# Examples that ``prepared.json`` names as left out. A set can lose 100,000.
-_MOST_NAMED = 1000
+_KEPT_FORMATS = ("JPEG", "MPO", "PNG")  # MPO: JPEG with more images behind the first
+_PIXEL_RULES = 2  # version of the rules in `winobench.data.images`. Shards made under others are made again
+_MOST_NAMED = 1000  # examples that ``prepared.json`` names as left out. A set can lose 100,000
 
 
 def prepare(
@@ -78,17 +74,13 @@ def prepare(
     stamps, missing = sources.stamps(found)
     num_read = len(questions)
     left_out |= sources.left_out(found, questions, missing)
-    kept_images, questions_left = sources.keep_whole(found, questions, missing)
-    if missing and not (allow_partial and questions_left):
-        # By file: of one that is missing, the boxes say nothing.
-        absent = {
-            sources.name_of(image.path, None, root): missing[image.name] for image in found if image.name in missing
-        }
+    whole = sources.keep_whole(found, questions, missing)
+    if missing and not (allow_partial and whole[1]):
+        # By file, without boxes.
+        absent = {sources.name_of(one.path, None, root): missing[one.name] for one in found if one.name in missing}
         num_files = len({image.path for image in found})
         raise sources.problems_error(absent, num_files, root, task, problems_path, allow_partial)
-
-    found, questions = kept_images, questions_left
-
+    found, questions = whole
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     with _locked(unfinished, task):
         jobs = _jobs(unfinished, found, stamps)
@@ -115,7 +107,6 @@ def prepare(
 
 
 def _described(left_out: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """What ``prepared.json`` says of the examples that were left out."""
     # What follows in brackets differs from file to file.
     left_out = {id: {**about, "reason": about["reason"].partition(" (")[0]} for id, about in left_out.items()}
     reasons = collections.Counter(about["reason"] for about in left_out.values())
@@ -157,32 +148,25 @@ def _make_shards(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """A shard of images.
+    """A shard of images."""
 
-    Attributes:
-      path: of the finished file.
-      images: what it holds.
-      inputs: digest of all that its content depends on.
-    """
-
-    path: pathlib.Path
-    images: tuple[sources.SourceImage, ...]
-    inputs: str
+    path: pathlib.Path  # of the finished file
+    images: Sequence[sources.SourceImage]
+    inputs: str  # digest of all that its content depends on
 
 
 def _jobs(folder: pathlib.Path, found: Sequence[sources.SourceImage], stamps: dict[str, list[int]]) -> list[_Job]:
-    num_shards = -(-len(found) // IMAGES_A_SHARD)
+    shards = _batched(found, IMAGES_A_SHARD)
     jobs = []
-    for shard in range(num_shards):
-        images = tuple(found[shard * IMAGES_A_SHARD : (shard + 1) * IMAGES_A_SHARD])
-        about = [
-            prepared.FORMAT,
-            _PIXEL_RULES,
-            [(image.path, image.box, image.name, stamps[image.path]) for image in images],
-        ]
-        inputs = hashlib.sha256(json.dumps(about).encode()).hexdigest()
-        jobs.append(_Job(record_files.shard_path(folder, prepared.IMAGES, shard, num_shards), images, inputs))
+    for shard, images in enumerate(shards):
+        described = [(image.path, image.box, image.name, stamps[image.path]) for image in images]
+        inputs = hashlib.sha256(json.dumps([prepared.FORMAT, _PIXEL_RULES, described]).encode()).hexdigest()
+        jobs.append(_Job(record_files.shard_path(folder, prepared.IMAGES, shard, len(shards)), images, inputs))
     return jobs
+
+
+def _batched(things: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [things[start : start + size] for start in range(0, len(things), size)]
 
 
 class _Journal:
@@ -209,7 +193,6 @@ class _Journal:
         return entry if job.path.stat().st_size == entry["num_bytes"] else None
 
     def add(self, job: _Job, entry: dict[str, Any]) -> None:
-        """Notes a shard."""
         self._append(json.dumps({"file": job.path.name, "inputs": job.inputs, **entry}) + "\n")
 
     def _append(self, text: str) -> None:
@@ -220,7 +203,7 @@ class _Journal:
 
 
 def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[str, Any]]]:
-    """Makes the shards and yields each with its journal entry, in the order in which they become ready."""
+    """Makes the shards and yields each with its journal entry, as they become ready."""
     if workers == 1 or len(jobs) <= 1:
         yield from ((job, _write_images(job)) for job in jobs)
         return
@@ -235,7 +218,7 @@ def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[s
     except concurrent.futures.process.BrokenProcessPool as error:
         raise InputError(
             "a process that was preparing images was killed, probably for lack of memory: give the same command again"
-            " with fewer --workers, and it goes on where it was",
+            " with fewer --workers, and it resumes where it was",
             code="out-of-memory",
         ) from error
     finally:
@@ -284,8 +267,7 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     """The bytes to store for an image, and the SHA-256 of its pixels.
 
     Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes. Others, and parts of images,
-    become PNG in RGB, by the rules of `winobench.data.images`. A box counts pixels as the file stores them, before they
-    are turned upright. One that reaches beyond the image is filled with black, as PIL does.
+    become PNG in RGB. A box counts pixels before they are turned upright; beyond the image it is black, as in PIL.
     """
     with image_files.regular_file(path) as file:
         data = file.read()
@@ -294,17 +276,15 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
         image, orientation = image_files.to_rgb(picture), image_files.orientation(picture)
     if box is not None:
         left, top, right, bottom = box
+        problem, code = None, "bad-box"
         if right <= left or bottom <= top:
-            raise image_files.ImageProblem("the box is empty", code="bad-box")
-        if right <= 0 or bottom <= 0 or left >= image.width or top >= image.height:
-            raise image_files.ImageProblem(
-                f"the box lies outside of the image, which has {image.width} x {image.height} pixels",
-                code="bad-box",
-            )
-        if (right - left) * (bottom - top) > image_files.MAX_PIXELS:
-            raise image_files.ImageProblem(
-                f"the box has {right - left} x {bottom - top} pixels, which is too many", code="too-many-pixels"
-            )
+            problem = "the box is empty"
+        elif right <= 0 or bottom <= 0 or left >= image.width or top >= image.height:
+            problem = f"the box lies outside of the image, which has {image.width} x {image.height} pixels"
+        elif (right - left) * (bottom - top) > image_files.MAX_PIXELS:
+            problem, code = f"the box has {right - left} x {bottom - top} pixels, too many", "too-many-pixels"
+        if problem:
+            raise image_files.ImageProblem(problem, code=code)
         image = image.crop(box)
     image = image_files.upright(image, orientation)
     if not keeps_bytes:
@@ -325,34 +305,30 @@ def _finish(
     """Writes all that follows from the images: examples, metadata, checksums."""
     # Images that could not be decoded have no record.
     numbers = {position: number for number, position in enumerate(n for n, digest in enumerate(hashes) if digest)}
-    num_shards = -(-len(questions) // EXAMPLES_A_SHARD)
-    paths = [record_files.shard_path(folder, prepared.EXAMPLES, shard, num_shards) for shard in range(num_shards)]
     _remove_all_but(prepared.set_folder(folder, prepared.EXAMPLES), ())
-    written = []
-    content = hashlib.sha256()
-    for shard, path in enumerate(paths):
-        part = questions[shard * EXAMPLES_A_SHARD : (shard + 1) * EXAMPLES_A_SHARD]
-        written.append(
-            record_files.write_shard(path, prepared.EXAMPLES, (_record(question, numbers) for question in part))
-        )
+    written, content = {}, hashlib.sha256()
+    parts = _batched(questions, EXAMPLES_A_SHARD)
+    for shard, part in enumerate(parts):
+        path = record_files.shard_path(folder, prepared.EXAMPLES, shard, len(parts))
+        written[path] = record_files.write_shard(path, prepared.EXAMPLES, (_record(q, numbers) for q in part))
         for q in part:
             line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]
             line += [q.ratings] if q.ratings else []  # so that sets from before there were ratings stay what they are
             content.update(json.dumps(line).encode() + b"\n")
 
     record_files.write_metadata(folder, prepared.IMAGES, about["task"], entries)
-    record_files.write_metadata(folder, prepared.EXAMPLES, about["task"], written)
+    record_files.write_metadata(folder, prepared.EXAMPLES, about["task"], list(written.values()))
     table = np.array([list(bytes.fromhex(digest)) for digest in hashes if digest], np.uint8)
     with record_files.atomic(folder / prepared.IMAGE_HASHES) as temporary, open(temporary, "wb") as file:
         np.save(file, table)
 
-    checksums = {job.path: entry for job, entry in zip(jobs, entries, strict=True)}
-    checksums |= dict(zip(paths, written, strict=True))
-    for kind in (prepared.IMAGES, prepared.EXAMPLES):
-        checksums |= {
-            path: record_files.checksum(path) for path in sorted(prepared.set_folder(folder, kind).glob("*.json"))
-        }
-    checksums[folder / prepared.IMAGE_HASHES] = record_files.checksum(folder / prepared.IMAGE_HASHES)
+    checksums = {job.path: entry for job, entry in zip(jobs, entries, strict=True)} | written
+    others = [
+        path
+        for kind in (prepared.IMAGES, prepared.EXAMPLES)
+        for path in sorted(prepared.set_folder(folder, kind).glob("*.json"))
+    ]
+    checksums |= {path: record_files.checksum(path) for path in [*others, folder / prepared.IMAGE_HASHES]}
     files = {
         path.relative_to(folder).as_posix(): {key: entry[key] for key in ("sha256", "num_bytes")}
         for path, entry in checksums.items()

@@ -1,8 +1,8 @@
-"""Images as the towers of the baselines were trained on them: resized, cropped and normalised as published.
+"""Images as the networks were trained on them: resized, cropped and normalised as published.
 
-The host resizes and crops, through transformers' PIL image processors, and hands over bytes. The device normalises them
-with a table of the 256 values that a byte can take in each channel, so that its results equal the published
-processor's to the last bit, and a quarter of the data crosses to it.
+The host resizes and crops through transformers' PIL image processors, and passes bytes. The device normalises them
+with a table of the 256 values of a byte in each channel: equal to the published processor to the last bit, and a
+quarter of the data crosses to it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from winobench.base import memory
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 
-# The mean and the spread of the images that OpenAI trained on. All published descendants keep them.
+# Of the images that OpenAI trained on. All published descendants keep them.
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
 
-# What preprocessor_config.json may call the processors, by family; "FeatureExtractor" is their name before 2023.
+# Names of processors in preprocessor_config.json, by family; "FeatureExtractor" is their name before 2023.
 _NAMES = {
     "clip": ("CLIPImageProcessor", "CLIPFeatureExtractor"),
     "blip": ("BlipImageProcessor", "BlipFeatureExtractor"),
@@ -34,7 +34,7 @@ _NAMES = {
     "qwen2_vl": ("Qwen2VLImageProcessor",),
 }
 _KINDS = ("image_processor_type", "feature_extractor_type")
-# What it may call the pair of an image processor and a tokenizer.
+# Names of the pair of an image processor and a tokenizer.
 _PAIRS = {
     "clip": ("CLIPProcessor", "LlavaProcessor"),
     "blip": ("BlipProcessor", "Blip2Processor", "InstructBlipProcessor"),
@@ -48,32 +48,20 @@ _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "im
 # Padding makes the images of a batch equally large. These are already.
 _NO_EFFECT = frozenset({"do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
 _INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
-RESAMPLING = (0, 1, 2, 3, 4, 5)
-# As bytes on the host, and as float32 on the device.
-_BYTES_OF_A_PIXEL = 3 + 3 * 4
+BYTES_OF_A_PIXEL = 3 + 3 * 4  # as bytes on the host, and as float32 on the device
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageProcessor:
-    """How an image becomes the input of a network. Hashable; ``dataclasses.asdict`` describes it whole.
+    """How an image becomes the input of a network. Hashable; ``dataclasses.asdict`` describes it whole."""
 
-    Attributes:
-      resize: the shortest side in pixels, the other keeping the shape of the image. Or (height, width).
-      crop: (height, width) of the part in the middle that is kept; None keeps all, which needs a fixed ``resize``.
-      mean: of each channel, subtracted from values in [0, 1].
-      std: of each channel, which they are divided by.
-      resample: PIL's number of the filter; 3 is bicubic.
-      rescale: what a byte is multiplied by.
-      crop_rounding: where the crop begins if the margin is odd: ``down`` (transformers) or ``nearest``, halves to even
-        (torchvision and with it OpenCLIP).
-    """
-
-    resize: int | tuple[int, int]
-    crop: tuple[int, int] | None = None
-    mean: tuple[float, float, float] = OPENAI_MEAN
+    resize: int | tuple[int, int]  # the shortest side in pixels, the other keeping the shape, or (height, width)
+    crop: tuple[int, int] | None = None  # (height, width) of the middle; None keeps all, which needs a fixed resize
+    mean: tuple[float, float, float] = OPENAI_MEAN  # of values in [0, 1]
     std: tuple[float, float, float] = OPENAI_STD
-    resample: int = 3
+    resample: int = 3  # PIL's number of the filter, here bicubic
     rescale: float = 1 / 255
+    # Where the crop begins if the margin is odd: "down" (transformers) or "nearest", halves to even (OpenCLIP).
     crop_rounding: str = "down"
 
     def __post_init__(self):
@@ -102,14 +90,10 @@ class ImageProcessor:
         height, width = self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize)
         memory.check(
             f"an image of {height:,} x {width:,} pixels, as the processor's configuration has it,",
-            height * width * _BYTES_OF_A_PIXEL,
+            height * width * BYTES_OF_A_PIXEL,
             "correct its size or crop size",
         )
-        check_normalization(self.rescale, self.mean, self.std)
-        if self.resample not in RESAMPLING:
-            raise InputError(
-                f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
-            )
+        check_normalization(self.rescale, self.mean, self.std, self.resample)
 
     @classmethod
     def from_config(cls, family: str, options: Mapping[str, Any]) -> Self:
@@ -118,52 +102,29 @@ class ImageProcessor:
             described = official(family, options, _OPTIONS, ("do_center_crop",))
             named = options.get("size")
             if isinstance(named, Mapping) and set(named) not in ({"shortest_edge"}, {"height", "width"}):
-                raise InputError(
-                    f"unsupported option size={dict(named)!r}: it must be shortest_edge, or height and width",
-                    code="unsupported-option",
-                )
+                raise _unsupported("size", dict(named), "must be shortest_edge, or height and width")
             size, crop = described.size, described.crop_size
             resize = size.shortest_edge if size.shortest_edge else (size.height, size.width)
             cropped = options.get("do_center_crop", family == "clip")
             if not isinstance(cropped, bool):
-                raise InputError(
-                    f"unsupported option do_center_crop={cropped!r}: it must be true or false",
-                    code="unsupported-option",
-                )
-            return cls(
-                resize=resize,
-                crop=(crop.height, crop.width) if cropped and crop is not None else None,
-                mean=tuple(map(float, described.image_mean)),
-                std=tuple(map(float, described.image_std)),
-                resample=int(described.resample),
-                rescale=float(described.rescale_factor),
-            )
+                raise _unsupported("do_center_crop", cropped, "must be true or false")
+            crop = (crop.height, crop.width) if cropped and crop is not None else None
+            return cls(resize, crop, **arithmetic(described))
 
     @classmethod
     def from_open_clip(cls, options: Mapping[str, Any], image_size: int | tuple[int, int]) -> Self:
-        """Reads the ``preprocess_cfg`` of an ``open_clip_config.json``.
-
-        Args:
-          image_size: the side of the network's input in pixels, or (height, width). It wins over ``size``.
-        """
+        """Reads the ``preprocess_cfg`` of an ``open_clip_config.json``. ``image_size`` in pixels wins over ``size``."""
         options = {key: value for key, value in options.items() if value is not None}
         known = {"size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color"}
         if unknown := sorted(options.keys() - known):
-            raise InputError(
-                f"unknown option {unknown[0]}={options[unknown[0]]!r}. Remove it if it is idle", code="unknown-option"
-            )
+            raise _unknown(unknown[0], options[unknown[0]])
         interpolation, mode = options.get("interpolation", "bicubic"), options.get("resize_mode", "shortest")
         if interpolation not in _INTERPOLATIONS:
-            raise InputError(
-                f"unsupported option interpolation={interpolation!r}: it must be bicubic or bilinear",
-                code="unsupported-option",
-            )
+            raise _unsupported("interpolation", interpolation, "must be bicubic or bilinear")
         if mode not in ("shortest", "squash"):
-            raise InputError(
-                f"unsupported option resize_mode={mode!r}: it must be shortest or squash", code="unsupported-option"
-            )
+            raise _unsupported("resize_mode", mode, "must be shortest or squash")
         if options.get("mode", "RGB") != "RGB":
-            raise InputError(f"unsupported option mode={options['mode']!r}: it must be RGB", code="unsupported-option")
+            raise _unsupported("mode", options["mode"], "must be RGB")
         height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
         if mode == "shortest" and height != width:
             raise InputError(
@@ -186,7 +147,7 @@ class ImageProcessor:
 
     @property
     def blank(self) -> np.ndarray:
-        """What a black image becomes: an example of the results."""
+        """An example of the results."""
         return np.zeros((*self.size, 3), np.uint8)
 
     def __call__(self, image: Any) -> np.ndarray:
@@ -210,7 +171,7 @@ class ImageProcessor:
         longer = self.resize * max(sides) // min(sides)
         memory.check(
             f"an image of {sides[0]:,} x {sides[1]:,} pixels, resized to {self.resize:,} x {longer:,},",
-            self.resize * longer * _BYTES_OF_A_PIXEL,
+            self.resize * longer * BYTES_OF_A_PIXEL,
             "cut off what is not needed of its longer side",
         )
 
@@ -219,25 +180,18 @@ class ImageProcessor:
 
     @functools.cached_property
     def table(self) -> np.ndarray:
-        """What each byte becomes in each channel: float32 [256, 3]."""
+        """The normalised value of each byte in each channel: float32 [256, 3]."""
         return byte_table(self.rescale, self.mean, self.std)
 
     def normalize(self, pixels: jax.Array) -> jax.Array:
-        """Bytes as the network takes them. Pure: call it inside of `jax.jit`.
-
-        Args:
-          pixels: uint8 [..., 3], from ``__call__``.
-
-        Returns:
-          float32 [..., 3].
-        """
+        """Normalises uint8 [..., 3] to float32 [..., 3]. Pure: call it inside of `jax.jit`."""
         return jnp.asarray(self.table)[pixels.astype(jnp.int32), jnp.arange(3)]
 
 
 class OnSquare(ImageProcessor):
-    """As `ImageProcessor`, of images that are first put into the middle of a square of the mean colour.
+    """An `ImageProcessor` that first puts an image into the middle of a square of the mean colour.
 
-    In LLaVA 1.5's own code that is how images are made ready (``image_aspect_ratio="pad"``).
+    As LLaVA 1.5's own code does (``image_aspect_ratio="pad"``).
     """
 
     def _opened(self, image: Any) -> np.ndarray:
@@ -261,6 +215,16 @@ def _processor(resize: int | tuple[int, int]) -> Any:
     """An official processor with a target size. What it does besides is passed to its methods."""
     size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
     return official_class("clip")(size=size)
+
+
+def arithmetic(described: Any) -> dict[str, Any]:
+    """The fields of an official processor that it has in common with ours."""
+    return {
+        "mean": tuple(map(float, described.image_mean)),
+        "std": tuple(map(float, described.image_std)),
+        "resample": int(described.resample),
+        "rescale": float(described.rescale_factor),
+    }
 
 
 def official_class(family: str) -> Any:
@@ -292,23 +256,31 @@ def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], 
         values = options.get(key, 0)
         for value in values if isinstance(values, list | tuple) else (values,):
             if isinstance(value, bool) or not isinstance(value, int if key == "resample" else int | float):
-                raise InputError(f"unsupported option {key}={values!r}: it must be a number", code="unsupported-option")
+                raise _unsupported(key, values, "must be a number")
     for key, value in options.items():
         # SigLIP 2 leaves it to its users whether images are made RGB. Here they always are.
         if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
-            raise InputError(f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option")
+            raise _unsupported(key, value, "must be true")
         if not (
             key in (*_SWITCHES, *_KINDS, "processor_class", *passed_on, *others)
             or key in _NO_EFFECT
             or key.startswith("_")
         ):
-            raise InputError(f"unknown option {key}={value!r}. Remove it if it is idle", code="unknown-option")
+            raise _unknown(key, value)
     return official_class(family)(**{key: options[key] for key in passed_on if key in options})
+
+
+def _unsupported(name: str, value: Any, what: str) -> InputError:
+    return InputError(f"unsupported option {name}={value!r}: it {what}", code="unsupported-option")
+
+
+def _unknown(name: str, value: Any) -> InputError:
+    return InputError(f"unknown option {name}={value!r}. Remove it if it is idle", code="unknown-option")
 
 
 @contextlib.contextmanager
 def one_sentence() -> Iterator[None]:
-    """Makes InputErrors of what the library's checks raise, which may be anything."""
+    """Makes InputErrors of any error that the library's checks raise."""
     try:
         yield
     except InputError:
@@ -319,8 +291,10 @@ def one_sentence() -> Iterator[None]:
         ) from error
 
 
-def check_normalization(rescale: float, mean: Sequence[float], std: Sequence[float]) -> None:
-    """Refuses a normalisation that leaves nothing of images, or nothing that is a number, to a network."""
+def check_normalization(rescale: float, mean: Sequence[float], std: Sequence[float], resample: int) -> None:
+    """Refuses an unknown filter, and a normalisation that leaves nothing of images, or no numbers, to a network."""
+    if resample not in range(6):
+        raise InputError(f"resample is {resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range")
     if len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
         raise InputError(
             f"the mean {mean!r} and the std {std!r} of pixels must be three numbers each, std above 0",
@@ -337,7 +311,7 @@ def check_normalization(rescale: float, mean: Sequence[float], std: Sequence[flo
 
 
 def byte_table(rescale: float, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
-    """What each byte becomes in each channel: float32 [256, 3], by the published processors' own arithmetic."""
+    """The normalised value of each byte in each channel by the published processors' arithmetic: float32 [256, 3]."""
     processor = _processor(1)
     values = np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (3, 256, 1))
     values = processor.normalize(processor.rescale(values, rescale), list(mean), list(std))
@@ -350,7 +324,7 @@ def _three(name: str, values: Any) -> tuple[float, float, float]:
     if not isinstance(values, list | tuple) or not all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in values
     ):
-        raise InputError(f"unsupported option {name}={values!r}: it must be three numbers", code="unsupported-option")
+        raise _unsupported(name, values, "must be three numbers")
     return tuple(map(float, values))
 
 

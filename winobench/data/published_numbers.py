@@ -10,59 +10,34 @@ from typing import Any
 from winobench.base import json_files
 
 _PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
-
-GDBENCH = "gdbench"
-"""The paper whose tables most numbers are from."""
-
+GDBENCH = "gdbench"  # the paper whose tables most numbers are from
 TEXT_BENCHMARKS = ("winoviz", "wscplus")
 """The text benchmarks, which are also names of papers. The names of their tasks begin with one of these."""
 
-PEOPLE = "human"
-"""The model's name of numbers that people reach."""
+PEOPLE = "human"  # the model's name of numbers that people reach
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedNumber:
-    """One cell of a table of a paper, or a number in its text, and which number of ours it stands next to.
+    """One cell of a table of a paper, or a number in its text, and which number of ours it stands next to."""
 
-    Attributes:
-      table: ``"1a"``, ``"section 3.1"``, or another name of the place.
-      row: heading of its row as printed, with that of its block before a slash.
-      column: heading of its column as printed, with that of its block before a slash.
-      printed: the cell as printed, without a percent sign: ``"61.5"``, ``"0.94*"``, ``"3,026"``.
-      unit: of the printed number: ``percent``, ``proportion``, ``effect size``, ``kappa`` or ``count``.
-      metric: its key in our results, ``"recall@1"``, ``"spatial/accuracy"``, ``"Christian-Muslim"``. Others for numbers
-        about the data, such as ``share/traditional``.
-      task: our task; None for numbers about the data.
-      model: a name of our registry or of an API, ``human``, ``random``, or None. The base of a fine-tuned model.
-      finetuning: which of the paper's fine-tunings the model has had; None for the model as released.
-      normalize: ``none`` or ``unconditional`` where that makes a difference (image retrieval), None elsewhere.
-      num_samples: noise and timestep samples per pair; None for models that need none.
-      protocol: ours, of text tasks.
-      n: questions or pairs, where the paper or its digits state them.
-      significant: whether it bears the star of p < 0.01; None where the table has no stars.
-      paper: a name that `source` knows.
-      note: a caveat, as the end of a sentence that begins with the number; ``""`` for most.
-      exactly: it stands next to a number of the same model and number of samples alone, and not of near ones.
-    """
-
-    table: str
-    row: str
+    table: str  # "1a", "section 3.1", or another name of the place
+    row: str  # headings as printed, with that of their block before a slash
     column: str
-    printed: str
-    unit: str
-    metric: str
-    task: str | None = None
-    model: str | None = None
-    finetuning: str | None = None
-    normalize: str | None = None
-    num_samples: int | None = None
-    protocol: str | None = None
-    n: int | None = None
-    significant: bool | None = None
+    printed: str  # without a percent sign: "61.5", "0.94*", "3,026"
+    unit: str  # percent, proportion, effect size, kappa or count
+    metric: str  # its key in our results, or a name such as share/traditional for numbers about the data
+    task: str | None = None  # None for numbers about the data
+    model: str | None = None  # a name of our registry or of an API, human, random, or None. The base if fine-tuned
+    finetuning: str | None = None  # which of the paper's; None for the model as released
+    normalize: str | None = None  # none or unconditional where that makes a difference (image retrieval)
+    num_samples: int | None = None  # noise and timestep samples per pair; None for models that need none
+    protocol: str | None = None  # ours, of text tasks
+    n: int | None = None  # questions or pairs, where the paper or its digits state them
+    significant: bool | None = None  # has the star of p < 0.01; None where the table has no stars
     paper: str = GDBENCH
-    note: str = ""
-    exactly: bool = False
+    note: str = ""  # a caveat, as the end of a sentence that begins with the number
+    exactly: bool = False  # stands only next to numbers of the same model and number of samples
 
     @property
     def value(self) -> float:
@@ -72,7 +47,7 @@ class PublishedNumber:
 
     @property
     def place(self) -> str:
-        """Where the paper has it: ``Table 1a``."""
+        """The place in the paper: ``Table 1a``."""
         if self.table[0].isdigit():
             return f"Table {self.table}"
         return self.table if self.paper == "wscplus" else source(self.paper)["short"]

@@ -1,9 +1,7 @@
-"""The published code's own perturbations of captions, drawn as it draws them.
+"""The published code's own perturbations of captions.
 
-ARO's code, which GDBench's takes over, splits a caption with spaCy to shuffle nouns and adjectives, or all but them,
-and with NLTK to shuffle trigrams. Each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may
-give the caption again, or another perturbation, and the cut may leave different words. `PublishedShuffles` does the
-same, with two streams that continue from caption to caption: NumPy's for the first two, Python's for the other two.
+ARO's code, which GDBench's takes over, shuffles nouns and adjectives, or all but them, by spaCy's tokens, and trigrams
+by NLTK's. Each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may give the caption again.
 
 Source: mertyg/vision-language-models-are-bows 81fdd20 and McGill-NLP/diffusion-itm 7d5a9c0, ``perturbations.py``,
 ``aro_datasets.py`` and ``pre_caption``.
@@ -19,17 +17,15 @@ import numpy as np
 from winobench.base.errors import InputError
 from winobench.data.word_order import ADJECTIVES, MAX_WORDS, NOUNS, Tagger, clean_caption, trigrams
 
-Tokenizer = Callable[[str], Sequence[str]]
-"""A text -> its tokens in order."""
+Tokenizer = Callable[[str], Sequence[str]]  # a text -> its tokens in order
 
 
 class PublishedShuffles:
-    """A caption -> the caption and its four perturbations. The order of calls matters.
+    """A caption -> the caption and its four perturbations.
 
-    Args:
-      tagger: spaCy's, with the tokens that are spaces (``spacy_tagger(with_spaces=True)``).
-      tokenizer: NLTK's ``word_tokenize``.
-      seed: of both streams.
+    Two streams continue from caption to caption, NumPy's for the first two perturbations, Python's for the other two:
+    the order of calls matters. ``tagger`` is spaCy's with the tokens that are spaces, ``tokenizer`` NLTK's
+    ``word_tokenize``.
     """
 
     def __init__(self, tagger: Tagger, tokenizer: Tokenizer, *, seed: int = 0):
@@ -48,7 +44,7 @@ class PublishedShuffles:
             self._python.shuffle(group)
         self._python.shuffle(across)
         texts += [[token for group in groups for token in group] for groups in (within, across)]
-        return tuple(map(_cut, (caption, *map(" ".join, texts))))
+        return tuple(" ".join(clean_caption(text).split(" ")[:MAX_WORDS]) for text in (caption, *map(" ".join, texts)))
 
     def _exchanged(self, tokens: Sequence[str], *kinds: Sequence[int]) -> list[str]:
         exchanged = list(tokens)
@@ -63,23 +59,14 @@ class PublishedShuffles:
 
 
 def nltk_tokenizer() -> Tokenizer:
-    """NLTK's ``word_tokenize``."""
     how = "run `pip install 'winobench[order_published]'` and then `python -m nltk.downloader punkt_tab`"
     try:
         import nltk
-    except ImportError:
-        raise InputError(
-            f"the published order perturbations need NLTK, which is not installed: {how}", code="missing-package"
-        ) from None
-    try:
+
         nltk.word_tokenize("A sentence.")
-    except LookupError:
+    except (ImportError, LookupError) as error:
+        what = "NLTK" if isinstance(error, ImportError) else "NLTK's data punkt_tab"
         raise InputError(
-            f"the published order perturbations need NLTK's data punkt_tab, which are not installed: {how}",
-            code="missing-package",
+            f"the published order perturbations need {what}, not installed here: {how}", code="missing-package"
         ) from None
     return nltk.word_tokenize
-
-
-def _cut(text: str) -> str:
-    return " ".join(clean_caption(text).split(" ")[:MAX_WORDS])

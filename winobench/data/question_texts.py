@@ -13,7 +13,6 @@ def join(question: str, answer: str) -> str:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The question and the answer of a text that `join` has made."""
     question, answer = parts(text)
     if answer is None:
         raise ValueError(f"{text!r} is not a question with an answer")

@@ -1,7 +1,4 @@
-"""ArrayRecord files of a prepared set and what tfds wants to know about them, written whole or not at all.
-
-`winobench.data.prepared` reads them.
-"""
+"""ArrayRecord files of a prepared set and their metadata for tfds, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ from winobench.data import prepared
 
 @functools.cache
 def features(kind: str):
-    """The tfds features of the images or of the examples."""
     import tensorflow_datasets as tfds
 
     text, texts = tfds.features.Text, lambda doc: tfds.features.Sequence(tfds.features.Text(), doc=doc)
@@ -95,7 +91,6 @@ def write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence
 
 
 def shard_path(folder: pathlib.Path, kind: str, shard: int, num_shards: int) -> pathlib.Path:
-    """Where a shard of the images or of the examples lies in a task's folder."""
     template = _template(folder, kind)
     return pathlib.Path(template.sharded_filepath(shard_index=shard, num_shards=num_shards))
 
@@ -127,6 +122,5 @@ def atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def checksum(path: pathlib.Path) -> dict[str, Any]:
-    """{"sha256", "num_bytes"} of a file."""
     with open(path, "rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "num_bytes": os.fstat(file.fileno()).st_size}

@@ -1,4 +1,4 @@
-"""What published files hold: their distinct images, the questions about them, and what is wrong with either.
+"""Contents of published files: their distinct images, the questions about them, and the faults of either.
 
 No image is opened here: `winobench.data.preparing` does that.
 """
@@ -17,15 +17,11 @@ from winobench.data.example import Box, Example, Item
 
 
 class SourceError(InputError):
-    """What is wrong with the published files, as against the place where the prepared set goes."""
+    """A fault of the published files, as against the place where the prepared set goes."""
 
 
 class SourceProblems(SourceError):
-    """Images that are missing or cannot be decoded.
-
-    Attributes:
-      problems: a line for each: its name, and what is wrong.
-    """
+    """Images that are missing or cannot be decoded. ``problems`` has a line for each: its name, and what is wrong."""
 
     def __init__(self, message: str, problems: Sequence[str] = (), *, code: str | None = None):
         super().__init__(message, code=code)
@@ -34,43 +30,28 @@ class SourceProblems(SourceError):
 
 @dataclasses.dataclass(frozen=True)
 class SourceImage:
-    """An image among the published files.
-
-    Attributes:
-      path: of its file.
-      box: (left, top, right, bottom) in pixels of the part that is meant; None for all.
-      name: what records and messages call it, from `name_of`.
-    """
+    """An image among the published files."""
 
     path: str
-    box: Box | None
-    name: str
+    box: Box | None  # (left, top, right, bottom) in pixels of the part that is meant; None for all
+    name: str  # in records and messages, from `name_of`
 
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """A row of the published files that makes no example. Readers may give it instead of an item.
+    """A row of the published files that makes no example. Readers may give it instead of an item."""
 
-    Attributes:
-      id: what the example would be called.
-      reason: why, in a few words.
-    """
-
-    id: str
-    reason: str
+    id: str  # of the example
+    reason: str  # in a few words
 
 
-Question = Example[int, str]
-"""An item whose images are positions in the list of all images."""
+Question = Example[int, str]  # an item whose images are positions in the list of all images
 
 
 def collect(
     items: Iterable[Item | LeftOut], root: pathlib.Path, task: str
 ) -> tuple[list[SourceImage], list[Question], dict[str, dict[str, str]]]:
-    """The distinct images, in the order in which they first occur, the questions about them, and rows that make none.
-
-    The rows have the form of `left_out`, without an image.
-    """
+    """The distinct images in order of appearance, the questions about them, and the rows that make none."""
     numbers: dict[tuple[str, Box | None], int] = {}
     questions: list[Question] = []
     rows: dict[str, dict[str, str]] = {}
@@ -92,8 +73,8 @@ def collect(
                 _check_inside(image.path, item.id, root, task)
             keys = [(os.fspath(image.path), image.box) for image in item.images]
             positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-            of_people = tuple(item.ratings)
-            questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups), of_people))
+            fields = {name: tuple(getattr(item, name)) for name in ("texts", "groups", "ratings")}
+            questions.append(Example(item.id, positions, target=item.target, **fields))
     except OSError as error:
         raise InputError(
             f"{error.filename or root} cannot be read: {error.strerror or error}", code="cannot-read"
@@ -125,7 +106,7 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
 def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
     """Refuses what an annotation file names outside of the source, from / on or by way of ``..``.
 
-    Links inside of the source may lead anywhere: they are the user's own, as no annotation file can make one.
+    Links inside of the source may lead anywhere: they are the user's own.
     """
     path = pathlib.Path(path)
     if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
@@ -137,7 +118,7 @@ def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: st
 
 
 def check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
-    """Raises InputError where there are not as many examples as were published, or fewer that are to do."""
+    """Refuses other numbers of examples than were published, unless fewer are allowed."""
     if not count:
         raise InputError(f"{root} has no example of task {task!r}: get the annotation files again", code="no-examples")
     if num_published is None or count == num_published or (allow_partial and count < num_published):
@@ -164,7 +145,7 @@ def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
 
 
 def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Of each file its size and time of change, and the images whose files are missing, with the reason."""
+    """Size and time of change of each file, and the images whose files are missing, with the reason."""
     stamps: dict[str, list[int]] = {}
     reasons: dict[str, str] = {}
     for path in dict.fromkeys(image.path for image in found):
@@ -208,18 +189,16 @@ def left_out(
 def problems_error(
     problems: dict[str, str], num_images: int, root: pathlib.Path, task: str, path: pathlib.Path, allow_partial: bool
 ) -> SourceProblems:
-    """Lists all problems in a file and makes the error that tells of it."""
+    """Lists all problems in a file and makes their error."""
     lines = [f"{name}: {reason}" for name, reason in problems.items()]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     name, reason = next(iter(problems.items()))
     num_others = len(problems) - 1
     others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
     them = "them" if num_others else "it"
-    way_out = (
-        "as no example has all of its images"
-        if allow_partial
-        else f"or give --allow_partial to leave out the examples that need {them}"
-    )
+    way_out = f"or give --allow_partial to leave out the examples that need {them}"
+    if allow_partial:
+        way_out = "as no example has all of its images"
     return SourceProblems(
         f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
         f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",

@@ -1,9 +1,8 @@
-"""Images from many web sites: asked for politely, looked at, and kept if they are images.
+"""Images from many web sites: requested with rate limits, checked, and kept if they are images.
 
-A site gets one request at a time, with a pause between two. Several sites are asked at once. What is there is not
-asked for again. An address that is dead (no such page, no right to it, something that is not an image) is noted in a
-file, a line each, and not asked again while its line is there. One that failed in a way that may pass is asked again at
-the next call.
+A site gets one request at a time, with a pause between two. Several sites are asked at once. An address that is dead
+(no such page, no right to it, not an image) is noted in a file, a line each, and not asked again while its line is
+there. One that failed in a way that may pass is asked again at the next call.
 """
 
 from __future__ import annotations
@@ -26,39 +25,29 @@ from collections.abc import Iterable, Iterator, Mapping
 import winobench
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.base.progress import Progress
 from winobench.data import images
-from winobench.data.downloads import PASSING, Display, retry_after
+from winobench.data.downloads import PASSING, retry_after
 
 DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
 """Names of the files that list addresses: an image's name, its address, and the reason, with tabs."""
 
 USER_AGENT = f"winobench/{winobench.__version__} (downloads a published benchmark once, one request at a time a site)"
 
-_LARGEST = 64 * 2**20
-_CHUNK = 2**16
+_LARGEST, _CHUNK = 64 * 2**20, 2**16
 
 
 @dataclasses.dataclass(frozen=True)
 class RateLimits:
-    """How often, how long and how many sites are asked.
+    """How often, how long and how many sites are asked. Times in seconds."""
 
-    Attributes:
-      delay: seconds between the end of a request to a site and the next one.
-      sites: how many are asked at once.
-      attempts: at an address whose failure may pass.
-      first_wait: seconds before the second attempt, doubled from attempt to attempt. Or as the site asks for.
-      longest_wait: a site that asks for a longer wait is left alone until the next call.
-      timeout: seconds without data.
-      longest: seconds for a whole image.
-    """
-
-    delay: float = 1.0
-    sites: int = 16
-    attempts: int = 3
-    first_wait: float = 2.0
-    longest_wait: float = 120.0
-    timeout: float = 30.0
-    longest: float = 180.0
+    delay: float = 1.0  # between the end of a request to a site and the next one
+    sites: int = 16  # asked at once
+    attempts: int = 3  # at an address whose failure may pass
+    first_wait: float = 2.0  # before the second attempt, doubled from attempt to attempt. Or as the site asks for
+    longest_wait: float = 120.0  # a site that requires a longer one is left alone until the next call
+    timeout: float = 30.0  # without data
+    longest: float = 180.0  # for a whole image
 
 
 DEFAULT_LIMITS = RateLimits()
@@ -90,7 +79,7 @@ class _LeaveAloneError(Exception):
 
 
 def fetch(
-    folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, limits: RateLimits = DEFAULT_LIMITS
+    folder: str | os.PathLike, addresses: Mapping[str, str], display: Progress, limits: RateLimits = DEFAULT_LIMITS
 ) -> Fetched:
     """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them."""
     run = _Run(pathlib.Path(folder), addresses, display, limits)
@@ -101,7 +90,7 @@ def fetch(
 
 
 class _Run:
-    def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str], display: Display, limits: RateLimits):
+    def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str], display: Progress, limits: RateLimits):
         self._folder, self._display, self._limits = folder, display, limits
         self._addresses = {name: " ".join(address.split()) for name, address in addresses.items()}
         self._images = folder / "images"
@@ -113,25 +102,19 @@ class _Run:
                 raise InputError(f"an image is called {name!r}, which is not a file's name", code="bad-name")
         # Nobody in between may turn an address into a file's on this machine.
         self._opener = urllib.request.OpenerDirector()
-        for handler in (
-            urllib.request.ProxyHandler,
-            urllib.request.HTTPHandler,
-            urllib.request.HTTPSHandler,
-            urllib.request.HTTPDefaultErrorHandler,
-            urllib.request.HTTPRedirectHandler,
-            urllib.request.HTTPErrorProcessor,
-            urllib.request.UnknownHandler,
-        ):
-            self._opener.add_handler(handler())
+        for kind in ("Proxy", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect", "Unknown"):
+            self._opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
+        self._opener.add_handler(urllib.request.HTTPErrorProcessor())
 
     def all(self) -> Fetched:
         self._images.mkdir(parents=True, exist_ok=True)
         for left in self._images.glob("*.part"):  # of a killed call
             left.unlink()
-        _end_line(self._folder / DEAD)
-        dead = {
-            name for name, address, _ in read_list(self._folder / DEAD) if self._addresses.get(name) in (address, "")
-        }
+        dead_list = self._folder / DEAD
+        if dead_list.exists() and dead_list.read_bytes()[-1:] not in (b"", b"\n"):
+            with open(dead_list, "ab") as file:
+                file.write(b"\n")  # ends a line that a killed call has cut
+        dead = {name for name, address, _ in read_list(dead_list) if self._addresses.get(name) in (address, "")}
         there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
         wanted = [name for name in self._addresses if name not in there | dead]
         self._display.start(len(self._addresses), len(self._addresses) - len(wanted))
@@ -198,8 +181,8 @@ class _Run:
                 if self._stop.wait(max(error.wait, limits.first_wait * 2 ** (attempt - 1))):
                     raise
         try:
-            with images.opened(io.BytesIO(content)) as picture:
-                images.to_rgb(picture)
+            with images.opened(io.BytesIO(content)) as image:
+                images.to_rgb(image)
         except images.ImageProblem as error:
             raise _DeadError(f"no image: {error}") from error
         part = self._images / f"{name}.part"
@@ -210,7 +193,6 @@ class _Run:
         part.replace(self._images / name)
 
     def _receive(self, address: str) -> bytes:
-        """The content behind an address."""
         end = time.monotonic() + self._limits.longest
         try:
             quoted = urllib.parse.quote(address.strip(), safe="%/:=&?~#+!$,;'@()*[]")
@@ -272,10 +254,3 @@ def read_list(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
             cells = line.split("\t")
             if len(cells) == 3:
                 yield cells[0], cells[1], cells[2]
-
-
-def _end_line(path: pathlib.Path) -> None:
-    """Ends a line that a killed call has cut, so that the next one is its own line."""
-    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("\n")

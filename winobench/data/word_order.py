@@ -1,9 +1,8 @@
 """Captions with their words in another order: the perturbations of ARO's order tasks, made by us.
 
-ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Its authors
-draw them again at every run. Here they depend on a seed and the caption alone. Theirs give themselves away by how they
-are written, too: of "A long-haired dog." only the caption has "long-haired", and some perturbations "long - haired".
-Here the words of the cleaned caption change places, so that all candidates have the same words, letter for letter.
+ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Here they
+depend on a seed and the caption alone, and the words of the cleaned caption change places, so that all candidates have
+the same words, letter for letter: of ARO's own ("long - haired") some can be recognised by how they are written.
 `winobench.data.published_order` makes theirs.
 """
 
@@ -34,18 +33,18 @@ _REMOVED = re.compile(r'[.!"()*#:;~]')
 
 def shuffle_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """Nouns change places among themselves and adjectives among themselves. All else stays."""
-    order = np.arange(len(tags))
-    for kind in (NOUNS, ADJECTIVES):
-        places = np.array([place for place, tag in enumerate(tags) if tag in kind], np.int64)
-        order[places] = rng.permutation(places)
-    return order
+    return _exchanged([[tag in kind for tag in tags] for kind in (NOUNS, ADJECTIVES)], rng)
 
 
 def shuffle_all_but_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """Nouns and adjectives stay. All other words change places."""
-    order = np.arange(len(tags))
-    places = np.array([place for place, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES], np.int64)
-    order[places] = rng.permutation(places)
+    return _exchanged([[tag not in NOUNS | ADJECTIVES for tag in tags]], rng)
+
+
+def _exchanged(kinds: Sequence[Sequence[bool]], rng: np.random.Generator) -> np.ndarray:
+    order = np.arange(len(kinds[0]))
+    for places in map(np.flatnonzero, kinds):
+        order[places] = rng.permutation(places)
     return order
 
 
@@ -79,11 +78,10 @@ def reordered_captions(
 ) -> tuple[str, ...]:
     """A caption and its perturbations, cleaned: the right candidate first, then the wrong ones.
 
-    Unlike in ARO, where tokens of the caption as it was written are shuffled, the words of the cleaned caption are: all
-    candidates have the same words, with their hyphens, apostrophes and commas. It is cut to its first 30 words *before*
-    it is shuffled, and a perturbation that gives an earlier candidate again (compared without spaces) is resampled,
-    up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
-    candidates would be a tie that states nothing of the model.
+    Unlike in ARO, the words of the cleaned caption are shuffled: all candidates have the same words, with their
+    hyphens, apostrophes and commas. It is cut to its first 30 words *before* it is shuffled, and a perturbation that
+    gives an earlier candidate again (compared without spaces) is resampled, up to 100 times. If too few words differ,
+    the candidate is left out: two equal candidates would be a tie that states nothing of the model.
     """
     caption = _first_words(caption)
     tagged = tagged_words(caption, tagger)
@@ -106,8 +104,8 @@ def reordered_captions(
 def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
     """The words of a cleaned caption, each with its part of speech.
 
-    A word of several tokens, such as "long-haired" or "man's", has that of its last token which is not a punctuation
-    mark, hyphen or possessive 's, as the head of a compound comes last in English.
+    A word of several tokens, such as "long-haired" or "man's", has that of its last token that is not punctuation, as
+    the head of a compound comes last in English.
     """
     tagged = tagger(caption)
     spans = token_spans(caption, [token for token, _ in tagged])
@@ -125,7 +123,6 @@ def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
 
 
 def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each token begins and ends in the text."""
     spans, end = [], 0
     for token in tokens:
         start = text.find(token, end)
@@ -145,19 +142,14 @@ def spacy_tagger(model: str = "en_core_web_sm", *, with_spaces: bool = False) ->
     """The tagger that ARO's authors use: spaCy with its small English model, or with another one."""
     try:
         import spacy
-    except ImportError:
-        raise InputError(
-            "the order perturbations need spaCy, which is not installed: run `pip install 'winobench[order]'` and then"
-            f" `python -m spacy download {model}`",
-            code="missing-package",
-        ) from None
-    try:
+
         # Not needed for parts of speech, and slow.
         pipeline = spacy.load(model, exclude=["parser", "ner", "lemmatizer"])
-    except OSError:
+    except (ImportError, OSError) as error:
+        what = "spaCy" if isinstance(error, ImportError) else f"spaCy's model {model}"
         raise InputError(
-            f"the order perturbations need spaCy's model {model}, which is not installed: run `pip install"
-            f" 'winobench[order]'` and then `python -m spacy download {model}`",
+            f"the order perturbations need {what}, which is not installed: run `pip install 'winobench[order]'` and"
+            f" then `python -m spacy download {model}`",
             code="missing-package",
         ) from None
     return lambda text: [(token.text, token.tag_) for token in pipeline(text) if with_spaces or not token.is_space]

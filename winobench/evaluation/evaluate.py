@@ -216,7 +216,7 @@ def choose_tasks(
         )
     if isinstance(tasks, str):
         if tasks != READY:
-            tasks = [name.strip() for name in tasks.split(",") if name.strip()]
+            tasks = options.comma_separated(tasks)
         else:
             named = {name for name, task in known.items() if getattr(task, "when_named", False)}
             tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]

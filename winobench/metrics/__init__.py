@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from winobench.metrics.all_answers import ALL_ANSWERS
 from winobench.metrics.association import association_results
 from winobench.metrics.dependence import Dependence
 from winobench.metrics.intervals import (
     Design,
     Interval,
-    PairedDifference,
     clustered,
     false_discovery_rates,
     family_wise,
@@ -17,7 +15,10 @@ from winobench.metrics.intervals import (
 )
 from winobench.metrics.matching import (
     ACCURACY,
+    ALL_ANSWERS,
+    ALL_TRUE,
     MACRO_ACCURACY,
+    OWN_TEXTS,
     RECALL,
     WINOGROUND,
     WINOGROUND_CHANCE,
@@ -27,19 +28,10 @@ from winobench.metrics.matching import (
     winoground,
 )
 from winobench.metrics.metric import Decision, Metric, Metrics, Outcome
-from winobench.metrics.own_texts import OWN_TEXTS
-from winobench.metrics.ratings import RATING_METRICS, RatingMetric, rating_results
-from winobench.metrics.true_captions import ALL_TRUE
+from winobench.metrics.ratings import RATING_METRICS, rating_results
 
-METRICS = Metrics(
-    {
-        metric.name: metric
-        for metric in (
-            *(ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, WINOGROUND_IMAGE),
-            *(ALL_TRUE, OWN_TEXTS, ALL_ANSWERS),
-        )
-    }
-)
+_OURS = (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, WINOGROUND_IMAGE, ALL_TRUE, OWN_TEXTS, ALL_ANSWERS)
+METRICS = Metrics({metric.name: metric for metric in _OURS})
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 
 __all__ = [
@@ -52,8 +44,6 @@ __all__ = [
     "Interval",
     "Metric",
     "Outcome",
-    "PairedDifference",
-    "RatingMetric",
     "association_results",
     "clustered",
     "false_discovery_rates",

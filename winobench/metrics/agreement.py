@@ -1,7 +1,6 @@
 """How far several people agree, and how often each of them is right: Fleiss' kappa and a table of raters.
 
-A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement. Several files may
-share the raters or the items.
+A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement.
 """
 
 from __future__ import annotations
@@ -21,14 +20,9 @@ from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
 
 COLUMNS = ("item", "rater", "label")
-AVERAGE, TOTAL = "average", "total"
-"""The last row and the last column of `rater_accuracy`."""
-
-NUM_RESAMPLES = 2_000
-"""Of a bootstrap by default."""
-
-# Counts of resamples that are held at once: 8 MB.
-_AT_ONCE = 2**20
+AVERAGE, TOTAL = "average", "total"  # the last row and the last column of `rater_accuracy`
+NUM_RESAMPLES = 2_000  # of a bootstrap by default
+_AT_ONCE = 2**20  # counts of resamples that are held: 8 MB
 
 
 class Rating(NamedTuple):
@@ -40,35 +34,23 @@ class Rating(NamedTuple):
 
 
 class Kappa(NamedTuple):
-    """Fleiss' kappa of some judgements.
+    """Fleiss' kappa of some judgements."""
 
-    Attributes:
-      value: from below 0 (less than chance) to 1; None where all judgements are the same, so that chance alone explains
-        the agreement.
-      low, high: 95% bootstrap interval over items; None without a value, or a single item.
-      observed: mean share of pairs of raters that agree on an item.
-      expected: the same share if labels were given by chance, as often as they occur.
-      n: number of items.
-      num_raters: of each item.
-    """
-
-    value: float | None
-    low: float | None
+    value: float | None  # below 0 is less than chance; None where all judgements are the same
+    low: float | None  # 95% bootstrap interval over items; None without a value, or for a single item
     high: float | None
-    observed: float
-    expected: float
-    n: int
-    num_raters: int
+    observed: float  # mean share of pairs of raters that agree on an item
+    expected: float  # the same share if labels were given by chance, as often as they occur
+    n: int  # items
+    num_raters: int  # of each item
 
 
 def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Kappa:
     """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
 
     kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
-    interval is `winobench.metrics.bootstrap.interval` over items. Resamples without a value count as chance.
-
-    Args:
-      counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.
+    interval is `winobench.metrics.bootstrap.interval` over items. Resamples without a value count as chance. ``counts``
+    [num_items, num_labels] are how many raters gave an item a label.
 
     Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
     """
@@ -94,25 +76,11 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
             # All judgements of a resample may be the same, which shows nothing.
             return np.nan_to_num(_kappas(counts[drawn], int(raters[0]))[2])
 
-        low, high = bootstrap.interval(
-            [len(counts)],
-            statistic,
-            level=level,
-            num_resamples=num_resamples,
-            seed=seed,
-            batch=max(1, _AT_ONCE // counts.size),
-            span=(-1.0, 1.0),
-        )
+        options = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
+        low, high = bootstrap.interval([len(counts)], statistic, batch=max(1, _AT_ONCE // counts.size), **options)
         low, high = min(low, float(value[0])), max(high, float(value[0]))
-    return Kappa(
-        float(value[0]) if np.isfinite(value[0]) else None,
-        low,
-        high,
-        float(observed[0]),
-        float(expected[0]),
-        len(counts),
-        int(raters[0]),
-    )
+    kappa = float(value[0]) if np.isfinite(value[0]) else None
+    return Kappa(kappa, low, high, float(observed[0]), float(expected[0]), len(counts), int(raters[0]))
 
 
 def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
@@ -127,14 +95,11 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
             raise InputError(
                 f"the file {path} is missing: name a CSV file with the columns item, rater, label", code="no-such-file"
             ) from None
-        except OSError as error:
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(
-                f"{path} cannot be read ({error.strerror or error}): name a CSV file of item, rater, label",
-                code="cannot-read",
-            ) from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError(
-                f"{path} is not a CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
+                f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): name a CSV file, UTF-8, of item,"
+                " rater, label",
+                code="cannot-read" if isinstance(error, OSError) else "damaged-table",
             ) from None
         lacking = [column for column in COLUMNS if column not in columns]
         if lacking:
@@ -160,10 +125,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
 
 
 def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None) -> tuple[np.ndarray, list[str]]:
-    """How often each item was given each label.
-
-    Returns counts [num_items, num_labels] int64, in the order of the items' first appearance, and the items.
-    """
+    """How often each item was given each label: int64 [num_items, num_labels], and the items in order of appearance."""
     ratings = list(ratings)
     if not ratings:
         raise InputError(
@@ -199,7 +161,7 @@ def ratings_kappa(
     num_resamples: int = NUM_RESAMPLES,
     seed: int = 0,
 ) -> Kappa:
-    """`fleiss_kappa` of judgements. Raises as `count_matrix`, and an InputError where each item has one judgement."""
+    """`fleiss_kappa` of judgements. Raises as `count_matrix`, and where each item has one judgement."""
     counts, items = count_matrix(ratings, labels)
     if counts[0].sum() < 2:
         raise InputError(
@@ -213,10 +175,9 @@ def rater_accuracy(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """How often each rater is right, by group and in total, and the raters' mean (the layout of WSC+'s Table 6).
 
-    Returns rater, and ``"average"`` at the end -> group, in the order of appearance in ``groups``, and ``"total"`` at
-    the end -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}. Without the
-    groups of which the rater has judged nothing. The average weighs raters alike. Its interval takes judgements of the
-    same item as dependent.
+    Returns rater, and ``"average"`` at the end -> group, and ``"total"`` at the end -> {"value", "low", "high" (95%
+    interval), "chance" (None), "n" (judgements), "ties" (0)}, without groups of which the rater has judged nothing. The
+    average weighs raters alike. Its interval takes judgements of the same item as dependent.
     """
     right: dict[str, list[tuple[str, str, bool]]] = {}
     for rating in ratings:
@@ -236,20 +197,14 @@ def rater_accuracy(
             outcomes = [correct for _, group, correct in judged if column in (group, TOTAL)]
             if outcomes:
                 table[rater][column] = _entry(wilson(sum(outcomes), len(outcomes)), len(outcomes))
-    if not right:
-        return table
     average = {}
+    every = [(rater, *row) for rater, judged in right.items() for row in judged]
     for column in columns:
-        rows = [
-            (rater, item, correct)
-            for rater, judged in right.items()
-            for item, group, correct in judged
-            if column in (group, TOTAL)
-        ]
+        rows = [row for row in every if column in (row[2], TOTAL)]
         if rows:
-            raters, items, outcomes = zip(*rows, strict=True)
+            raters, items, _, outcomes = zip(*rows, strict=True)
             average[column] = _entry(clustered(outcomes, items, strata=raters), len(rows))
-    return {**table, AVERAGE: average}
+    return {**table, AVERAGE: average} if average else table
 
 
 def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

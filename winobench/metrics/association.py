@@ -1,12 +1,10 @@
 """Bias as association: effect sizes between groups of images, their permutation tests and bootstrap intervals.
 
-psi of an image says how much better it matches the texts A (pleasant ones, say) than the texts B. The effect size d of
+psi of an image is how much better it matches the texts A (pleasant ones, say) than the texts B. The effect size d of
 two groups of images X and Y is the difference of their mean psi in units of psi's standard deviation over both.
 
-Sources: B. Krojer et al., "Are Diffusion Models Vision-And-Language Reasoners?", NeurIPS 2023, Eq. 8 (printed with
-"max" where the published code, as its sources, takes the mean); S. Janghorbani and G. De Melo, "Multi-modal bias", EACL
-2023; A. Caliskan, J. J. Bryson and A. Narayanan, "Semantics derived automatically from language corpora contain
-human-like biases", Science 356 (2017), for the effect size and its permutation test.
+Sources: Krojer et al. 2023, Eq. 8 (printed with "max" where the published code takes the mean); S. Janghorbani and
+G. De Melo, "Multi-modal bias", EACL 2023; A. Caliskan, J. J. Bryson and A. Narayanan, Science 356 (2017).
 """
 
 from __future__ import annotations
@@ -24,63 +22,37 @@ from winobench.metrics.intervals import Design, Interval
 if TYPE_CHECKING:
     from winobench.tasks.base import Association, TargetPair
 
-AVERAGE = "average_absolute_effect_size"
-"""Name of the row that sums up all pairs."""
-
-# A standard deviation below this share of the largest |psi| is rounding, not variation.
-_ROUNDING = 1e-12
+AVERAGE = "average_absolute_effect_size"  # name of the row that sums up all pairs
+_ROUNDING = 1e-12  # a standard deviation below this share of the largest |psi| is rounding, not variation
 # Decimals of the permuted statistics. Arrangements that are equal but for the order of a sum must count as equal to
 # the observed one, or the p-value of a small exact test is off by whole arrangements.
 _DECIMALS = 12
-# Permutations and resamples at once: 2 MB for two groups of 500.
-_BATCH = 256
+_BATCH = 256  # permutations and resamples at once: 2 MB for two groups of 500
 
 
 class PermutationTest(NamedTuple):
-    """How often chance alone gives an effect size as large as the observed one.
+    """How often chance alone gives an effect size as large as the observed one."""
 
-    Attributes:
-      p_one_sided: probability of an effect size at least as large as the observed one, towards X.
-      p_two_sided: twice the smaller of the two one-sided probabilities, at most 1.
-      num_permutations: arrangements that were judged.
-      is_exact: they are all there are, instead of a random sample.
-    """
-
-    p_one_sided: float
-    p_two_sided: float
-    num_permutations: int
-    is_exact: bool
+    p_one_sided: float  # of an effect size at least as large as the observed one, towards X
+    p_two_sided: float  # twice the smaller of the two one-sided probabilities, at most 1
+    num_permutations: int  # arrangements that were judged
+    is_exact: bool  # they are all there are, instead of a random sample
 
 
 class PairAssociations(NamedTuple):
-    """The psi of one target pair.
-
-    Attributes:
-      group_x: name of the group of images X.
-      group_y: name of the group of images Y.
-      psi_x: [num_images of X] float64.
-      psi_y: [num_images of Y] float64.
-    """
+    """The psi of one target pair."""
 
     group_x: str
     group_y: str
-    psi_x: np.ndarray
+    psi_x: np.ndarray  # [num_images of X] float64
     psi_y: np.ndarray
 
 
 def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
-    """psi of each image: its mean score with the texts A minus its mean score with the texts B.
+    """psi of each image: its mean score with the texts A minus its mean score with the texts B, [num_images] float64.
 
-    A number that is added to all scores of an image, such as minus its unconditional error, cancels. An image that
-    matches all texts alike gets exactly 0.
-
-    Args:
-      scores: [num_images, num_texts] floats, higher = better match. Columns outside A and B are not looked at.
-
-    Returns:
-      [num_images] float64.
-
-    Source: Krojer et al. 2023, Eq. 8, with the mean instead of the printed maximum.
+    What is added to all scores of an image, such as minus its unconditional error, cancels. An image that matches all
+    texts alike gets exactly 0. ``scores`` are [num_images, num_texts], higher = better match.
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or not len(a) or not len(b):
@@ -94,15 +66,9 @@ def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
 
 
 def effect_size(psi_x, psi_y) -> float:
-    """Effect size d: (mean of X - mean of Y) / population standard deviation over X and Y together.
+    """Effect size d: (mean of X - mean of Y) / population standard deviation over X and Y together (Eq. 8).
 
     Positive values are a bias towards X. |d| is at most (n_x + n_y) / sqrt(n_x n_y), which is 2 for groups of one size.
-
-    Args:
-      psi_x: [num_images of X] floats.
-      psi_y: [num_images of Y] floats.
-
-    Source: Krojer et al. 2023, Eq. 8.
     """
     x, y, tiny = _checked(psi_x, psi_y)
     if _spread(x, y) <= tiny:
@@ -113,29 +79,20 @@ def effect_size(psi_x, psi_y) -> float:
 def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int = 0) -> PermutationTest:
     """Tests whether the groups' means could be equal, by dealing the images again to groups of the same sizes.
 
-    Arrangements are ordered by Welch's t statistic, so that the test is about means: groups of unequal sizes whose
-    spreads differ would be distinguished by effect sizes or differences of means alone, in 34% of the cases where 5%
-    are said. With groups of one size all three, and sums over X, order the arrangements alike and give one p-value.
-    With others a p-value is never below that of Welch's test itself, as the few images of a small group say little
-    about their spread: 20 and 100 images would still be distinguished in 9%, and are in 5%.
+    Arrangements are ordered by Welch's t statistic, so that the test is about means: with differences of means, groups
+    of unequal sizes whose spreads differ would be distinguished in 34% of the cases where 5% are said. A p-value of
+    groups of unequal sizes is never below that of Welch's test itself, as a small group's spread is uncertain.
 
-    The one-sided p-value looks towards X: it is the share of arrangements whose statistic is at least the observed
-    one, so that a negative effect size cannot be significant. That, and not a test in the direction of the observed
-    sign, is what the stars of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative
-    values down to -0.78). With 250 images a group 0.23 has a one-sided p of about 0.005 and a two-sided one of 0.010.
+    The one-sided p-value looks towards X, so that a negative effect size cannot be significant: that is what the stars
+    of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative values down to -0.78).
 
-    Where there are no more than ``num_permutations`` arrangements, all of them are judged, the observed one among them,
-    and the p-value is exact. Otherwise ``num_permutations`` random ones are drawn and the observed one is added to
-    them: p = (as extreme ones + 1) / (num_permutations + 1), which is never 0.
+    Where there are no more than ``num_permutations`` arrangements, all of them are judged and the p-value is exact.
+    Otherwise that many random ones are drawn and the observed one is added: p = (as extreme ones + 1) /
+    (num_permutations + 1), which is never 0.
 
-    Args:
-      psi_x: [num_images of X] floats.
-      psi_y: [num_images of Y] floats.
-
-    Sources: Caliskan et al. 2017 for the test; A. Janssen, "Studentized permutation tests for non-i.i.d. hypotheses and
-    the generalized Behrens-Fisher problem", Statistics & Probability Letters 36 (1997), for the statistic; B. Phipson
-    and G. K. Smyth, "Permutation p-values should never be zero", Statistical Applications in Genetics and Molecular
-    Biology 9 (2010), for the one that is added.
+    Sources: Caliskan et al. 2017 for the test; A. Janssen, Statistics & Probability Letters 36 (1997), for the
+    statistic; B. Phipson and G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 9 (2010), for the
+    added one.
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
@@ -164,20 +121,12 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 
 
 def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0) -> Interval:
-    """Effect size with a bootstrap interval. Images are resampled within X and within Y.
+    """Effect size with a bootstrap interval. Images, two or more, are resampled within X and within Y.
 
-    The interval is the bias-corrected and accelerated one. The effect size is bounded and its spread shrinks towards
-    the bounds, so its distribution is skewed: the accelerated interval follows that, where the plain percentiles cover
-    less (with 25 normal images a group and d about 1, 95% against 91%). Where it is undefined, as for groups without
-    any variation of their own, the percentiles are taken. It is widened to what the jackknife and its skewness say
-    (`winobench.metrics.bootstrap.skewed`): with heavy tails any bootstrap is too narrow. docs/intervals.md says by how
-    much an interval of few or heavy-tailed images still is.
-
-    Args:
-      psi_x: [num_images of X] floats, at least two.
-      psi_y: [num_images of Y] floats, at least two.
-
-    Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
+    It is the bias-corrected and accelerated one (Efron 1987): the spread of the effect size shrinks towards its bounds,
+    so that plain percentiles cover less (with 25 normal images a group and d about 1, 91% against 95%). They are taken
+    where it is undefined. It is widened to `winobench.metrics.bootstrap.skewed`, as with heavy tails any bootstrap is
+    too narrow.
     """
     value = effect_size(psi_x, psi_y)
     pair = PairAssociations("x", "y", np.asarray(psi_x), np.asarray(psi_y))
@@ -185,40 +134,25 @@ def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int 
     return Interval(value, low, high)
 
 
-def average_absolute_effect_size(pairs: Sequence[PairAssociations]) -> float:
-    """Mean of the effect sizes' magnitudes over target pairs.
-
-    Source: Krojer et al. 2023, Table 3, whose last row is this mean over the ten pairs of Tables 3 and 5.
-    """
-    if not pairs:
-        raise ValueError("an average needs at least one pair.")
-    return float(np.mean([abs(effect_size(pair.psi_x, pair.psi_y)) for pair in pairs]))
-
-
 def average_interval(
     pairs: Sequence[PairAssociations], *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0
 ) -> Interval:
-    """``average_absolute_effect_size`` with a bootstrap interval.
+    """Mean of the effect sizes' magnitudes over target pairs (Krojer et al. 2023, Table 3, last row), with an interval.
 
-    Pairs that share a group share its images, so images are resampled once a group and a resample, for all of its
-    pairs. Psi of one group may differ from pair to pair where their texts do. For the kind of interval see
-    ``bootstrap_interval``.
-
-    What is resampled is the mean of the effect sizes times their observed signs. Magnitudes would not do: those of
-    resamples are larger on average than the observed ones wherever an effect size is near 0, and the interval would
-    leave out the value itself, and in simulations of ten pairs with 60 images a group and a true average of 0.1 cover
-    it 32% (percentiles) or 81% of the time, instead of 92%. The value still is above the truth where biases are tiny
-    (see ``unbiased_average``): the interval says how sure the number is, not whether there is bias. That is for the
-    tests.
+    Images are resampled once a group and a resample, for all pairs that share the group. The resampled number is the
+    mean of the effect sizes times their observed signs: magnitudes are larger in resamples than observed wherever an
+    effect size is near 0 (in simulations of ten pairs with 60 images a group and a true average of 0.1 their interval
+    covers 32% or 81%, instead of 92%). The value still is above the truth where biases are tiny (see
+    ``unbiased_average``).
     """
-    value = average_absolute_effect_size(pairs)
-    signs = [math.copysign(1 / len(pairs), effect_size(pair.psi_x, pair.psi_y)) for pair in pairs]
+    effects = [effect_size(pair.psi_x, pair.psi_y) for pair in pairs]
+    signs = [math.copysign(1 / len(pairs), effect) for effect in effects]
     low, high = _bootstrap(pairs, signs, level, num_resamples, seed)
-    return Interval(value, max(0.0, low), high)
+    return Interval(float(np.mean(np.abs(effects))), max(0.0, low), high)
 
 
 def unbiased_average(pairs: Sequence[PairAssociations]) -> float:
-    """What the average absolute effect size is expected to be where no pair has any bias, from the groups' sizes alone.
+    """The expected average absolute effect size where no pair has any bias, from the groups' sizes alone.
 
     Under random arrangements d has the variance N^2 / ((N - 1) n_x n_y), with N = n_x + n_y. The mean magnitude of a
     normal variable is sqrt(2 / pi) of its standard deviation. Two groups of 250 images give 0.07, of 6 images 0.48.
@@ -241,18 +175,15 @@ def association_results(
 ) -> dict[str, dict[str, Any]]:
     """All numbers of a bias task, the average over its pairs first, then its pairs, then its groups.
 
-    Args:
-      scores: [num_images, num_texts] floats, higher = better match. Only the scores of a group's images with the texts
-        of its pairs are needed. Others may be NaN.
+    ``scores`` are [num_images, num_texts], higher = better match, and may be NaN for texts that a group's pairs lack.
 
-    Returns:
-      Rows {"value", "low", "high" (95% interval), "chance" (None), "n" (images), "ties" (0)}:
-      ``average_absolute_effect_size``, with "pairs" (how many it averages), "without_bias" (``unbiased_average``) and
-      "left_out" (name of a pair that has no row -> why). A row a pair, under its name, with the effect size d and
-      "p_one_sided" (towards X), "p_two_sided", "permutations"; ``<group>/association``, the mean psi of a group's
-      images with the interval of `Design.means`. A group whose pairs ask for different texts has a row a set of texts,
-      those after the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi
-      are left out.
+    Returns rows {"value", "low", "high" (95% interval), "chance" (None), "n" (images), "ties" (0)}:
+    ``average_absolute_effect_size``, with "pairs" (how many it averages), "without_bias" (``unbiased_average``) and
+    "left_out" (name of a pair that has no row -> why). A row a pair, under its name, with the effect size d and
+    "p_one_sided" (towards X), "p_two_sided", "permutations"; ``<group>/association``, the mean psi of a group's images
+    with the interval of `Design.means`. A group whose pairs ask for different texts has a row a set of texts, those
+    after the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi are
+    left out.
     """
     scores = np.asarray(scores, np.float64)
     if scores.shape != (len(groups), len(texts)):
@@ -280,7 +211,8 @@ def association_results(
             if (group, pair.texts_a, pair.texts_b) not in described:
                 described.add((group, pair.texts_a, pair.texts_b))
                 key = f"{group}/association"
-                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(_mean(psi), len(psi))
+                means = Interval(*(part[0] for part in Design(range(len(psi))).means(psi[:, None])))
+                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(means, len(psi))
         x, y, tiny = _checked(psi_x, psi_y)
         if _spread(x, y) <= tiny:
             left_out[pair.name] = "all of its images have the same association"
@@ -301,22 +233,14 @@ def association_results(
         }
     }
     for name, (_, _, psi_x, psi_y) in pairs.items():
-        results[name] = _tested(psi_x, psi_y, seed, num_permutations, num_resamples)
+        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
+        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
+        results[name] = {
+            **_row(interval, len(psi_x) + len(psi_y)),
+            **{"p_one_sided": test.p_one_sided, "p_two_sided": test.p_two_sided},
+            "permutations": test.num_permutations,
+        }
     return results | group_rows
-
-
-def _tested(
-    psi_x: np.ndarray, psi_y: np.ndarray, seed: int, num_permutations: int, num_resamples: int
-) -> dict[str, Any]:
-    """The row of a pair."""
-    interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
-    test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
-    return {
-        **_row(interval, len(psi_x) + len(psi_y)),
-        "p_one_sided": test.p_one_sided,
-        "p_two_sided": test.p_two_sided,
-        "permutations": test.num_permutations,
-    }
 
 
 def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
@@ -338,11 +262,6 @@ def _group_associations(scores: np.ndarray, columns: dict[str, int], pair: Targe
 
 def _row(interval: Interval, num_images: int) -> dict[str, Any]:
     return {**{k: float(v) for k, v in interval._asdict().items()}, "chance": None, "n": num_images, "ties": 0}
-
-
-def _mean(psi: np.ndarray) -> Interval:
-    """Mean of two values or more, with its interval."""
-    return Interval(*(float(part[0]) for part in Design(range(len(psi))).means(psi[:, None])))
 
 
 def _checked(psi_x, psi_y) -> tuple[np.ndarray, np.ndarray, float]:
@@ -373,21 +292,14 @@ def _studentized(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
-    """Effect sizes of [..., n_x] and [..., n_y]; 0 where the standard deviation is at most ``tiny``.
-
-    Only a resample can come to that, one that samples the same image again and again. It shows no difference.
-    """
+    """Effect sizes of [..., n_x] and [..., n_y]; 0 where the standard deviation is at most ``tiny`` (a resample)."""
     spread = _spread(x, y)
     defined = spread > tiny
     return np.where(defined, x.mean(-1) - y.mean(-1), 0.0) / np.where(defined, spread, 1.0)
 
 
 def _bootstrap(
-    pairs: Sequence[PairAssociations],
-    weights: Sequence[float],
-    level: float,
-    num_resamples: int,
-    seed: int,
+    pairs: Sequence[PairAssociations], weights: Sequence[float], level: float, num_resamples: int, seed: int
 ) -> tuple[float, float]:
     """Ends of the interval of the weighted sum of the pairs' effect sizes, resampling each group's images jointly."""
     checked = [_checked(pair.psi_x, pair.psi_y) for pair in pairs]
@@ -396,14 +308,13 @@ def _bootstrap(
         for group, psi in ((pair.group_x, pair.psi_x), (pair.group_y, pair.psi_y)):
             if len(psi) < 2 or sizes.setdefault(group, len(psi)) != len(psi):
                 raise ValueError(f"a bootstrap needs groups of at least two images and of one size, {group!r} has not.")
-    names = list(sizes)
-    places = [(names.index(pair.group_x), names.index(pair.group_y)) for pair in pairs]
 
     def statistic(*indices: np.ndarray) -> np.ndarray:
         # A sum of arrays, not one array of them: scipy's jackknife gives them leading axes that only broadcast.
+        drawn = dict(zip(sizes, indices, strict=True))
         return sum(
-            weight * _effect_sizes(x[indices[place_x]], y[indices[place_y]], tiny)
-            for weight, (x, y, tiny), (place_x, place_y) in zip(weights, checked, places, strict=True)
+            weight * _effect_sizes(x[drawn[pair.group_x]], y[drawn[pair.group_y]], tiny)
+            for weight, (x, y, tiny), pair in zip(weights, checked, pairs, strict=True)
         )
 
     # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.

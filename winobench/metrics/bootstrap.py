@@ -1,7 +1,4 @@
-"""Intervals of any statistic: the bias-corrected and accelerated bootstrap, and the jackknife with its skewness.
-
-Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
-"""
+"""Intervals of any statistic: the bias-corrected and accelerated bootstrap (Efron 1987), and a skewed jackknife's."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ import scipy.special
 
 from winobench.metrics.intervals import reaches, unbiased_third
 
-# Of a range: nearer to its ends no number is transformed.
-_NEAR_END = 1e-12
+_NEAR_END = 1e-12  # of a range: nearer to its ends no number is transformed
 
 
 def interval(
@@ -30,11 +26,8 @@ def interval(
 ) -> tuple[float, float]:
     """Ends of the interval of a statistic of one or several sets, of which each is resampled by itself.
 
-    They are the bootstrap's, or `skewed`'s where these are further out: with heavy tails the bootstrap alone is
-    too narrow.
-
-    Args:
-      statistic: (int [..., size] of each set, the members that were sampled) -> [...].
+    They are the bootstrap's, or `skewed`'s where these are further out: with heavy tails the bootstrap alone is too
+    narrow. ``statistic`` takes int [..., size] of each set, the members that were sampled, and returns [...].
     """
     import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
@@ -74,7 +67,7 @@ def skewed(
 ) -> tuple[float, float] | None:
     """Ends of the jackknife's interval with Student's quantile and skewness, on the scale of Fisher's z.
 
-    Returns both ends; None where the statistic is undefined without one member, or does not change.
+    None where the statistic is undefined without one member, or does not change.
     """
     everyone = [np.arange(size)[None] for size in sizes]
     least, greatest = span
@@ -87,12 +80,11 @@ def skewed(
     for place, size in enumerate(sizes):
         if size < 2:
             return None
-        values = np.concatenate(
-            [
-                transformed(*everyone[:place], _without(size, rows), *everyone[place + 1 :])
-                for rows in np.split(np.arange(size), np.arange(batch, size, batch))
-            ]
-        )
+        parts, others = [], np.arange(size - 1)
+        for rows in np.split(np.arange(size), np.arange(batch, size, batch)):
+            without = others + (others >= rows[:, None])  # [rows, size - 1] the numbers of all members but one
+            parts.append(transformed(*everyone[:place], without, *everyone[place + 1 :]))
+        values = np.concatenate(parts)
         influence = (size - 1) * (values.mean() - values)
         of_set = float(np.sum(influence**2)) / (size * (size - 1))
         variance += of_set
@@ -106,9 +98,3 @@ def skewed(
     ends = np.tanh([value - below * error, value + above * error])
     low, high = least + (greatest - least) * (ends + 1) / 2
     return float(low), float(high)
-
-
-def _without(size: int, rows: np.ndarray) -> np.ndarray:
-    """[rows, size - 1] the numbers of all members but one."""
-    others = np.arange(size - 1)
-    return others + (others >= rows[:, None])

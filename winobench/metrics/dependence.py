@@ -17,16 +17,14 @@ class Dependence:
     """Which of n outcomes share a unit (an image, a pair of questions, an item that several people judge).
 
     Sharing need not be transitive: of three questions the first and the second may share one image, the second and the
-    third another one. Outcomes that have the same units are kept together, so that a few sets with many outcomes each
-    cost as little as a few outcomes.
+    third another one. Outcomes that have the same units are kept together, so that many of them cost as little as few.
     """
 
     def __init__(self, numbers: np.ndarray, sets: Any | None):
         """Use `of_labels` or `of_sets`.
 
-        Args:
-          numbers: [n] int64, which set of units each outcome has.
-          sets: None where each set is one unit of its own, or a SciPy CSR matrix [num_sets, num_units] of ones.
+        ``numbers`` [n] int64 are the set of units of each outcome. ``sets`` is None where each set is one unit of its
+        own, or a SciPy CSR matrix [num_sets, num_units] of ones.
         """
         self.numbers = numbers
         self._sets = sets
@@ -58,7 +56,7 @@ class Dependence:
         return len(self.numbers)
 
     def take(self, rows: np.ndarray) -> Dependence:
-        """That of some of the outcomes. An outcome that is taken twice depends on its copy."""
+        """The dependence of some of the outcomes. An outcome that is taken twice depends on its copy."""
         kept, numbers = np.unique(self.numbers[rows], return_inverse=True)
         return Dependence(numbers, None if self._sets is None else self._sets[kept])
 
@@ -69,14 +67,7 @@ class Dependence:
         return alone and (self._sets is None or not np.any(np.asarray(self._sets.sum(axis=0)) > 1))
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """For each outcome the sum over all outcomes with which it shares a unit, itself included.
-
-        Args:
-          values: [n] or [n, columns] float.
-
-        Returns:
-          float64 of the same shape.
-        """
+        """For each outcome the sum of values [n, ...] over all outcomes with which it shares a unit, and itself."""
         return self._apply(values, similarity=False)
 
     def alike(self, values: np.ndarray) -> np.ndarray:

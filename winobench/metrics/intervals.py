@@ -1,8 +1,8 @@
 """Confidence intervals for proportions and their differences, also where examples share an image.
 
 How much wider dependence makes an interval is estimated from all pairs of outcomes that share something, and turned
-into an effective number of independent outcomes. That number is given to an interval for independent outcomes, Wilson's
-for a proportion and Tango's for the difference of two. docs/intervals.md says how often the intervals hold the truth.
+into an effective number of independent outcomes, for Wilson's interval for a proportion or Tango's for the difference
+of two. docs/intervals.md has their coverage.
 
 Sources: P. M. Aronow, C. Samii and V. A. Assenova, "Cluster-robust variance estimation for dyadic data", Political
 Analysis 23 (2015), and A. C. Cameron, J. B. Gelbach and D. L. Miller, "Robust inference with multiway clustering", JBES
@@ -26,18 +26,15 @@ import scipy.special
 from winobench.metrics.dependence import Dependence
 
 # Outcomes of the rarer kind (right or wrong) that weigh as much as the prior belief that outcomes are as alike as what
-# they share. Any positive value keeps an all-right or all-wrong sample from claiming independence. One is the smallest
-# whole number, and with it the intervals keep their coverage in benchmarks/intervals.py.
+# they share. Any positive value keeps an all-right or all-wrong sample from claiming independence. With one the
+# intervals keep their coverage in benchmarks/intervals.py.
 _PRIOR_OUTCOMES = 1.0
-# Of each kind and stratum, in variances that are taken where a stratum may have all outcomes alike (Jeffreys).
-_PRIOR_COUNT = 0.5
-# With less than 2 degrees of freedom Student's distribution has no variance, and intervals say next to nothing.
-_FEWEST = 2.0
+_PRIOR_COUNT = 0.5  # of each kind and stratum, where a stratum may have all outcomes alike (Jeffreys)
+_FEWEST = 2.0  # degrees of freedom. With less, Student's distribution has no variance
 # An interval for independent outcomes misses the truth at most so many times as often as its level says, and at most so
 # much more often.
 _MOST_MISSES, _MORE_MISSES = 1.4, 0.02
-# Halvings of [-1, 1]: to the last bit.
-_HALVINGS = 55
+_HALVINGS = 55  # of [-1, 1]: to the last bit
 
 
 class Interval(NamedTuple):
@@ -49,50 +46,30 @@ class Interval(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """By how much the second of two sets of outcomes over the same examples is better than the first.
+    """By how much the second of two sets of outcomes over the same examples is better than the first."""
 
-    Attributes:
-      value: difference of the proportions, in [-1, 1].
-      low, high: ends of its two-sided confidence interval.
-      p_value: two-sided, of no difference. Below 1 - level exactly where the interval excludes 0.
-      num_apart: at least so many of the examples on which the two differ are independent of each other.
-    """
-
-    value: float
+    value: float  # of the proportions, in [-1, 1]
     low: float
     high: float
-    p_value: float
-    num_apart: int
+    p_value: float  # two-sided, of no difference. Below 1 - level exactly where the interval excludes 0
+    num_apart: int  # at least so many of the examples on which the two differ are independent of each other
 
 
 class Noise(NamedTuple):
-    """How much a difference varies beyond what its outcomes tell, as with samples that serve all questions.
+    """How much a difference varies beyond its outcomes, as with samples that serve all questions."""
 
-    Attributes:
-      variance: of the mean.
-      freedom: degrees of freedom behind it.
-    """
-
-    variance: float
-    freedom: float
+    variance: float  # of the mean
+    freedom: float  # degrees of freedom behind it
 
 
 def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
     """Wilson's score interval for a proportion of independent outcomes, widened where outcomes of one kind are few.
 
-    Wilson's interval alone misses a rare proportion too often: a 95% one covers 91.0% of the time with 50 outcomes and
-    a truth of 2%, and 84% in the worst case. So it reaches at least as far as the exact interval (Clopper and
-    Pearson's) of the level 93%, which covers at least that often. At 90% the exact one is of 88%, at 99% of 98.6%. An
-    end moves by less than half of one outcome, and by nothing where each kind has more than 45.
+    Wilson's 95% interval covers a rare proportion 84% of the time in the worst case. So it reaches at least as far as
+    the exact interval (Clopper and Pearson's) of the level 93% (88% for 90%, 98.6% for 99%), by less than half of one
+    outcome. The width is never zero. ``total`` may be an effective sample size and need not be whole.
 
-    The width is never zero. ``total`` may be an effective sample size and need not be whole.
-
-    Args:
-      successes: number of successes, from 0 to ``total``.
-
-    Sources: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927);
-    L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16
-    (2001), who widen it for one to three outcomes of the rarer kind.
+    Sources: E. B. Wilson, JASA 22 (1927); L. D. Brown, T. T. Cai and A. DasGupta, Statistical Science 16 (2001).
     """
     numeric = all(isinstance(one, int | float | np.number) for one in (successes, total))
     if not numeric or not 0 < total < math.inf or not 0 <= successes <= total:
@@ -105,16 +82,10 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
 
 def clustered(outcomes, clusters, *, strata=None, level: float = 0.95) -> Interval:
-    """Interval for a proportion whose outcomes depend on each other, such as all questions about one image.
+    """Interval for a proportion of outcomes [n] 0/1 that depend on each other, such as all questions about one image.
 
-    With one outcome a cluster and no strata the result *is* Wilson's interval. See `Design` for the method.
-
-    Args:
-      outcomes: [n] bool or 0/1.
-      clusters: [n] hashable labels, of which equal ones share a cluster, or a `Dependence`.
-      strata: None, or [n] labels: the value is then the plain mean of the strata's proportions (a macro mean over
-        sub-tasks), and each outcome weighs 1 / (number of strata x size of its stratum). A cluster may reach into
-        several strata, as an image does that serves every sub-task.
+    With one outcome a cluster and no strata the result *is* Wilson's interval. See `Design` for the method,
+    ``clusters`` and ``strata``.
     """
     outcomes = np.asarray(outcomes, np.float64)
     if outcomes.ndim != 1 or not len(outcomes):
@@ -128,18 +99,11 @@ def clustered(outcomes, clusters, *, strata=None, level: float = 0.95) -> Interv
 def paired_difference(
     first, second, clusters, *, strata=None, level: float = 0.95, replicates=None, freedom: float = math.inf
 ) -> PairedDifference:
-    """Interval and test for the difference of two proportions over the same examples, second - first.
+    """Interval and test for the difference of two proportions over the same examples, second - first, [n] bool each.
 
-    With one outcome a cluster and no strata the interval is Tango's and the test McNemar's, without continuity
-    correction. See `Design` for the method.
-
-    Args:
-      first, second: [n] bool each.
-      replicates: None, or [n, sets] second - first under each of many draws of the samples on which all outcomes rest:
-        the difference is then that of the mean over samples, too.
-
-    Source: T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design", Statistics in Medicine 17 (1998).
+    With one outcome a cluster and no strata the interval is Tango's (Statistics in Medicine 17, 1998) and the test
+    McNemar's, without continuity correction. ``replicates`` [n, sets] are second - first under each of many draws of
+    the samples on which all outcomes rest: the difference is then that of the mean over samples, too.
     """
     first, second = np.asarray(first, bool), np.asarray(second, bool)
     if first.ndim != 1 or not len(first) or first.shape != second.shape:
@@ -154,34 +118,30 @@ def paired_difference(
 class Design:
     """Which outcomes depend on each other, and how much each of them weighs.
 
+    ``clusters`` are [n] hashable labels, of which equal ones share a cluster, or a `Dependence`. With ``strata``, [n]
+    labels, the value is the plain mean of the strata's proportions (a macro mean over sub-tasks), and each outcome
+    weighs 1 / (number of strata x size of its stratum). A cluster may reach into several strata.
+
     The variance of a weighted mean is the sum of the products of the weighted residuals of *all pairs that share
-    something*. Where sharing is transitive that is the usual cluster-robust variance. Where it is not, as with
-    candidates that are sampled from one pool, it is the dyadic one, which needs no partition into clusters.
+    something*. Where sharing is transitive that is the usual cluster-robust variance, elsewhere, as with candidates
+    that are sampled from one pool, the dyadic one.
 
     Small samples, where the plain estimate misleads:
 
-    * It is too small by what estimating the mean took away. It is divided by what that leaves on average where
-      outcomes are independent (Bell and McCaffrey), and taken as a design effect: as a multiple of what the same
-      residuals give if each depends on itself alone.
-    * It is 0 where all outcomes agree, and unreliable where few disagree. So it is averaged with the largest variance
-      that is to be expected (two outcomes are as alike as their images: copies, if these are the same), weighted by
-      the number of outcomes of the rarer kind against one. An all-right sample therefore counts its images, not its
-      questions, and the width is never zero. (A wrong answer among right ones of the same image is evidence that an
-      image's answers are not copies, so 699 of 700 may well have the narrower interval.)
-    * It is never taken to be below that of independent outcomes: chance agreement does not narrow the interval. With
-      strata that one is the sum over the strata's own variances, as a small stratum may be the hard one.
-    * It is itself an estimate. Student's quantile takes the place of the normal one, with degrees of freedom from the
-      sizes of the clusters and not from their number: with one that holds most of the outcomes they are 2, and without
-      any dependence they are infinite. Strata add Satterthwaite's for their own variances.
+    * It is too small by what estimating the mean took away. It is divided by what that leaves on average where outcomes
+    are independent (Bell and McCaffrey), and taken as a design effect: as a multiple of what the same residuals give if
+    each depends on itself alone. * It is 0 where all outcomes agree, and unreliable where few disagree. So it is
+    averaged with the largest variance that is to be expected (two outcomes are as alike as their images), weighted by
+    the number of outcomes of the rarer kind against one. An all-right sample therefore counts its images, not its
+    questions, and the width is never zero. (A wrong answer among right ones of the same image is evidence that an
+    image's answers are not copies, so 699 of 700 may well have the narrower interval.) * It is never below that of
+    independent outcomes: chance agreement does not narrow the interval. With strata that one is the sum over the
+    strata's own variances, as a small stratum may be the hard one. * It is itself an estimate. Student's quantile takes
+    the place of the normal one, with degrees of freedom from the sizes of the clusters: 2 with one that holds most of
+    the outcomes, infinite without any dependence. Strata add Satterthwaite's for their own variances.
     """
 
     def __init__(self, clusters: Dependence | Iterable[Hashable], strata: Iterable[Hashable] | None = None):
-        """Computes what does not depend on the outcomes.
-
-        Args:
-          clusters: [n] labels, or a `Dependence`.
-          strata: None, or [n] labels.
-        """
         self.dependence = clusters if isinstance(clusters, Dependence) else Dependence.of_labels(clusters)
         num = len(self.dependence)
         self._strata = np.zeros(num, np.int64) if strata is None else Dependence.of_labels(strata).numbers
@@ -211,14 +171,7 @@ class Design:
             self._freedom = max(_FEWEST, np.sum(added) ** 2 / noise - 1)
 
     def proportions(self, outcomes, level: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Proportions of many sets of outcomes at once, and the ends of their intervals.
-
-        Args:
-          outcomes: [n, sets] bool or 0/1.
-
-        Returns:
-          Value, low and high, each [sets] float64.
-        """
+        """Proportions of outcomes [n, sets] 0/1 and their intervals: value, low and high, each [sets] float64."""
         right = self._checked(outcomes)
         counts, sizes = self._by_stratum(right), self._sizes[:, None]
         value = np.mean(counts / sizes, axis=0)
@@ -234,14 +187,7 @@ class Design:
         return value, *_proportion_ends(value, number, level)
 
     def differences(self, first, second, level: float = 0.95, noise: Noise | None = None) -> tuple[np.ndarray, ...]:
-        """Differences of many pairs of sets of outcomes at once, second - first.
-
-        Args:
-          first, second: [n, sets] bool.
-
-        Returns:
-          The fields of `PairedDifference`, each [sets] float64.
-        """
+        """The fields of `PairedDifference`, each [sets] float64, of many pairs of sets of outcomes [n, sets]."""
         first, second = self._checked(first), self._checked(second)
         better, worse = second * (1 - first), first * (1 - second)
         apart = better + worse
@@ -266,15 +212,9 @@ class Design:
         return gain - loss, low, high, p_value, np.floor(num_apart + 1e-9)
 
     def means(self, values, level: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weighted means of columns of numbers, and the ends of their intervals; NaN where there is one cluster.
+        """Means of columns of numbers [n, columns], and the ends of their intervals; NaN where there is one cluster.
 
         The intervals are Student's, and reach further to the side to which the numbers are skewed (`reaches`).
-
-        Args:
-          values: [n, columns] float.
-
-        Returns:
-          Mean, low and high, each [columns] float64.
         """
         values = self._checked(values)
         if len(self._sizes) > 1:
@@ -290,13 +230,10 @@ class Design:
         return means, means - below * np.sqrt(variance), means + above * np.sqrt(variance)
 
     def common_variance(self, replicates) -> float:
-        """What outcomes that share nothing vary together, as the variance of their weighted mean.
+        """The variance of the weighted mean from what outcomes vary together that share nothing but random samples.
 
-        Outcomes that are judged on the same random samples rise and fall together. How each varies by itself, and with
-        those with which it shares something, is in the estimates from one set of outcomes already. This is not.
-
-        Args:
-          replicates: [n, sets] float, the outcomes under each of many draws of samples.
+        ``replicates`` [n, sets] are the outcomes under each of many draws of samples. How each varies by itself, and
+        with those with which it shares something, is in the estimates from one set of outcomes already.
         """
         replicates = self._checked(replicates)
         parts = self._weights[:, None] * (replicates - replicates.mean(axis=1, keepdims=True))
@@ -329,16 +266,11 @@ class Design:
         level: float,
         noise: Noise | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How many independent outcomes tell as much, less what Student's quantile takes.
+        """How many independent outcomes have the same variance, less what Student's quantile takes.
 
-        Args:
-          of_one: [sets] variance of one outcome of the whole.
-          of_strata: [strata, sets] variance of one outcome of each stratum.
-          residuals: [n, sets].
-          telling: [sets] how many outcomes the estimate of the dependence rests on.
-
-        Returns:
-          The number, Student's quantile and its degrees of freedom, each [sets].
+        ``of_one`` [sets] and ``of_strata`` [strata, sets] are variances of one outcome, ``residuals`` [n, sets],
+        ``telling`` [sets] the outcomes that the estimate of the dependence rests on. Returns the number, Student's
+        quantile and its degrees of freedom, each [sets].
         """
         parts = self._weights[:, None] * np.sqrt(of_strata)[self._strata]
         variance = least = np.sum(parts**2, axis=0)
@@ -368,10 +300,7 @@ class Design:
 def false_discovery_rates(p_values: Iterable[float]) -> list[float]:
     """P-values adjusted for their number: of those up to 5%, at most 5% are expected to be false.
 
-    Where nothing differs at all, any is up to 5% in at most 5% of the cases. That holds for independent tests, and for
-    those that depend positively, as rows over the same questions do.
-
-    Source: Y. Benjamini and Y. Hochberg, JRSS B 57 (1995).
+    For tests that are independent or depend positively (Y. Benjamini and Y. Hochberg, JRSS B 57, 1995).
     """
     import scipy.stats  # late: it takes most of a second
 
@@ -380,10 +309,7 @@ def false_discovery_rates(p_values: Iterable[float]) -> list[float]:
 
 
 def family_wise(p_values: Iterable[float]) -> list[float]:
-    """P-values adjusted for their number: any false one is up to 5% in at most 5% of the cases, however they depend.
-
-    Source: S. Holm, Scandinavian Journal of Statistics 6 (1979).
-    """
+    """P-values adjusted for their number: any false one is up to 5% in at most 5% of the cases (Holm 1979)."""
     p_values = np.array(list(p_values), np.float64)
     if not np.all((p_values >= 0) & (p_values <= 1)):
         raise ValueError("a p-value lies between 0 and 1.")
@@ -397,10 +323,7 @@ def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
     """How many standard errors an interval reaches below and above an estimate.
 
     Student's quantile is too short to the side to which data are skewed: of 20 lognormal values a 95% interval of the
-    mean covers 87%. So it reaches as far as Hall's transformation says where that is further, and as Student's
-    quantile on the other side (93%).
-
-    Source: P. Hall, "On the removal of skewness by transformation", JRSS B 54 (1992).
+    mean covers 87%, and with Hall's transformation (JRSS B 54, 1992) where that reaches further 93%.
     """
     variance = np.asarray(variance, np.float64)
     skewness = np.divide(third, variance**1.5, out=np.zeros_like(variance), where=variance > 0)
@@ -414,7 +337,7 @@ def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unbiased_third(number: float) -> float:
-    """What the third central moment of so many values is multiplied by; 0 where they are too few to tell."""
+    """The factor of the third central moment of so many values; 0 where they are too few."""
     return number**2 / ((number - 1) * (number - 2)) if number > 2 else 0.0
 
 
@@ -444,7 +367,7 @@ def _proportion_ends(value: np.ndarray, total: np.ndarray, level: float) -> tupl
 def _tango_ends(gain: np.ndarray, loss: np.ndarray, total: np.ndarray, z: float) -> tuple[np.ndarray, np.ndarray]:
     """Tango's interval for ``gain - loss``, the shares of examples that the second only and the first only has right.
 
-    The score statistic falls with the difference that is tested. Its two quantiles are found by halving.
+    The score statistic falls with the tested difference. Its two quantiles are found by halving.
     """
     difference = gain - loss
 

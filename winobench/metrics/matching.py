@@ -1,8 +1,7 @@
-"""Right or wrong, from scores: accuracy, recall at k, and Winoground's text, image and group score.
+"""Right or wrong, from scores of how well images and texts match, higher = better.
 
-A score says how well an image and a text match. Higher is better. A tie is never resolved in the model's favour: the
-right answer counts only if it would count in every order of equal scores. (The published code takes NumPy's first
-maximum, which is the right answer wherever that is listed first.)
+A tie is never resolved in the model's favour: the right answer counts only if it would count in every order of equal
+scores. (The published code takes NumPy's first maximum, which is the right answer wherever that is listed first.)
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ from winobench.metrics.metric import Decision, Metric, Outcome
 def recall(scores, targets, k: int = 1) -> Outcome:
     """Is the right candidate among the ``k`` best, in any order of equal scores?
 
+    ``scores`` are [num_examples, num_candidates, ...], higher = better; trailing axes are judged each by itself.
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
-
-    Args:
-      scores: [num_examples, num_candidates, ...] floats, higher = better. Trailing axes are judged each by itself.
-      targets: [num_examples] int, index of the right candidate.
     """
     scores = _finite(scores, 2)
     targets = np.asarray(targets)
@@ -35,23 +31,17 @@ def recall(scores, targets, k: int = 1) -> Outcome:
         raise ValueError(f"recall at {k} needs k >= 1 and targets from 0 to {num_candidates - 1}.")
     right = np.take_along_axis(scores, targets.reshape(-1, *[1] * (scores.ndim - 1)), axis=1)
     correct = np.sum(scores >= right, axis=1) <= k  # the right one included
-    if k < num_candidates:
-        best_first = -np.sort(-scores, axis=1)
-        tie = best_first[:, k - 1] == best_first[:, k]
-    else:
-        tie = np.zeros_like(correct)
-    return Outcome(correct, tie)
+    if k >= num_candidates:
+        return Outcome(correct, np.zeros_like(correct))
+    best_first = -np.sort(-scores, axis=1)
+    return Outcome(correct, best_first[:, k - 1] == best_first[:, k])
 
 
 def winoground(scores) -> dict[str, Outcome]:
-    """Text, image and group score of examples with n images and n texts that belong together in order.
+    """Text, image and group score of examples [num, n images, n texts, ...] that belong together in order.
 
     ``text``: for each image its own text scores higher than any other one. ``image``: for each text its own image
     scores higher. ``group``: both. A tie is an equality in any comparison that the score needs.
-
-    Args:
-      scores: [num_examples, n images, n texts, ...] floats, higher = better. N is 2 in Winoground. Trailing axes are
-        judged each by itself.
 
     Source: T. Thrush et al., "Winoground", CVPR 2022, Eq. 1-3.
     """
@@ -61,11 +51,13 @@ def winoground(scores) -> dict[str, Outcome]:
         raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:3]}.")
     one, other = np.nonzero(~np.eye(size, dtype=bool))
     own = scores[:, one, one]
-    text_margins = own - scores[:, one, other]
-    image_margins = own - scores[:, other, one]
-    text = Outcome((text_margins > 0).all(axis=1), (text_margins == 0).any(axis=1))
-    image = Outcome((image_margins > 0).all(axis=1), (image_margins == 0).any(axis=1))
+    text, image = _all_ahead(own - scores[:, one, other]), _all_ahead(own - scores[:, other, one])
     return {"text": text, "image": image, "group": Outcome(text.correct & image.correct, text.tie | image.tie)}
+
+
+def _all_ahead(margins: np.ndarray) -> Outcome:
+    """Whether all margins [n, margins, ...] of the right answers are positive, and whether one is 0."""
+    return Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))
 
 
 def recall_chance(num_candidates: int, k: int = 1) -> float:
@@ -108,8 +100,6 @@ ACCURACY = Metric(
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
 )
-"""Is the right candidate the best one?"""
-
 MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)
 """Accuracy, and its mean over the task's groups."""
 
@@ -120,8 +110,6 @@ RECALL = Metric(
     chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
     decision=Decision(tops=(1, 5)),
 )
-"""Is the right candidate the best one, and is it among the five best?"""
-
 WINOGROUND = Metric(
     "winoground",
     _judge_winoground,
@@ -130,11 +118,75 @@ WINOGROUND = Metric(
     chance=lambda shape: WINOGROUND_CHANCE if shape == (2, 2) else {},
     decision=Decision(),
 )
-"""Text, image and group score. The right answer is the diagonal."""
-
 WINOGROUND_IMAGE = dataclasses.replace(WINOGROUND, name="winoground_image", headline="image")
 """The same with the image score as the headline, as MMVP-VLM (Tong et al. 2024, evaluate_vlm.py) and COLA (Ray et al.
 2023) count pairs: each of two texts finds its image."""
+
+
+def _judge_own_texts(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    """Text i must score higher than every other text for image i. Texts beyond the images are wrong for all of them."""
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim < 3 or not 1 <= scores.shape[1] <= scores.shape[2] or scores.shape[2] < 2:
+        raise ValueError(f"own_texts needs at least as many texts as images, two at least, got {scores.shape[1:3]}.")
+    if targets is not None or not np.isfinite(scores).all():
+        raise ValueError("own_texts needs finite scores and no targets: its right answer is the diagonal.")
+    image, other = np.nonzero(~np.eye(*scores.shape[1:3], dtype=bool))
+    return {"own_texts": _all_ahead(scores[:, image, image] - scores[:, image, other])}
+
+
+OWN_TEXTS = Metric(
+    "own_texts",
+    _judge_own_texts,
+    headline="own_texts",
+    chance=lambda shape: {"own_texts": (1 / shape[1]) ** shape[0]},  # images are guessed one by one
+)
+"""What'sUp's pair and set accuracy (Kamath et al. 2023, section 3): all images of a group find their own caption."""
+
+
+def _right_answers(shape: tuple[int, int]) -> np.ndarray:
+    """[images, texts] bool: texts 2j and 2j + 1 are the answers to question j, of which image i has text 2j + i."""
+    image, text = np.indices(shape)
+    return text % 2 == image
+
+
+def _judge_all_answers(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim < 3 or scores.shape[1] not in (1, 2) or scores.shape[2] < 2 or scores.shape[2] % 2:
+        raise ValueError(f"all_answers needs one or two images and pairs of texts, got {scores.shape[1:3]}.")
+    if targets is not None or not np.isfinite(scores).all():
+        raise ValueError("all_answers needs finite scores and no targets: places say what is right.")
+    image, text = np.nonzero(_right_answers(scores.shape[1:3]))
+    return {"all_answers": _all_ahead(scores[:, image, text] - scores[:, image, text ^ 1])}
+
+
+ALL_ANSWERS = Metric(
+    "all_answers",
+    _judge_all_answers,
+    headline="all_answers",
+    pairs=_right_answers,
+    chance=lambda shape: {"all_answers": (1 / 2) ** (shape[0] * shape[1] // 2)},  # answers are guessed one by one
+)
+"""NaturalBench's I-Acc and G-Acc (Li et al. 2024, section 3): all questions about one image, or about both."""
+
+
+def _judge_all_true(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    """All texts but the last one must score higher than the last one. Targets are the first text."""
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim < 3 or scores.shape[1] != 1 or scores.shape[2] < 2 or not np.isfinite(scores).all():
+        raise ValueError(f"all_true needs finite scores of one image and several texts, got {scores.shape}.")
+    if targets is None or (np.asarray(targets) == scores.shape[2] - 1).any():
+        raise ValueError("all_true needs targets, and the last text is the false one.")
+    margins = scores[:, 0, :-1].min(axis=1) - scores[:, 0, -1]
+    return {"all_true": Outcome(margins > 0, margins == 0)}
+
+
+ALL_TRUE = Metric(
+    "all_true",
+    _judge_all_true,
+    headline="all_true",
+    chance=lambda shape: {"all_true": 1 / max(shape)},  # the false one is as likely as any other to score lowest
+)
+"""SugarCrepe++'s ITT (Dumpala et al. 2024, section 4): every true caption beats the false one."""
 
 
 def _is_whole(number) -> bool:

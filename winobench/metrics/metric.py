@@ -12,32 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ENTRY_POINTS = "winobench.metrics"
-"""The group of entry points that plug in metrics: any name -> a `Metric`."""
+ENTRY_POINTS = "winobench.metrics"  # the group of entry points that plug in metrics: any name -> a `Metric`
 
 
 class Outcome(NamedTuple):
-    """What became of each example under one metric.
-
-    Attributes:
-      correct: [num_examples] bool.
-      tie: [num_examples] bool, the answer hung on equal scores. Such an example may still be wrong or right whatever
-        their order.
-
-    Both have more axes where many sets of scores are judged at once.
-    """
+    """The result of each example under one metric, [num_examples, ...] bool, with more axes for many sets of scores."""
 
     correct: np.ndarray
-    tie: np.ndarray
+    tie: np.ndarray  # the answer hung on equal scores. It may still be wrong or right whatever their order
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
     """Which comparisons of candidates decide a question under a metric: what a race has to settle, and no more.
 
-    Attributes:
-      tops: the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A question
-        is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
+    ``tops`` are the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A
+    question is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
     """
 
     tops: tuple[int, ...] = ()
@@ -49,11 +39,9 @@ class Decision:
 
     @property
     def asks_for(self) -> str:
-        """The questions that it fits, in words."""
         return "as many images as texts, two at least" if self.is_diagonal else "one image or one text"
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether a question of so many images and texts is one that it decides."""
         return shape[0] == shape[1] > 1 if self.is_diagonal else min(shape) == 1
 
 
@@ -117,13 +105,9 @@ class Metric:
         return found
 
     def described(self) -> dict[str, Any]:
-        """What ``config.json`` records of it: enough to show a run where the metric's code is not available."""
-        return {
-            "name": self.name,
-            "headline": self.headline,
-            "shown": list(self.shown),
-            "higher_is_better": self.higher_is_better,
-        }
+        """The record in ``config.json``: enough to show a run where the metric's code is not available."""
+        names = {"name": self.name, "headline": self.headline, "shown": list(self.shown)}
+        return {**names, "higher_is_better": self.higher_is_better}
 
 
 class Metrics(collections.UserDict[str, Metric]):

@@ -1,6 +1,4 @@
-"""What a score is made of: the one definition, for plans, single scores, whole evaluations and reports.
-
-A new normalisation is a new entry of `NORMALIZATIONS`, with a new `Term` where it subtracts something new.
+"""The terms of a score: a new normalisation is an entry of `NORMALIZATIONS`, with a new `Term` where it needs one.
 
 Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5, appendix F.
 """
@@ -17,33 +15,21 @@ from winobench.base import options
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """Errors that a score adds up with a sign: those of its image under its text, or with one of them replaced.
+    """Errors that a score adds up with a sign: those of its image under its text, or with one of them replaced."""
 
-    Attributes:
-      name: what records call it.
-      sign: -1 for the error itself, 1 for what is subtracted from it.
-      of_empty_text: of the image under the empty text.
-      of_gray_image: of a gray image under the text.
-    """
-
-    name: str
-    sign: int = 1
-    of_empty_text: bool = False
-    of_gray_image: bool = False
+    name: str  # in records
+    sign: int = 1  # -1 for the error itself, 1 for what is subtracted from it
+    of_empty_text: bool = False  # of the image under the empty text
+    of_gray_image: bool = False  # of a gray image under the text
 
     def tells_apart(self, images_compete: bool, texts_compete: bool) -> bool:
-        """Whether it may differ between candidates. What does not is the same for all and need not be computed."""
+        """Whether it may differ between candidates. A term that is the same for all need not be computed."""
         return (images_compete and not self.of_gray_image) or (texts_compete and not self.of_empty_text)
 
 
-OWN = Term("own", sign=-1)
-"""The error itself."""
-
-UNCONDITIONAL = Term("unconditional", of_empty_text=True)
-"""The error under the empty text, which makes images comparable (Eq. 5)."""
-
-GRAY_IMAGE = Term("gray_image", of_gray_image=True)
-"""The error of a gray image, which makes texts comparable (appendix F)."""
+OWN = Term("own", sign=-1)  # the error itself
+UNCONDITIONAL = Term("unconditional", of_empty_text=True)  # makes images comparable (Eq. 5)
+GRAY_IMAGE = Term("gray_image", of_gray_image=True)  # makes texts comparable (appendix F)
 
 NORMALIZATIONS: Mapping[str, tuple[Term, ...]] = {
     "none": (OWN,),
@@ -55,15 +41,12 @@ NORMALIZATIONS: Mapping[str, tuple[Term, ...]] = {
 ``none`` is the Diffusion Classifier. Terms that are the same for all candidates are left out.
 """
 
-AUTO = "auto"
-"""What a scorer is meant to be used with: ``unconditional`` for a diffusion model, ``none`` for others."""
-
+AUTO = "auto"  # what a scorer is meant to be used with: ``unconditional`` for a diffusion model, ``none`` for others
 TERMS: Mapping[str, Term] = {term.name: term for terms in NORMALIZATIONS.values() for term in terms}
 """Name -> every term there is."""
 
 
 def choice() -> options.Range:
-    """What may be requested."""
     return options.choice(AUTO, *NORMALIZATIONS)
 
 
@@ -78,9 +61,5 @@ def scores(
     errors: Mapping[str, np.ndarray],
     reduce: Callable[[np.ndarray], np.ndarray] = lambda values: values.astype(np.float64),
 ) -> np.ndarray:
-    """Scores from errors in float64, higher = better match.
-
-    Args:
-      reduce: applied to each of them, such as a mean over samples in float64.
-    """
+    """Scores from errors in float64, higher = better match. ``reduce`` is applied to each, as a mean over samples."""
     return sum(term.sign * reduce(errors[term.name]) for term in terms)

@@ -10,34 +10,26 @@ import scipy.stats
 
 from winobench.metrics.intervals import Interval, clustered
 
-FIRST, SECOND, EQUAL = -1, 1, 0
-"""What an outcome can be: the first is better, the second is, or neither."""
+FIRST, SECOND, EQUAL = -1, 1, 0  # what an outcome can be: the first is better, the second is, or neither
 
 
 @dataclasses.dataclass(frozen=True)
 class Preference:
-    """How often the second of two is preferred to the first.
+    """How often the second of two is preferred to the first."""
 
-    Attributes:
-      first, second, equal: number of pairs in which the first is preferred, the second, or neither.
-      share: of the decided pairs, those in which the second is preferred, with its interval; None where none is
-        decided.
-      p_value: of the two-sided sign test over what the outcomes of a cluster add up to; None where nothing is decided.
-    """
-
-    first: int
+    first: int  # pairs in which the first is preferred, and so on
     second: int
     equal: int
-    share: Interval | None
-    p_value: float | None
+    share: Interval | None  # of the decided pairs, those in which the second is preferred; None without any
+    p_value: float | None  # of the two-sided sign test over clusters; None where nothing is decided
 
 
 def summarize(outcomes: Sequence[int], clusters: Iterable[Hashable], *, level: float = 0.95) -> Preference:
     """Counts, the share of the second among decided pairs, and the sign test.
 
-    The share has Wilson's interval, for the effective number of pairs where pairs of a cluster depend on each other
-    (`winobench.metrics.intervals.clustered`): two seeds of one prompt are not two prompts. The sign test counts each
-    cluster once, for the side that most of its decided pairs prefer. Clusters that are level are left out, as ties are.
+    The share has the interval of `winobench.metrics.intervals.clustered`: two seeds of one prompt are not two prompts.
+    The sign test counts each cluster once, for the side that most of its decided pairs prefer. Clusters that are level
+    are left out, as ties are.
     """
     clusters = list(clusters)
     if len(clusters) != len(outcomes) or any(outcome not in (FIRST, SECOND, EQUAL) for outcome in outcomes):

@@ -1,19 +1,18 @@
 """Does a score rank images as people do? Agreement of scores with people's ratings, and its intervals.
 
-Each image has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are
-from a bootstrap over prompts: the images of a prompt are easy or hard together, and are sampled together. All measures
-here are ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was sampled
-(`Measure`). An image is never compared with a copy of itself.
+Intervals are from a bootstrap over prompts, as the images of a prompt are easy or hard together. All measures are
+ratios of sums over images, or over pairs of images, so that a resample is how often each prompt was sampled. An image
+is never compared with a copy of itself.
 
-Sources: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945), tau-b; A. Stuart, "The
-estimation and comparison of strengths of association in contingency tables", Biometrika 40 (1953), tau-c; D. Deutsch,
-G. Foster and M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which
-Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
+Sources: M. G. Kendall, Biometrika 33 (1945), tau-b; A. Stuart, Biometrika 40 (1953), tau-c; D. Deutsch, G. Foster and
+M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which Z. Lin et al.,
+"Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,31 +21,21 @@ import numpy as np
 from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 
-NUM_RESAMPLES = 2_000
-"""Of the bootstrap."""
-
-YES_ABOVE = 0.5
-"""People say yes to an image if more than this share of them does."""
+NUM_RESAMPLES, _BATCH = 2_000, 256  # of the bootstrap
+YES_ABOVE = 0.5  # people say yes to an image if more than this share of them does
 
 # Thresholds of ties among which a resample calibrates again, as quantiles of all differences of scores. The value
 # itself is the best of all thresholds.
 _THRESHOLDS = 32
-_BATCH = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Rated:
-    """Images with what a scorer and what people think of them.
+    """Images with their scores and people's ratings."""
 
-    Attributes:
-      scores: [n] float64, how well an image matches its prompt.
-      ratings: [n] float64, of people, higher = better.
-      prompts: [n] int64, from 0 to the number of prompts - 1, each of which occurs.
-    """
-
-    scores: np.ndarray
-    ratings: np.ndarray
-    prompts: np.ndarray
+    scores: np.ndarray  # [n] float64, how well an image matches its prompt
+    ratings: np.ndarray  # [n] float64, higher = better
+    prompts: np.ndarray  # [n] int64, from 0 to the number of prompts - 1, each of which occurs
 
     @classmethod
     def of(cls, scores: Sequence[float], ratings: Sequence[float], prompts: Sequence[Hashable]) -> Rated:
@@ -62,18 +51,15 @@ class Rated:
 
     @property
     def num_prompts(self) -> int:
-        """Number of prompts."""
         return int(self.prompts.max()) + 1
 
 
 class Measure(NamedTuple):
     """A number over rated images, of any sample of their prompts.
 
-    Attributes:
-      of: ``of(counts) -> values``: [b, prompts] float64, how often each prompt was sampled -> [b] float64; NaN where
-        the number is undefined, as a correlation of images that all have one rating.
-      chance: its value without any agreement.
-      about: what else ``results.json`` says of it.
+    ``of(counts)`` takes [b, prompts] float64, how often each prompt was sampled, and returns [b] float64; NaN where the
+    number is undefined, as a correlation of images that all have one rating. ``chance`` is its value without any
+    agreement, ``about`` what else ``results.json`` says of it.
     """
 
     of: Callable[[np.ndarray], np.ndarray]
@@ -91,14 +77,9 @@ class Measure(NamedTuple):
 
 
 class _Pairs:
-    """Pairs of images: i before j, each once."""
+    """Pairs of images, i before j, each once: all, or those within one prompt."""
 
     def __init__(self, rated: Rated, *, within: bool):
-        """
-        Args:
-          rated: the images.
-          within: only pairs of one prompt.
-        """
         if within:
             members = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
         else:
@@ -119,8 +100,8 @@ class _Pairs:
     def total(self, weights: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The sum of [pairs] weights as a function of how often prompts were sampled.
 
-        A pair of two prompts counts as often as both were sampled together. Of a prompt that was sampled m times, m
-        copies are compared with each other, and two images of it meet m * m times.
+        A pair of two prompts counts as often as both were sampled together. Two images of a prompt that was sampled m
+        times meet m * m times.
         """
         size = self.num_prompts
         cells = np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
@@ -131,16 +112,10 @@ class _Pairs:
         return np.bincount(self.one, weights, self.num_prompts)
 
     def thresholds(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """The best threshold, and those among which resamples choose.
+        """The best threshold of ties, and [k] ascending ones among which resamples choose, it among them.
 
-        Args:
-          weights: [pairs], by which the sum of right pairs is the greatest with the best threshold.
-
-        Returns:
-          The smallest difference of scores such that, where no larger one makes a tie, most pairs are right. And
-          [k] ascending thresholds, it among them.
-
-        Source: Deutsch et al. 2023, section 6.
+        It is the smallest difference of scores such that, where no larger one makes a tie, the sum of the weights of
+        right pairs is the greatest (Deutsch et al. 2023, section 6).
         """
         order = np.argsort(self.gap, kind="stable")
         gaps = self.gap[order]
@@ -161,7 +136,6 @@ class _Pairs:
 
 
 def kendall_tau_b(pairs: _Pairs) -> Measure:
-    """Kendall's tau-b over all pairs."""
     signed = pairs.total(pairs.concordant * 1.0 - pairs.discordant)
     untied = [pairs.total(~tie * 1.0) for tie in (pairs.score_tie, pairs.rating_tie)]
     return Measure(lambda counts: _ratio(signed(counts), np.sqrt(untied[0](counts) * untied[1](counts))), 0.0)
@@ -179,7 +153,6 @@ def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
 
 
 def pearson(rated: Rated) -> Measure:
-    """Pearson's correlation of scores and ratings."""
     x, y = rated.scores - rated.scores.mean(), rated.ratings - rated.ratings.mean()
     if not (np.ptp(rated.scores) and np.ptp(rated.ratings)):
         return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
@@ -197,16 +170,14 @@ def pearson(rated: Rated) -> Measure:
 def pairwise_accuracy(pairs: _Pairs) -> Measure:
     """Share of pairs of images in whose order, or tie, scores and ratings agree, with ties calibrated.
 
-    Scores that differ by no more than a threshold are a tie. The threshold is the one by which most pairs are right,
-    of these very images, as published. It is called ``threshold``. Resamples calibrate again.
+    Scores that differ by no more than ``threshold`` are a tie. It is the one by which most pairs are right, of these
+    very images, as published. Resamples calibrate again.
     """
     ones = np.ones(len(pairs))
     best, grid = pairs.thresholds(ones)
     size, places = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
-    cells = np.bincount((places * size + pairs.one) * size + pairs.other, pairs.gains, len(grid) * size * size).reshape(
-        len(grid), size, size
-    )
-    cells = np.cumsum(cells, axis=0)
+    cells = np.bincount((places * size + pairs.one) * size + pairs.other, pairs.gains, len(grid) * size * size)
+    cells = np.cumsum(cells.reshape(len(grid), size, size), axis=0)
     ordered, every = pairs.total(pairs.concordant * 1.0), pairs.total(ones)
 
     def of(counts: np.ndarray) -> np.ndarray:
@@ -219,7 +190,7 @@ def pairwise_accuracy(pairs: _Pairs) -> Measure:
 def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
     """The mean over prompts of their tau-b, and of their pairwise accuracy with one threshold for all.
 
-    Prompts whose images people find all alike, or the scorer, have no tau-b and are left out of its mean.
+    Prompts whose scores or ratings are all alike have no tau-b and are left out of its mean.
     """
     number = pairs.by_prompt(np.ones(len(pairs)))
     untied = [pairs.by_prompt(~tie * 1.0) for tie in (pairs.score_tie, pairs.rating_tie)]
@@ -230,10 +201,8 @@ def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
     weights = 1 / number[pairs.one]
     best, grid = pairs.thresholds(weights)
     places = np.searchsorted(grid, pairs.gap)
-    gains = np.bincount(pairs.one * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid)).reshape(
-        pairs.num_prompts, len(grid)
-    )
-    gains = np.cumsum(gains, axis=1)
+    gains = np.bincount(pairs.one * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid))
+    gains = np.cumsum(gains.reshape(pairs.num_prompts, len(grid)), axis=1)
     ordered = pairs.by_prompt(weights * pairs.concordant)
     tie_share = pairs.by_prompt(weights * pairs.rating_tie)[has_pairs].mean()
     return {
@@ -243,35 +212,30 @@ def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
             {"threshold": best},
         ),
         "within_prompt_kendall_tau_b": Measure(
-            lambda counts: _ratio(counts @ tau, counts @ (has_tau * 1.0)), 0.0, {"prompts_with_tau": int(has_tau.sum())}
+            functools.partial(_ratio_of, tau, has_tau * 1.0), 0.0, {"prompts_with_tau": int(has_tau.sum())}
         ),
     }
 
 
 def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
-    """Of pairs of one prompt's images of which people prefer one, the share in which its score is higher.
+    """Pairwise preference accuracy within a prompt, over all pairs, and the mean over prompts.
 
-    A tie of scores is wrong, and pairs that people rank alike do not count. ``preference_accuracy`` is over all pairs,
-    ``mean_preference_accuracy`` the mean over prompts of their shares.
+    A tie of scores is wrong, and pairs that people rank alike do not count.
 
     Source: J. Xu et al., "ImageReward", NeurIPS 2023, Table 3, and its published test.py, which counts pairs.
     """
     right, asked = pairs.by_prompt(pairs.concordant * 1.0), pairs.by_prompt(~pairs.rating_tie * 1.0)
     is_asked = asked > 0
     shares = np.where(is_asked, right / np.maximum(asked, 1), 0.0)
+    sums = {"preference_accuracy": (right, asked), "mean_preference_accuracy": (shares, is_asked * 1.0)}
     return {
-        "preference_accuracy": Measure(
-            lambda counts: _ratio(counts @ right, counts @ asked), 0.5, {"pairs": int(asked.sum())}
-        ),
-        "mean_preference_accuracy": Measure(
-            lambda counts: _ratio(counts @ shares, counts @ (is_asked * 1.0)), 0.5, {"pairs": int(asked.sum())}
-        ),
+        name: Measure(functools.partial(_ratio_of, above, below), 0.5, {"pairs": int(asked.sum())})
+        for name, (above, below) in sums.items()
     }
 
 
 def auroc(rated: Rated) -> Measure:
-    """Area under the ROC curve: how often an image to which people say yes scores higher than one to which they do
-    not, a tie counting half."""
+    """How often an image to which people say yes scores higher than one to which they do not, a tie counting half."""
     yes, no = (np.flatnonzero((rated.ratings > YES_ABOVE) == is_yes) for is_yes in (True, False))
     margins = np.subtract.outer(rated.scores[yes], rated.scores[no])
     size = rated.num_prompts
@@ -288,10 +252,10 @@ def auroc(rated: Rated) -> Measure:
 
 
 def best_accuracy(rated: Rated) -> Measure:
-    """Share of images on which people and the score agree, yes or no, with the threshold by which most do.
+    """Share of images on which people and the score agree, yes or no, with the best threshold.
 
-    The score says yes from ``threshold`` on, above all scores where it had better never say so. The threshold is of
-    these very images, and resamples choose again. Chance is the more frequent answer of people.
+    The score says yes from ``threshold`` on, above all scores where it had better never say so. It is of these very
+    images, and resamples choose again. Chance is the more frequent answer of people.
     """
     yes = rated.ratings > YES_ABOVE
     levels = np.append(np.unique(rated.scores), np.inf)
@@ -313,10 +277,12 @@ def rank_measures(rated: Rated) -> dict[str, Measure]:
     pairs, within = _Pairs(rated, within=False), _Pairs(rated, within=True)
     found = {}
     if len(pairs):
-        found["pairwise_accuracy"] = pairwise_accuracy(pairs)
-        found["kendall_tau_b"] = kendall_tau_b(pairs)
-        found["kendall_tau_c"] = kendall_tau_c(pairs, rated)
-        found["pearson"] = pearson(rated)
+        found = {
+            "pairwise_accuracy": pairwise_accuracy(pairs),
+            "kendall_tau_b": kendall_tau_b(pairs),
+            "kendall_tau_c": kendall_tau_c(pairs, rated),
+            "pearson": pearson(rated),
+        }
     return found | (within_prompts(within) if len(within) else {})
 
 
@@ -333,26 +299,19 @@ def preference_measures(rated: Rated) -> dict[str, Measure]:
 
 @dataclasses.dataclass(frozen=True)
 class RatingMetric:
-    """How a scorer's agreement with people's ratings is measured.
-
-    Attributes:
-      name: what a task calls it, and what ``config.json`` records.
-      measures: ``measures(rated) -> name -> Measure``, the first of which is the headline.
-      headline: the measure where there is room for one.
-      shown: those that charts and summaries show. The headline alone.
-    """
+    """How a scorer's agreement with people's ratings is measured."""
 
     name: str
-    measures: Callable[[Rated], Mapping[str, Measure]]
-    headline: str
+    measures: Callable[[Rated], Mapping[str, Measure]]  # by name
+    headline: str  # the measure where there is room for one
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The measures that summaries show."""
+        """The measures that charts and summaries show."""
         return (self.headline,)
 
     def described(self) -> dict[str, Any]:
-        """What ``config.json`` records of it."""
+        """Its record in ``config.json``."""
         return {"name": self.name, "headline": self.headline, "shown": list(self.shown), "higher_is_better": True}
 
 
@@ -380,8 +339,8 @@ def rating_results(
     """All numbers of a task whose images people have rated: of all images first, then of each group.
 
     Returns row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (images), "ties" (images whose score
-    another one has too), "prompts", and what else the measure says of itself}. Groups as ``<group>/<measure>``.
-    Measures that are undefined, and those of groups with one prompt, have no row.
+    another one has too), "prompts", and ``about`` of the measure}. Groups as ``<group>/<measure>``. Measures that are
+    undefined, and those of groups with one prompt, have no row.
     """
 
     def rated(indices: Sequence[int]) -> Rated:
@@ -426,8 +385,6 @@ def _rows(metric: RatingMetric, rated: Rated, prefix: str, seed: int, num_resamp
 def _interval(
     measure: Measure, num_prompts: int, seed: int, num_resamples: int, level: float = 0.95
 ) -> tuple[float, float]:
-    """Ends of the bootstrap's interval over prompts."""
-
     def statistic(drawn: np.ndarray) -> np.ndarray:
         rows = drawn.reshape(-1, drawn.shape[-1])
         counts = np.zeros((len(rows), num_prompts))
@@ -448,8 +405,12 @@ def _interval(
 
 
 def _calibrated_chance(tie_share: float) -> float:
-    """What calibrated ties give to scores that know nothing: all ties, or none and half of the rest by luck."""
+    """Chance with calibrated ties: all are ties, or none and half of the rest is right by luck."""
     return float(max(tie_share, (1 - tie_share) / 2))
+
+
+def _ratio_of(above: np.ndarray, below: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    return _ratio(counts @ above, counts @ below)
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:

@@ -16,14 +16,10 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampleMean:
-    """A mean over samples in float64.
+    """A mean over samples in float64."""
 
-    Attributes:
-      weights: [n] float64 of the samples, with the mean 1; None for equal ones.
-      dtype: each error is rounded to it first, as code does that computes distances in the network's dtype.
-    """
-
-    weights: np.ndarray | None = None
+    weights: np.ndarray | None = None  # [n] float64 of the samples, with the mean 1; None for equal ones
+    # Each error is rounded to it first, as code does that computes distances in the network's dtype.
     dtype: str = DTYPES[0]
 
     def terms(self, errors: np.ndarray) -> np.ndarray:
@@ -47,9 +43,7 @@ class SampleMean:
 
 
 PLAIN = SampleMean()
-"""Errors as they are, all counting alike."""
 
 
 def choice() -> options.Range:
-    """What may be requested."""
     return options.choice(*DTYPES)

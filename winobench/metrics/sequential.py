@@ -1,35 +1,21 @@
 """Deciding early: which candidate will win over the whole budget of samples, after a part of them.
 
-A race (Maron and Moore, "Hoeffding Races", NIPS 1993) compares candidates on common samples, looks at the differences
-every now and then, and stops sampling those whose fate is sure. What is predicted is the decision of the whole budget,
-not the sign of a mean in the limit.
-
-The test is a bet (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024;
-"Confidence sequences for sampling without replacement", NeurIPS 2020). The differences d_1 .. d_N of two candidates are
-met in random order. If their sum is not positive, then what speaks against the first candidate, the negative parts z,
-adds up to at least as much as what speaks for it, the positive parts y. A gambler who bets against this, at odds that
-would be fair if it were true, multiplies the capital by 100 with a probability of at most 1 / 100, however often one
-looks (Ville's inequality). docs/race.md has the theorem, its proof, and what it costs.
-
-One assumption is needed, for without any nothing can be decided before the last sample: what speaks for the candidate
-that wins in the end is not the work of a few samples. No single sample holds more than 1 / (share * N) of its sum.
+A race (Maron and Moore, "Hoeffding Races", NIPS 1993) compares candidates on common samples and stops sampling those
+whose fate is sure. The test is a bet (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
+betting", JRSS B 2024; "Confidence sequences for sampling without replacement", NeurIPS 2020). If the sum of two
+candidates' differences is not positive, their negative parts z add up to at least as much as their positive parts y. A
+gambler who bets against this at fair odds multiplies the capital by 100 with a probability of at most 1 / 100, however
+often one looks (Ville's inequality). docs/race.md has the theorem, its proof and its assumption.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-SHARE = 0.04
-"""The smallest share of the samples that may hold all that speaks for a candidate, by default."""
-
-# Of the stake: what is bet on rare negative differences alone, and on both signs.
-_WEIGHTS = (0.75, 0.25)
-
-# Means of the negative parts that are tried, each this much larger than the one before.
-_RATIO = 1.08
-
-# Floats that one step of the computation may hold at once.
-_CHUNK = 2**20
+SHARE = 0.04  # the smallest share of the samples that may hold all that speaks for a candidate, by default
+_WEIGHTS = (0.75, 0.25)  # of the stake: on rare negative differences alone, and on both signs
+_RATIO = 1.08  # between means of the negative parts that are tried
+_CHUNK = 2**20  # floats that one step of the computation may hold at once
 
 
 def looks(budget: int, level: float, share: float = SHARE) -> list[int]:
@@ -43,7 +29,7 @@ def looks(budget: int, level: float, share: float = SHARE) -> list[int]:
 
 
 def fewest(budget: int, level: float, share: float = SHARE) -> int:
-    """The samples without which nothing is sure: positive differences without any negative ones are, from here on.
+    """The samples without which nothing is sure, however positive the differences are.
 
     Of N samples ``share * N`` might speak against them. The inverse of the capital is the probability of missing these.
     """
@@ -58,17 +44,11 @@ def fewest(budget: int, level: float, share: float = SHARE) -> int:
 def will_stay_positive(
     differences: np.ndarray, budget: int, level: float, share: float = SHARE, start: int = 0
 ) -> np.ndarray:
-    """Is it sure that the mean over the whole budget is positive?
+    """Is it sure that the mean over the whole budget is positive, by differences [..., n] in the order of samples?
 
-    Where it is not, the probability that this is ever True, at any numbers of samples it is asked, is at most
-    ``level``, if the differences are met in random order and no sample holds more than 1 / (share * N) of the sum of
-    their negative parts.
-
-    Args:
-      differences: [..., n] floats, of the samples known so far, in the order in which they were met.
-
-    Returns:
-      [...] bool. With n = N, whether the mean is positive.
+    Where it is not positive, the probability that this is ever True, at any numbers of samples, is at most ``level``,
+    if the differences come in random order and no sample holds more than 1 / (share * N) of the sum of their negative
+    parts.
     """
     differences = np.asarray(differences, np.float64)
     mean = differences.mean(axis=-1)
@@ -89,13 +69,10 @@ def will_stay_positive(
 
 
 def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: int = 0) -> np.ndarray:
-    """What a capital of 1 has grown to at its best, bet against "the mean over the whole budget is not positive".
+    """The best capital, from 1, of a bet against "the mean over the whole budget is not positive".
 
-    Args:
-      differences: [comparisons, n] floats, n < budget. The rest as in `will_stay_positive`.
-
-    Returns:
-      [comparisons] float64, the least over all values that the mean of the negative parts may have.
+    ``differences`` are [comparisons, n] with n < budget. Float64 [comparisons], the least over all values that the mean
+    of the negative parts may have.
     """
     differences = np.asarray(differences, np.float64)
     n = differences.shape[1]
@@ -117,14 +94,9 @@ def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: i
 def _capital(
     differences: np.ndarray, budget: int, share: float, start: int, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
-    """At least what the capital has been at its best, for every mean of the negative parts between two bounds.
+    """A lower bound of the best capital, for every mean of the negative parts between two bounds [comparisons, bounds].
 
-    Args:
-      differences: float64 [comparisons, n].
-      lower, upper: [comparisons, bounds] floats >= 0; ``upper`` may be infinite.
-
-    Returns:
-      [comparisons, bounds] float64. Infinite where the differences known so far rule all of these means out.
+    Infinite where the differences known so far [comparisons, n] rule all of these means out.
     """
     n = differences.shape[1]
     left = (budget - np.arange(n)).astype(np.float64)
@@ -153,6 +125,6 @@ def _capital(
 
 
 def _chunks(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """Rows in parts of which each needs no more than the memory that is meant for it."""
+    """Rows in parts, for memory."""
     step = max(1, _CHUNK // (2 * size))
     return [rows[first : first + step] for first in range(0, len(rows), step)]

@@ -1,7 +1,7 @@
 """How much each timestep counts in a score: the published weightings of noise levels, and weights learned from errors.
 
-A score is the mean over samples of weight times error. Weights of one set of samples have the mean 1, so that scores
-keep their size. They are applied to recorded errors: another weighting needs no pass of a network.
+A score is the mean over samples of weight times error. Weights have the mean 1, so that scores keep their size. They
+are applied to recorded errors: another weighting needs no pass of a network.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-UNIFORM = "uniform"
-"""All timesteps count alike."""
+UNIFORM = "uniform"  # all timesteps count alike
 
 LEVEL_RULES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigma_sqrt": lambda levels: levels**-2.0,
@@ -33,28 +32,19 @@ Rectified Flow Transformers for High-Resolution Image Synthesis", section 3.1), 
 `logit_normal` is the density with mean 0 and deviation 1."""
 
 _BINS = 10
-# Of the weights' squares, in the loss: decides between directions that part the answers equally well.
-_RIDGE = 1e-3
-# Of the largest weight: beyond, sums and products leave what floats can hold.
-_LEAST, _MOST = 1e-30, 1e30
-# A level of 1 has no logit.
-_NEAR_ONE = 1 - 1e-6
+_RIDGE = 1e-3  # of the weights' squares, in the loss: decides between directions that part the answers equally well
+_LEAST, _MOST = 1e-30, 1e30  # of the largest weight: beyond, sums and products leave the range of floats
+_NEAR_ONE = 1 - 1e-6  # a level of 1 has no logit
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Learned weights: a step function of the timestep, or of the noise level.
+    """Learned weights: a step function of the timestep, or of the noise level."""
 
-    Attributes:
-      edges: [k - 1] ascending. A step reaches from one, included, to the next.
-      weights: [k], not negative.
-    """
-
-    edges: tuple[float, ...]
-    weights: tuple[float, ...]
+    edges: tuple[float, ...]  # [k - 1] ascending. A step reaches from one, included, to the next
+    weights: tuple[float, ...]  # [k], not negative
 
     def __call__(self, timesteps: np.ndarray) -> np.ndarray:
-        """The weights of timesteps [n]: float64 [n]."""
         return np.asarray(self.weights)[np.searchsorted(self.edges, timesteps, side="right")]
 
 
@@ -85,20 +75,16 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
 
 
 def described(weighting: str | Curve) -> str | dict[str, list[float]]:
-    """As records have it; `parse` reads it."""
+    """The record, which `parse` reads."""
     if isinstance(weighting, str):
         return weighting
     return {name: list(values) for name, values in dataclasses.asdict(weighting).items()}
 
 
 def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray | None:
-    """The weights of samples.
+    """The weights of samples at timesteps [n] (integers, or noise levels above 0 and up to 1).
 
-    Args:
-      timesteps: [n] of the samples: integers, or noise levels above 0 and up to 1.
-
-    Returns:
-      float64 [n] with the mean 1; None for uniform weights.
+    Float64 [n] with the mean 1; None for uniform weights.
     """
     if weighting == UNIFORM:
         return None
@@ -121,15 +107,12 @@ def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray
 
 
 def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndarray) -> Curve:
-    """Learns which timesteps tell the right candidate from the others.
+    """Learns which timesteps distinguish the right candidate from the others.
 
     Multinomial logistic regression: the candidates' scores are sums over steps of the timestep of weight times the mean
     score there, with weights that are not negative, and the cross-entropy of the right candidate is least, with a small
-    penalty of large weights. Convex, and so the same wherever it is run.
-
-    Args:
-      scores: of each question [candidates, n] float, higher = better match, on n samples.
-      timesteps: [n] of the samples.
+    penalty of large weights. It is convex. ``scores`` of each question are [candidates, n], higher = better match, on n
+    samples at ``timesteps`` [n].
 
     Source: Self-Bench (arXiv:2505.17955) learns a weight for each of its timesteps by this loss.
     """

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.models.base import linear
 from winobench.models.layers import Conv2d
@@ -58,12 +59,12 @@ class LoRAConfig:
             raise InputError(
                 f"LoRA: rank is {self.rank!r}, but must be a whole number of at least 1", code="out-of-range"
             )
-        if self.alpha is not None and not (_is_number(self.alpha) and 0 < self.alpha < float("inf")):
+        if self.alpha is not None and not (options.is_number(self.alpha) and 0 < self.alpha < float("inf")):
             raise InputError(
                 f"LoRA: alpha is {self.alpha!r}, but must be a positive number, or none for the rank",
                 code="out-of-range",
             )
-        if not (_is_number(self.dropout) and 0 <= self.dropout < 1):
+        if not (options.is_number(self.dropout) and 0 <= self.dropout < 1):
             raise InputError(
                 f"LoRA: dropout is {self.dropout!r}, but must be at least 0 and under 1", code="out-of-range"
             )
@@ -334,7 +335,3 @@ def replace_layer(network: nnx.Module, name: str, layer: nnx.Module) -> None:
         owner[int(last)] = layer
     else:
         setattr(owner, last, layer)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,6 +1,6 @@
 """The kind of device that a computation will run on, while it is traced: by its mesh, not by the process's default.
 
-What is compiled ahead for other devices than the process has, or for some of several kinds, is then right as well.
+That is right for programs compiled ahead for other devices, and for some of several kinds.
 """
 
 from __future__ import annotations
@@ -17,33 +17,26 @@ from winobench.base import accelerators
 
 
 class Device(NamedTuple):
-    """A kind of device.
+    """A kind of device."""
 
-    Attributes:
-      platform: ``cpu``, ``gpu`` or ``tpu``.
-      kind: as the platform calls it, such as ``NVIDIA H100 80GB HBM3`` or ``TPU v5 lite``. Empty where unknown.
-    """
-
-    platform: str
-    kind: str = ""
+    platform: str  # cpu, gpu or tpu
+    kind: str = ""  # as the platform names it, such as "NVIDIA H100 80GB HBM3" or "TPU v5 lite"; empty where unknown
 
 
 def traced_device() -> Device | None:
     """The device of the mesh around the function that is being traced; None without a mesh.
 
-    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or `traced_on`.
-    JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None,
-    `jax.lax.platform_dependent` chooses between forms when the function is lowered.
+    Functions under `map_over_data`, `jax.set_mesh` or `traced_on` have one. JAX traces again for another mesh. Where
+    this is None, `jax.lax.platform_dependent` chooses between forms when the function is lowered.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return None if device is None else Device(device.platform, device.device_kind)
 
 
 def runs_on_one_device() -> bool:
-    """Whether what is being traced is one device's own part of a program, as it is under `map_over_data`.
+    """Whether one device's own part of a program is being traced, as it is under `map_over_data`. False without a mesh.
 
-    Kernels that the compiler cannot divide among devices, such as Pallas', may be called there, and nowhere else; False
-    without a mesh, as nobody knows.
+    Kernels that the compiler cannot divide among devices, such as Pallas', may be called there, and nowhere else.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -53,19 +46,15 @@ def runs_on_one_device() -> bool:
 
 
 def traced_on(mesh: Mesh | None) -> Any:
-    """A context in which what is traced knows that it will run on a mesh. None without a mesh.
-
-    Inside of `jax.jit`, where `jax.set_mesh` may not be called.
-    """
+    """A context in which tracing takes place for a mesh, if any, inside of `jax.jit`, which forbids `jax.set_mesh`."""
     return contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
 
 
 def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any] | None:
-    """A function of arrays with so many rows, so that each device calls it with its own rows.
+    """A function of arrays with so many rows, so that each device calls it with its own rows, also for gradients.
 
-    For kernels that the compiler cannot divide among devices, where it divides all else: in a training step under
-    `traced_on`. Gradients go through it. Returns the function itself where it `runs_on_one_device`; None where the
-    devices cannot share the rows equally, or where nobody knows what they are.
+    For kernels that the compiler cannot divide among devices, in a training step under `traced_on`. Returns the
+    function itself where it `runs_on_one_device`; None where the devices cannot share the rows equally, or are unknown.
     """
     if runs_on_one_device():
         return function
@@ -78,7 +67,7 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
 
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
-    """(major, minor) of a kind of NVIDIA GPU, or of this process's GPU; None if the GPU does not exist."""
+    """(major, minor) of a kind of NVIDIA GPU, or of this process's GPU; None without one."""
     for known in accelerators.ACCELERATORS.values():
         if kind and known.device_kind == kind:
             return known.compute_capability

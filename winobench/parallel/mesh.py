@@ -1,9 +1,8 @@
 """Meshes and where arrays live on them.
 
 One mesh has up to two axes. ``data`` splits a batch: each device works on its own rows, and no rows travel. ``model``,
-only present when asked for, splits the parameters of networks that do not fit on one device; XLA inserts the
-communication. Meshes are made here and nowhere else, because `jax.make_mesh` would make axes that ask every operation
-for its sharding.
+an option, splits the parameters of networks that do not fit on one device; XLA inserts the communication. Meshes are
+made here and nowhere else, because the axes of `jax.make_mesh` ask every operation for its sharding.
 """
 
 from __future__ import annotations
@@ -26,18 +25,16 @@ from winobench.base.errors import InputError
 DATA_AXIS = "data"
 MODEL_AXIS = "model"
 
-_WHOLE = PartitionSpec()
-
-# Memory that copies of the parameters may take where the devices are the cores of one CPU.
+# For copies of the parameters where the devices are the cores of one CPU.
 _CPU_COPIES_BYTES = 1 << 31
 
 
 def one_device_per_core(limit: int = 8) -> None:
-    """Has JAX see each core of this machine as a CPU device of its own.
+    """Has JAX see each core of this machine as a CPU device of its own, unless ``XLA_FLAGS`` names a number of devices.
 
     XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
-    more work than one device with two cores. Call it before JAX has looked for devices. Afterwards, and where
-    ``XLA_FLAGS`` already names a number of devices, it does nothing. With an accelerator, CPU devices lie idle.
+    more work than one device with two cores. Call it before JAX has looked for devices. With an accelerator, CPU
+    devices lie idle.
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
@@ -55,15 +52,11 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
     """Makes the mesh that scorers and training run on."""
     devices = list(jax.devices() if devices is None else devices)
     if not devices:
-        raise InputError(
-            "a mesh needs at least one device, but the list of devices is empty: leave it out to use all",
-            code="empty-list",
-        )
+        message = "a mesh needs at least one device, but the list of devices is empty: leave it out to use all"
+        raise InputError(message, code="empty-list")
     if model_parallel < 1 or len(devices) % model_parallel:
-        raise InputError(
-            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}",
-            code="indivisible-devices",
-        )
+        message = f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+        raise InputError(message, code="indivisible-devices")
     if model_parallel == 1:
         return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
     grid = np.asarray(devices).reshape(-1, model_parallel)
@@ -92,10 +85,8 @@ def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) ->
     if mesh is None:
         return make_mesh()
     if not isinstance(mesh, Mesh):
-        raise InputError(
-            f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}",
-            code="wrong-type",
-        )
+        message = f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}"
+        raise InputError(message, code="wrong-type")
     names = mesh.axis_names
     if batch_axis is None:
         is_only = len(names) == 1 and names != (MODEL_AXIS,)
@@ -118,7 +109,7 @@ def as_mesh(mesh: Mesh | None, batch_axis: str | Sequence[str] | None = None) ->
 
 
 def without_mesh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates what runs programs on its own mesh: the caller's `jax.set_mesh` does not reach into it."""
+    """Decorates a function that runs programs on its own mesh: the caller's `jax.set_mesh` does not reach into it."""
 
     @functools.wraps(function, (*functools.WRAPPER_ASSIGNMENTS, "lower"))
     def called(*arguments: Any, **keywords: Any) -> Any:
@@ -143,11 +134,7 @@ def _no_mesh() -> contextlib.AbstractContextManager[Any]:
 
 
 def automatically(function: Callable[..., Any], rows: jax.Array) -> Callable[..., Any]:
-    """A function of arrays for the caller's mesh, whose explicit axes are automatic in it. Other axes stay as they are.
-
-    Args:
-      rows: [n, ...].
-    """
+    """A function of arrays for the caller's mesh, whose explicit axes are automatic in it. ``rows`` are [n, ...]."""
     explicit = jax.sharding.get_abstract_mesh().explicit_axes
     if not explicit:
         return function
@@ -156,12 +143,12 @@ def automatically(function: Callable[..., Any], rows: jax.Array) -> Callable[...
 
 
 def data_parallelism(mesh: Mesh) -> int:
-    """Number of parts that the mesh splits a batch into."""
+    """The number of parts that the mesh splits a batch into."""
     return mesh.shape[DATA_AXIS]
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The sharding of an array of which every device holds the whole."""
+    """The sharding of an array that every device holds whole."""
     return NamedSharding(mesh, PartitionSpec())
 
 
@@ -173,21 +160,18 @@ def split_axis(mesh: Mesh, axis: int = 0) -> NamedSharding:
 def split_rows(mesh: Mesh, axis: int = 0) -> NamedSharding:
     """The sharding of a training batch, whose axis number ``axis`` is split over all devices of the mesh.
 
-    Devices that share one copy of the parameters work on their own rows, too: what they lack of a layer's
-    parameters they get from each other when its turn comes (fully sharded data parallelism).
+    Devices that share one copy of the parameters work on their own rows, too: they exchange a layer's parameters when
+    its turn comes (fully sharded data parallelism).
     """
     return NamedSharding(mesh, PartitionSpec(*(None,) * axis, mesh.axis_names))
 
 
 def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
-    """Where each parameter lives.
+    """Where each parameter of a pytree lives.
 
     Without a ``model`` axis every device holds everything. With one, each array is split along its last axis that the
     number of devices divides, because the last axis of kernels is the output's. Arrays without such an axis, which are
     small, stay whole.
-
-    Args:
-      parameters: a pytree of arrays, or of anything with a shape.
     """
     parts = mesh.shape.get(MODEL_AXIS, 1)
 
@@ -203,13 +187,13 @@ def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
 
 
 def place_parameters(parameters: Any, mesh: Mesh) -> Any:
-    """Puts parameters on the devices of the mesh, laid out as `parameter_shardings` says."""
+    """Puts parameters on the devices of the mesh, with `parameter_shardings`."""
     return jax.tree.map(put, parameters, parameter_shardings(parameters, mesh))
 
 
 def put(array: Any, sharding: NamedSharding) -> jax.Array:
     """Copies an array to the devices of a sharding."""
-    if isinstance(array, jax.Array) and _is_at(array, sharding):
+    if is_on(array, sharding.mesh) and array.sharding.is_equivalent_to(sharding, array.ndim):
         return array
     if sharding.is_fully_addressable:
         return jax.device_put(array, sharding)
@@ -223,32 +207,29 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
 def is_on(array: Any, mesh: Mesh) -> bool:
     """Whether an array lives on a mesh, shared or not.
 
-    One that has no mesh does not, even if its devices are the same: other kinds of sharding compile functions again.
+    One without a mesh does not, even on the same devices: other kinds of sharding compile functions again.
     """
     return isinstance(array, jax.Array) and isinstance(array.sharding, NamedSharding) and array.sharding.mesh == mesh
 
 
-def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
-    return is_on(array, sharding.mesh) and array.sharding.is_equivalent_to(sharding, array.ndim)
-
-
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
     """`jax.shard_map` over the data axis alone. A ``model`` axis is left to XLA."""
-    # The check of which values vary over the mesh is off: it finds missing communication, of which there is none
-    # here, and rejects networks whose loops start from constants.
+    # Without the check of values that vary over the mesh: it finds missing communication, and there is none here, and
+    # rejects networks whose loops start from constants.
     return jax.shard_map(
         function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={DATA_AXIS}, check_vma=False
     )
 
 
-def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = _WHOLE) -> list[Any]:
-    """Hands what the devices of a mesh have computed, each a part of it, to all of them.
+def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = PartitionSpec()) -> list[Any]:  # noqa: B008
+    """Hands the results of the devices of a mesh, each a part, to all of them.
 
     Parts are copied from device to device. A program that gathers them would have every device wait for all others:
     where the devices are threads of one CPU, some of which are still at earlier work, such programs can starve each
-    other, and wait for ever. Two kinds of devices cannot do without: those of other processes cannot be reached, and
-    those that share one copy of the parameters may hold parts of what they have computed along its other axes.
+    other, and wait for ever. Two kinds need such a program: devices of other processes cannot be reached, and devices
+    that share one copy of the parameters may hold parts along other axes.
     """
+
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
     if is_multihost(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
@@ -263,7 +244,7 @@ def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = _WHOLE) -> list[Any
 
 
 def _parts(array: jax.Array) -> list[jax.Array]:
-    """One copy of each of the parts that an array's first axis is split into, in order, on the device that holds it."""
+    """One copy of each of the parts that an array's first axis is split into, in order, on its device."""
     copies = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
     return [copies[start] for start in sorted(copies)]
 
@@ -274,16 +255,12 @@ def _gathered(sharding: NamedSharding, leaves: list[jax.Array]) -> list[jax.Arra
 
 
 def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> Any:
-    """Waits for what a program computes, if its devices wait for each other and are threads of one CPU.
+    """Waits for a program's results, if its devices wait for each other and are threads of one CPU.
 
     An accelerator runs programs in the order in which they were dispatched: its devices come to the same one sooner or
-    later. CPU devices share a pool of threads. They begin a program while another one is under way, and a device that
-    waits for others keeps a thread that these may need. Call this on the results of every program that communicates,
-    and none is ever under way next to another one.
-
-    Args:
-      communicates: whether devices wait for each other in the program. Those of a scorer do so where devices share the
-        parameters, or belong to several processes; None asks for that.
+    later. CPU devices share a pool of threads. They begin a program while another one runs, and a device that waits for
+    others keeps a thread that these may need. Call this on the results of every program that communicates: by default
+    (None), where devices share the parameters or belong to several processes.
     """
     if communicates is None:
         communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or is_multihost(mesh)

@@ -33,38 +33,32 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
     Args:
       spec: ``auto`` on a TPU pod, under SLURM or Open MPI, and in a Kubernetes JobSet where the package ``kubernetes``
         is installed. Elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
-        number of processes, and which of them this is, from 0.
-      fault_tolerant: whether the others continue when one is lost, which they see at the next `all_gather_object`; JAX
-        ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived:
-        `check_first_process` tells that it was lost.
+        number of processes, and this process's number, from 0.
+      fault_tolerant: whether the others continue when one is lost, which they see at the next `all_gather_object`.
+        Otherwise JAX ends them, as it must where arrays are spread over all of them. The first process cannot be
+        outlived: `check_first_process` raises when it was lost.
     """
     if spec == "auto":
         joining = _auto()
     else:
         address, *numbers = (part.strip() for part in spec.split(","))
-        if ":" not in address or len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
-            raise InputError(
-                f"processes are joined by auto or host:port,count,number, not by {spec!r}", code="bad-address"
-            )
-        count, number = map(int, numbers)
         host, _, port = address.rpartition(":")
-        if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
-            raise InputError(
-                f"{spec!r} names the port {port!r}, but a port is a number from 1 to 65535", code="bad-address"
-            )
-        if not re.fullmatch(r"[\w.-]{1,255}|\[[\w:.%]{1,255}\]", host):
-            raise InputError(
-                f"{spec!r:.300} names no host that all processes can reach: write its name, or its address",
-                code="bad-address",
-            )
-        if number >= count:
-            raise InputError(
-                f"{spec!r} names process {number} of {count}, but they are numbered from 0", code="bad-address"
-            )
+        fault = None
+        if ":" not in address or len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
+            fault = "is neither auto nor host:port,count,number, by which processes are joined"
+        elif not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
+            fault = f"names the port {port!r}, but a port is a number from 1 to 65535"
+        elif not re.fullmatch(r"[\w.-]{1,255}|\[[\w:.%]{1,255}\]", host):
+            fault = "names no host that all processes can reach: write its name, or its address"
+        elif int(numbers[1]) >= int(numbers[0]):
+            fault = f"names process {numbers[1]} of {numbers[0]}, but they are numbered from 0"
+        if fault is not None:
+            raise InputError(f"{spec!r:.300} {fault}", code="bad-address")
+        count, number = map(int, numbers)
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
     if fault_tolerant:
         jax.config.update("jax_enable_recoverability", True)
-        # Only checkpoints need it. It would catch SIGTERM, and who ends a job would have to wait and kill it.
+        # Only checkpoints need it. It would catch SIGTERM, so that ending a job would take a kill.
         jax.config.update("jax_enable_preemption_service", False)
     try:
         with _first_process_watched() if fault_tolerant else contextlib.nullcontext():
@@ -78,13 +72,10 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
         atexit.register(_wait_until_alone)
 
 
-_FIRST_WAS_LOST = (
-    "process 0 was lost: give the same command again, with any number of processes, to go on from what is recorded"
-)
+_FIRST_WAS_LOST = "process 0 was lost: give the same command again, with any number of processes, to resume"
 _first_is_lost = threading.Event()
-_kept: list[Any] = []  # what C holds on to
-# How long a call between the processes may still take to fail by itself when the first one is lost, and how long the
-# first one may take to answer when something else seems wrong.
+_kept: list[Any] = []  # callbacks of C
+# For a call between the processes to fail by itself when the first one is lost, and for the first one to answer.
 _SECONDS_TO_FAIL, _SECONDS_TO_ANSWER = 1.0, 5.0
 _TRIES = 3
 
@@ -99,9 +90,9 @@ def check_first_process() -> None:
 def _first_process_watched() -> Iterator[None]:
     """Inside, `jax.distributed.initialize` does not have this process aborted when the first one is lost.
 
-    JAX's connection is told of that in its own thread, in which it aborts the process, with two stack traces. JAX
-    takes no other callback, and JAX 0.10 has one that cannot be called: the call ends in an abort, too, which is caught
-    here. The thread is then held for good. The others continue, and see by `check_first_process` what happened.
+    JAX's connection reports that in its own thread, in which it aborts the process, with two stack traces. JAX takes no
+    other callback, and JAX 0.10 has one that cannot be called: the call ends in an abort, too, which is caught here.
+    The thread is then held for good. The others continue, and `check_first_process` raises in them.
     """
     from jax._src import distributed
 
@@ -118,7 +109,7 @@ def _first_process_watched() -> Iterator[None]:
     host, _, port = distributed.global_state.coordinator_address.rpartition(":")
 
     def on_abort(_: int) -> None:
-        """Returns for the process to be aborted."""
+        """Returns to let the process be aborted."""
         if threading.current_thread() is threading.main_thread():
             return
         if _is_there(host.strip("[]"), int(port)):
@@ -135,7 +126,7 @@ def _first_process_watched() -> Iterator[None]:
 
 
 def _is_there(host: str, port: int) -> bool:
-    """Whether a process continues listening. Of one that is ending, a last connection may still be made."""
+    """Whether a process continues listening. One that is ending may still accept a last connection."""
     for _ in range(_TRIES):
         try:
             with socket.create_connection((host, port), _SECONDS_TO_ANSWER) as connection:
@@ -189,11 +180,11 @@ def _unless_lost(call: Callable[[], Any]) -> Any:
 
 
 def _auto() -> dict[str, Any]:
-    """Arguments of `jax.distributed.initialize` for what the environment says. Those left out JAX finds by itself."""
+    """Arguments of `jax.distributed.initialize` from the environment. JAX finds the others by itself."""
     from_open_mpi = all(f"OMPI_COMM_WORLD_{name}" in os.environ for name in ("SIZE", "RANK", "LOCAL_SIZE"))
     if not from_open_mpi or "OMPI_MCA_orte_hnp_uri" in os.environ:
         return {"local_device_ids": _own_gpus()}
-    # Open MPI 5 no longer tells where it was started, which is all that JAX looks for.
+    # Open MPI 5 no longer names its starting place, the only thing that JAX looks for.
     count, number, here = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("SIZE", "RANK", "LOCAL_SIZE"))
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address is None and here == count:
@@ -201,7 +192,7 @@ def _auto() -> dict[str, Any]:
         address = f"localhost:{port or 61440 + zlib.crc32(os.environ.get('PMIX_NAMESPACE', '').encode()) % 4096}"
     if address is None:
         raise InputError(
-            "this Open MPI does not say where the first process is: set JAX_COORDINATOR_ADDRESS to its host:port"
+            "this Open MPI does not name the place of the first process: set JAX_COORDINATOR_ADDRESS to its host:port"
             " (mpirun -x JAX_COORDINATOR_ADDRESS=...)",
             code="processes-not-found",
         )
@@ -218,10 +209,10 @@ def _by_hand(address: str, count: int, number: int) -> dict[str, Any]:
 
 
 def _own_gpus() -> list[int] | None:
-    """Which of the GPUs that this process sees are its own; None where JAX need not be told.
+    """This process's own among the visible GPUs; None where JAX finds them.
 
     JAX itself would take one a process where SLURM or Open MPI number them, also where a single process has the whole
-    machine, or where each sees nothing but its own.
+    machine, or where each sees only its own.
     """
     if "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
@@ -236,7 +227,7 @@ def _own_gpus() -> list[int] | None:
 
 
 def _place_on_machine() -> tuple[int, int]:
-    """This process's number among those that a scheduler has started on this machine, and how many these are."""
+    """This process's number among those that a scheduler has started on this machine, and their number."""
     for number, count in (
         ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
         ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -255,12 +246,12 @@ def is_main_process() -> bool:
 
 
 def process_number() -> int:
-    """Which of the program's processes this is, from 0."""
+    """The number of this process in its program, from 0."""
     return jax.process_index()
 
 
 def num_processes() -> int:
-    """How many processes run this program."""
+    """The number of processes that run this program."""
     return jax.process_count()
 
 
@@ -272,8 +263,8 @@ def process_slice(length: int, process: int, num_processes: int) -> slice:
 def all_gather_object(work: Callable[[], Any]) -> list[Any]:
     """Calls a function in every process of the program, and waits until all have done so.
 
-    Nothing of this touches the devices: the processes may take as long as they like, and differ in it. All processes
-    have to meet equally often. What is waited for cannot be interrupted, except by a signal that ends the process.
+    This does not touch the devices: the processes may differ in their time. All processes have to meet equally often.
+    Only a signal that ends the process interrupts the wait.
     """
     if jax.process_count() == 1:
         return [work()]
@@ -293,11 +284,8 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
     for process in range(jax.process_count()):
         name = f"process {process} of {jax.process_count()}"
         if process not in heard:
-            raise InputError(
-                f"{name} was lost: give the same command again, with any number of processes, to go on from what is"
-                " recorded",
-                code="process-lost",
-            )
+            message = f"{name} was lost: give the same command again, with any number of processes, to resume"
+            raise InputError(message, code="process-lost")
         found = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
         if "error" in found:
             raise InputError(f"{name} failed: {found['error']}", code=found.get("code"))
@@ -306,7 +294,7 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
 
 
 def broadcast_from_host0(work: Callable[[], Any]) -> Any:
-    """Calls a function in the first process, and returns its result in all. Otherwise as `all_gather_object`."""
+    """Calls a function in the first process, and returns its result in all. Waits as `all_gather_object` does."""
     return all_gather_object(lambda: work() if is_main_process() else None)[0]
 
 
@@ -314,23 +302,23 @@ _meetings = itertools.count()
 
 
 def _exchange(value: bytes) -> dict[int, bytes]:
-    """What each process has brought here, without those that are lost, once all others have come."""
+    """The value of each process, without lost ones, once all others have come."""
     client, meeting = _client(), next(_meetings)
 
     def exchange() -> list[tuple[str, bytes]]:
         client.key_value_set_bytes(f"winobench/{meeting}/{jax.process_index()}", value)
-        client.get_live_nodes(list(range(jax.process_count())))  # waits for those that are alive
+        client.get_live_nodes(list(range(jax.process_count())))  # waits for the live ones
         return client.key_value_dir_get_bytes(f"winobench/{meeting}/")
 
     heard = _unless_lost(exchange)
     if is_main_process():
-        client.key_value_delete(f"winobench/{meeting - 1}/")  # all who are here have read it
+        client.key_value_delete(f"winobench/{meeting - 1}/")  # all live ones have read it
     return {int(key.rsplit("/", 1)[1]): value for key, value in heard}
 
 
 def _wait_until_alone() -> None:
-    """Until the other processes have ended."""
-    with contextlib.suppress(Exception):  # whatever is wrong now, this process is about to end
+    """Waits until the other processes have ended."""
+    with contextlib.suppress(Exception):  # any fault: this process is about to end
         _client().get_live_nodes(list(range(jax.process_count())))
 
 
@@ -340,8 +328,6 @@ def _client() -> Any:
 
     client = distributed.global_state.client
     if client is None:
-        raise InputError(
-            "the processes do not know each other: call winobench.parallel.join_processes('auto') first",
-            code="processes-not-joined",
-        )
+        message = "the processes are not connected: call winobench.parallel.join_processes('auto') first"
+        raise InputError(message, code="processes-not-joined")
     return client

@@ -16,6 +16,7 @@ from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.models import released
+from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.planning import few_blocks
@@ -31,20 +32,18 @@ class _Tokens(dict):
 
 
 class LengthOfTokens:
-    """A tokenizer of which only the shape of the result matters: every text is zeros."""
+    """A tokenizer of which only the shape of the result matters: every text is zeros, [number of texts, max_length]."""
 
     model_max_length = 1 << 30
     chat_template = ""
 
     def apply_chat_template(self, messages: list[dict[str, str]], **keywords: Any) -> str:
-        """The empty text."""
         return ""
 
     def __len__(self) -> int:
         return 0
 
     def __call__(self, texts: list[str], *, max_length: int, **keywords: Any) -> _Tokens:
-        """Ids of some texts, [number of texts, max_length]."""
         ids = [[0] * max_length for _ in texts]
         return _Tokens(input_ids=ids, attention_mask=ids)
 
@@ -64,8 +63,7 @@ def read_description(
 def make_pipeline(description: Description, dtype: str) -> Pipeline:
     """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes instead of parameters.
 
-    Args:
-      dtype: of the denoiser and of encoders as large. The others are float32, as in scoring.
+    The denoiser and encoders as large have the dtype. The others are float32, as in scoring.
     """
     family = description.family
     networks = {}
@@ -80,23 +78,22 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     )
 
 
-def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
-    """The same pipeline with a denoiser of another config, in the same dtype."""
-    network = models.abstract_model(type(pipeline.denoiser), config, dtype=pipeline.denoiser.dtype)
-    return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
-
-
 def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
-    """The pipeline of a config's model, of its dtype and with its ``pipeline_options``."""
     settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
 
 
 def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
     """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`). Empty if all blocks are as few."""
-    whole = pipeline.denoiser.config
-    counts = few_blocks.shallow_counts(few_blocks.block_counts(whole))
-    return [(each, with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts]
+    whole = pipeline.denoiser
+
+    def with_blocks(counts: tuple[int, ...]) -> Pipeline:
+        config = whole.config.with_block_counts(*counts)
+        network = models.abstract_model(type(whole), config, dtype=whole.dtype)
+        return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
+
+    found = few_blocks.shallow_counts(few_blocks.block_counts(whole.config))
+    return [(counts, with_blocks(counts)) for counts in found]
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
@@ -112,7 +109,7 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
     found = sources.resolve(source, revision=revision)
     kind = language_models.language_model_kind(found)
     if kind == "decoder":
-        return language_models.read_decoder_config(found)
+        return models.read_config(Decoder, found)
     if kind == "t5":
         return models.read_config(T5ForConditionalGeneration, found)
     raise InputError(

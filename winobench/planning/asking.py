@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,34 +41,19 @@ class Model:
 
     @property
     def mesh(self) -> Mesh:
-        """The devices."""
         return self.program.mesh
 
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """How a language model processes the requests of a task.
-
-    Attributes:
-      asked: the requests.
-      shape: of the batches.
-      rows: of a batch, on devices that share one copy of the parameters.
-      prefix: tokens that are read once for all requests; 0 for none.
-      cache: bytes of keys and values on each device, which are among the temporaries of ``answering``.
-      prefix_cache: bytes of those of the prefix on each device.
-      answering: the program of a batch, which reads the prompts, and writes the texts or scores the options; None if it
-        does not fit.
-      reading: the program that reads the prefix; None without one.
-    """
-
     asked: Workload
     shape: Shape
-    rows: int
-    prefix: int
-    cache: int
-    prefix_cache: int
-    answering: Compiled | None
-    reading: Compiled | None
+    rows: int  # of a batch, on devices that share one copy of the parameters
+    prefix: int  # tokens that are read once for all requests; 0 for none
+    cache: int  # bytes of keys and values on each device, which are among the temporaries of ``answering``
+    prefix_cache: int  # bytes of the prefix's keys and values on each device
+    answering: Compiled | None  # reads a batch's prompts, and writes texts or scores options. None if it does not fit
+    reading: Compiled | None  # reads the prefix
 
     @property
     def resident(self) -> int:
@@ -77,9 +62,9 @@ class Batches:
             return self.cache + self.prefix_cache
         return self.prefix_cache + self.answering.temporaries + self.answering.code
 
-    def runs(self, parts: int) -> int:
-        """Batches in all, on so many parts of the devices that have a copy of the parameters each."""
-        return math.ceil(self.asked.requests / (self.rows * parts))
+    def runs(self, copies: int) -> int:
+        """Batches in all, on so many copies of the parameters."""
+        return math.ceil(self.asked.requests / (self.rows * copies))
 
     def turns(self, tokens: int | None) -> int:
         """Turns of the loop for the longest answer, whose first token needs none; None for the longest allowed."""
@@ -88,27 +73,24 @@ class Batches:
     def rates(self, copies: int, tokens: int | None) -> dict[str, float]:
         """Estimated rates of so many copies of the model, whose program must fit.
 
-        Seconds of a batch's ``prompts`` and of a ``token`` of all rows, and ``tokens`` and ``questions`` per second. No
-        tokens where options are scored.
+        Seconds of a batch's ``prompts`` and of a ``token`` of all rows, and ``tokens`` and ``questions`` per second.
         """
         token = self.answering.turn.seconds if self.answering.turn else 0.0
         rows = self.rows * copies
         questions = rows / (self.answering.seconds + self.turns(tokens) * token)
-        questions *= self.asked.questions / self.asked.requests
-        written = rows / token if token else 0.0
-        return {"prompts": self.answering.seconds, "token": token, "tokens": written, "questions": questions}
+        return {
+            "prompts": self.answering.seconds,
+            "token": token,
+            "tokens": rows / token if token else 0.0,
+            "questions": questions * self.asked.questions / self.asked.requests,
+        }
 
     def load(self, weights: int, model_parallel: int, copies: int, tokens: int | None, usable: int) -> Load:
-        """The memory and rates of the model on this task."""
         total = weights + self.resident
         # The caches of options need not be there for all layers at once.
         stored = min(self.cache + self.prefix_cache, self.resident)
-        shown = {
-            "weights": weights,
-            "keys and values": stored,
-            "other temporaries": self.resident - stored,
-            "sum": total,
-        }
+        shown = {"weights": weights, "keys and values": stored, "other temporaries": self.resident - stored}
+        shown["sum"] = total
         row = {"share a copy": f"{model_parallel}"}
         if self.answering and total <= usable:
             rates = self.rates(copies, tokens)
@@ -120,7 +102,6 @@ class Batches:
         return Load(self.asked.name, programs, total, shown, row)
 
     def as_json(self, copies: int, tokens: int | None) -> dict[str, Any]:
-        """All fields, and the rates."""
         return dataclasses.asdict(self) | {"rates": self.rates(copies, tokens) if self.answering else None}
 
 
@@ -130,11 +111,11 @@ def make_plan(job: Job) -> Plan:
     Where one device does not hold the share of ``model_parallel=1``, the fewest devices that hold it together are
     planned, and where none do, a smaller batch.
     """
-    config, text, tokens = job.config, job.target.text, job.assumed.answer_tokens
+    config, text, assumed = job.config, job.target.text, job.assumed
+    tokens = assumed.answer_tokens
     network = abstract.read_language_model(config.model, revision=config.revision)
-    asked, unknown = text_work.read(
-        config.tasks, config.protocol, config.data_dir, config.limit, job.assumed.characters_a_token
-    )
+    given = config.tasks, config.protocol, config.data_dir, config.limit
+    asked, unknown = text_work.read(*given, assumed.characters_a_token)
     model, found = _fitting(network, asked, job)
     copies, weights = parallel.data_parallelism(model.mesh), model.room.parameter_bytes
     parts = len(job.target.devices) // copies
@@ -142,10 +123,8 @@ def make_plan(job: Job) -> Plan:
     notes = _notes(asked, unknown, job)
     fits = all(each.programs[0] and each.total <= job.usable for each in loads)
     if fits and parts != config.model_parallel:
-        notes.append(
-            f"{text} needs --config.model_parallel={parts} at least, for which this plan is. With more, weights and"
-            " caches leave room for larger batches"
-        )
+        more = "With more, weights and caches leave room for larger batches"
+        notes.append(f"{text} needs --config.model_parallel={parts} at least, for which this plan is. {more}")
     if fits and model.room.batch_size != config.batch_size:
         notes.append(f"{text} needs --config.batch_size={model.room.batch_size}")
     content = {
@@ -156,18 +135,18 @@ def make_plan(job: Job) -> Plan:
         "answer_tokens": tokens,
     }
     about = "memory of a device, all else of all devices together"
-    return job.plan(
-        about, loads, functools.partial(_duration, model, found, parts, job) if fits else None, notes, content
-    )
+    duration = functools.partial(_duration, model, found, parts, job) if fits else None
+    return job.plan(about, loads, duration, notes, content)
 
 
 def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Model, list[Batches]]:
     """The first way to share the parameters that fits, or the last one with the largest batch that does."""
 
+    config = job.config
+
     def made(parts: int, batch_size: int | None) -> tuple[Model, list[Batches], bool]:
         mesh = parallel.make_mesh(job.target.devices, model_parallel=parts)
-        dtype, int8 = job.config.dtype, job.config.int8
-        model = make_model(network, mesh, dtype=dtype, int8=int8, batch_size=batch_size)
+        model = make_model(network, mesh, dtype=config.dtype, int8=config.int8, batch_size=batch_size)
         free = job.usable - model.room.parameter_bytes
         # Nothing is compiled where weights have no room.
         found = [plan_batches(model, each, lambda one: job.compile(one) if free > 0 else None) for each in asked]
@@ -175,7 +154,7 @@ def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Mode
 
     ways = job.ways_to_share(heads_of(network))
     for parts in ways:
-        model, found, fits = made(parts, job.config.batch_size)
+        model, found, fits = made(parts, config.batch_size)
         if fits:
             return model, found
     rows = max(each.rows for each in found)
@@ -194,13 +173,9 @@ def _duration(model: Model, found: Sequence[Batches], sharing: int, job: Job, de
         reading += runs * each.answering.seconds + (each.reading.seconds if each.reading else 0.0)
         writing += runs * each.turns(tokens) * each.rates(copies, tokens)["token"]
         programs += [program for program in (each.answering, each.reading) if program and program not in programs]
-    parts = {
-        "reading": reading,
-        "writing": writing,
-        "loading": memory.of_arrays(model.params) / job.assumed.storage_rate,
-        "compiling": sum(program.compile_seconds for program in programs),
-    }
-    return Duration(devices, parts)
+    loading = memory.of_arrays(model.params) / job.assumed.storage_rate
+    compiling = sum(program.compile_seconds for program in programs)
+    return Duration(devices, {"reading": reading, "writing": writing, "loading": loading, "compiling": compiling})
 
 
 def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[str]:
@@ -209,25 +184,17 @@ def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[
         length = f"prompts of {each.prompt:,} tokens, {assumed.characters_a_token:g} characters each (an assumption)"
         notes.append(f"{each.name}: {each.questions:,} questions, {each.source}; {length}")
     if any(each.limit for each in asked):
-        if assumed.answer_tokens is None:
-            notes.append("every answer is as long as its task allows; --answer_tokens plans for shorter ones")
-        else:
-            notes.append(f"the longest answer of a batch has {assumed.answer_tokens:,} tokens (an assumption)")
-    notes.append(
-        f"weights are read from {job.storage}. Collectives take as long as their bytes at the links' rate, without the"
-        " time until the first one arrives"
-    )
-    return notes
+        longest = "every answer is as long as its task allows; --answer_tokens plans for shorter ones"
+        if assumed.answer_tokens is not None:
+            longest = f"the longest answer of a batch has {assumed.answer_tokens:,} tokens (an assumption)"
+        notes.append(longest)
+    links = "Collectives take as long as their bytes at the links' rate, without the time until the first one arrives"
+    return [*notes, f"weights are read from {job.storage}. {links}"]
 
 
 def make_model(
     config: Config, mesh: Mesh, *, dtype: str = "float32", int8: bool = False, batch_size: int | None = None
 ) -> Model:
-    """A language model without numbers.
-
-    Args:
-      int8: as there.
-    """
     if isinstance(config, DecoderConfig):
         network, shardings = language_models.abstract_decoder(config, dtype, int8=int8), decoder.parameter_shardings
         start = None
@@ -263,10 +230,10 @@ def plan_batches(model: Model, asked: Workload, compiled: Callable[[Program], Co
     width = batches.width_of(prefix, model.config) if prefix else 0
     slots = (shape.prompt + shape.answer) * (1 + shape.options)
     return Batches(
-        asked=asked,
-        shape=shape,
-        rows=rows,
-        prefix=prefix,
+        asked,
+        shape,
+        rows,
+        prefix,
         cache=model.room.bytes_a_token * rows * slots,
         prefix_cache=model.room.bytes_a_token * width,
         answering=compiled(_answering(model, shape, rows, width)),
@@ -276,17 +243,9 @@ def plan_batches(model: Model, asked: Workload, compiled: Callable[[Program], Co
 
 def _reading(model: Model, width: int) -> Program:
     """The program that reads the prefix of all prompts."""
-    return Program(
-        "prefix",
-        "text",
-        1,
-        lambda _: decoding.encode_prefix.lower(model.program, model.params, *_prefix_arguments(model, width)),
-    )
-
-
-def _prefix_arguments(model: Model, width: int) -> Iterator[jax.ShapeDtypeStruct]:
     whole = parallel.replicated(model.mesh)
-    return (jax.ShapeDtypeStruct(shape, np.int32, sharding=whole) for shape in ((1, width), ()))
+    arguments = [jax.ShapeDtypeStruct(shape, np.int32, sharding=whole) for shape in ((1, width), ())]
+    return Program("prefix", "text", 1, lambda _: decoding.encode_prefix.lower(model.program, model.params, *arguments))
 
 
 def _answering(model: Model, shape: Shape, rows: int, width: int) -> Program:

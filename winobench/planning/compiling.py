@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import importlib.metadata
 import os
 import re
 import time
@@ -25,10 +28,9 @@ _READER = 3
 
 
 def compile_program(program: Program, target: Target) -> Compiled | None:
-    """A compiler's figures of a program for the target's devices, from disk if they are known.
+    """A compiler's figures of a program for the target's devices, from disk if they are known; None if it does not fit.
 
-    Where the program has shallow networks, the figures are extrapolated from these. None if the compiler finds that the
-    program does not fit into a device's memory.
+    Where the program has shallow networks, the figures are extrapolated from these.
     """
     found = []
     for counts, one in program.shallow_programs():
@@ -42,15 +44,15 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
 def _compile(program: Program, target: Target) -> Compiled | None:
     lowered = program.lower()
     identity = {
-        "program": files.digest(_without_places(lowered.as_text())),
+        # Names of files and lines do not change what a program computes.
+        "program": files.digest(re.sub(r"loc\(.*?\)", "", lowered.as_text())),
         "target": target.text,
         "versions": [jax.__version__, jaxlib.__version__, winobench.__version__, *_compiler_version(target)],
         "reader": _READER,
     }
     path = os.path.join(caches.folder(), "plans", f"{files.digest(identity)}.json")
-    known = _read(path)
-    if known is not None:
-        return _compiled(known["compiled"])
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return _compiled(json_files.load(path)["compiled"])
     begin = time.perf_counter()
     try:
         compiled = lowered.compile()
@@ -82,11 +84,11 @@ def _compile(program: Program, target: Target) -> Compiled | None:
 
 def collectives(kernels: Iterable[hlo.Kernel]) -> dict[str, int]:
     """How many of each collective instruction are among some kernels."""
-    found: dict[str, int] = {}
+    found = collections.Counter()
     for kernel in kernels:
         if kernel.kind == hlo.COLLECTIVE:
-            found[kernel.opcode] = found.get(kernel.opcode, 0) + kernel.times
-    return found
+            found[kernel.opcode] += kernel.times
+    return dict(found)
 
 
 def _sums(kernels: Sequence[hlo.Kernel], target: Target) -> tuple[dict[str, Sum], dict[str, int]]:
@@ -108,7 +110,7 @@ def _compiled(content: dict | None) -> Compiled | None:
     if content is None:
         return None
     turn = content["turn"]
-    changed = {"kernels": _kernels(content), "turn": turn and Turn(**{**turn, "kernels": _kernels(turn)}), "blocks": ()}
+    changed = {"kernels": _kernels(content), "turn": turn and Turn(_kernels(turn), turn["collectives"]), "blocks": ()}
     return Compiled(**{**content, **changed})
 
 
@@ -116,35 +118,18 @@ def _kernels(content: dict) -> dict[str, Sum]:
     return {kind: Sum(**numbers) for kind, numbers in content["kernels"].items()}
 
 
-def _read(path: str) -> dict | None:
-    try:
-        content = json_files.load(path)
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) and "compiled" in content else None
-
-
 def _write(path: str, content: dict) -> None:
-    try:
+    with contextlib.suppress(OSError):  # Then the next plan compiles again.
         os.makedirs(os.path.dirname(path), exist_ok=True)
         files.write_json(path, content)
-    except OSError:  # Then the next plan compiles again.
-        return
-
-
-def _without_places(text: str) -> str:
-    """A program's text without names of files and lines, which do not change what it computes."""
-    return re.sub(r"loc\(.*?\)", "", text)
 
 
 def _compiler_version(target: Target) -> list[str]:
-    import importlib.metadata
+    def with_version(name: str) -> str:
+        try:
+            return f"{name} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            return name
 
     names = ("libtpu",) if target.accelerator.platform == "tpu" else ("jax-cuda13-plugin", "nvidia-cudnn-cu13")
-    found = []
-    for name in names:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            found.append(name)
-    return found
+    return [with_version(name) for name in names]

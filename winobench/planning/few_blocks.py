@@ -15,31 +15,26 @@ from typing import Any
 from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
 
-# Blocks of each kind in the smallest network.
-_FEW = 1
 # Temporaries grow with the second and the third block, and no more: those of FLUX.1-dev on an H100 are 2.50 GB with one
 # block of each kind, 2.73 GB with one more, and 2.95 GB with all 57.
 _GROWS = 2
 
 
 def block_counts(config: Any) -> tuple[int, ...]:
-    """How many blocks of each kind the network of a config has. Nothing if its config does not say."""
+    """How many blocks of each kind the network of a config has. Empty if its config does not say."""
     return tuple(getattr(config, "block_counts", ()))
 
 
 def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The numbers of blocks to compile instead of these: first the smallest, then one more of each kind.
-
-    None where all blocks would be no more than these together.
-    """
-    base = tuple(min(_FEW, count) for count in full)
+    """The numbers of blocks to compile instead: one of each kind, then one more of each. Empty where all are as few."""
+    base = tuple(min(1, count) for count in full)
     more = [tuple(n + (kind == other) for other, n in enumerate(base)) for kind, n in enumerate(base) if n < full[kind]]
     found = (base, *more)
     return found if more and sum(map(sum, found)) < sum(full) else ()
 
 
 def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
-    """What the compiler would say of a program with all blocks, from what it states of shallow ones."""
+    """The figures of a program with all blocks, from the figures of shallow programs."""
     (base, first), *others = found
     steps = []
     for counts, compiled in others:
@@ -53,14 +48,13 @@ def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compi
     def of_kind(kind: str, name: str) -> float:
         return linear(lambda each: getattr(each.kernels[kind], name) if kind in each.kernels else 0)
 
+    def of_instruction(name: str) -> int:
+        return round(linear(lambda each: each.collectives.get(name, 0)))
+
     growth = [min(times, _GROWS) * max(0, compiled.temporaries - first.temporaries) for times, compiled in steps]
     names = [field.name for field in dataclasses.fields(Sum)]
     kinds = dict.fromkeys(kind for _, compiled in found for kind in compiled.kernels)
     instructions = dict.fromkeys(name for _, compiled in found for name in compiled.collectives)
-
-    def of_instruction(name: str) -> int:
-        return round(linear(lambda each: each.collectives.get(name, 0)))
-
     return dataclasses.replace(
         first,
         temporaries=first.temporaries + sum(growth),

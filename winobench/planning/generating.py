@@ -28,33 +28,24 @@ from winobench.prompts import named_sets
 if TYPE_CHECKING:
     import ml_collections
 
+# The noun of the programs that make images. Files have this word.
 IMAGE = "picture"
-"""The noun of the programs that make images. Files have this word."""
-
 # Sizes of the published sets, whose files need not be available for a plan.
 _PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
 
 
 @dataclasses.dataclass(frozen=True)
 class Generator:
-    """One model on the first device of a process, which has the text encoders next to the rest.
+    """One model on the first device of a process, which has the text encoders next to the rest."""
 
-    Attributes:
-      weights: bytes of parameters there, by network.
-      programs: number of images on each device -> the sampler's loop, the decoder, and the text encoders for all of the
-        process's devices. The encoders are left out where the loop's network has few blocks.
-      others: the same number -> bytes of inputs and results.
-      encodings: runs of the text encoders for a batch: one more for the empty text where guidance needs it.
-      sharing: devices of the process.
-      staged: whether text encoders and denoiser are never there together.
-    """
-
-    weights: dict[str, int]
+    weights: dict[str, int]  # bytes of parameters there, by network
+    # Images on each device -> the sampler's loop, the decoder, and the text encoders for all of the process's devices.
+    # The encoders are left out where the loop's network has few blocks.
     programs: Callable[[int], tuple[Program, ...]]
-    others: Callable[[int], int]
-    encodings: int
-    sharing: int
-    staged: bool = False
+    others: Callable[[int], int]  # images on each device -> bytes of inputs and results
+    encodings: int  # runs of the text encoders for a batch: one more for the empty text where guidance needs it
+    sharing: int  # devices of the process
+    staged: bool = False  # whether text encoders and denoiser are never there together
 
     def resident(self, noun: str) -> int:
         """Bytes of parameters on the device while a program runs, by the noun of its items."""
@@ -64,21 +55,13 @@ class Generator:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A model's programs that fit together.
-
-    Attributes:
-      model: its name.
-      loras: how many LoRAs it generates with, one after the other. No LoRA counts as one.
-      generator: all programs.
-      batch: images on each device at once; 0 if not even one fits.
-      programs: figures of the loop, the decoder and the text encoders, if these are not left out.
-    """
+    """A model's programs that fit together."""
 
     model: str
-    loras: int
+    loras: int  # how many it generates with, one after the other. No LoRA counts as one
     generator: Generator
-    batch: int
-    programs: tuple[Compiled, ...]
+    batch: int  # images on each device at once; 0 if not even one fits
+    programs: tuple[Compiled, ...]  # the loop, the decoder and the text encoders, if these are not left out
 
     @property
     def total(self) -> int:
@@ -88,7 +71,7 @@ class Fit:
         return self.generator.others(self.batch) + max(*needed, resident(IMAGE), resident(TEXT))
 
     def encoding_seconds(self, devices: int) -> float:
-        """Estimated seconds of a batch's texts, where one device encodes those of so many devices."""
+        """Estimated seconds of a batch's texts, where one device encodes the texts of so many devices."""
         generator = self.generator
         return sum(generator.encodings * texts.seconds * devices / generator.sharing for texts in self.programs[2:])
 
@@ -104,7 +87,6 @@ class Fit:
         return sum(getattr(each, name) * part for each, part in zip(self.programs, share, strict=False)) / self.batch
 
     def load(self) -> Load:
-        """The memory and rates of the model."""
         generator, row = self.generator, {}
         if self.batch:
             row = {"at once": f"{self.batch}", "TFLOP": f"{self.each_image('operations') / 1e12:.1f}"}
@@ -116,7 +98,6 @@ class Fit:
         return Load(self.model, self.programs, self.total, shown, row)
 
     def as_json(self) -> dict[str, Any]:
-        """All values, with the ones that follow from them."""
         loop, decoder, texts = [each.as_json() for each in self.programs] + [None] * (3 - len(self.programs))
         generator = self.generator
         content = {"model": self.model, "loras": self.loras, "weights": generator.weights}
@@ -134,25 +115,23 @@ def make_plan(job: Job) -> Plan:
     config = job.config
     prompts, source = _count(config)
     images = prompts * len(config.seeds)
-    models = [model for model, _ in loading.pairs(_words(config.model), _words(config.lora or "none"))]
+    names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
+    models = [model for model, _ in loading.pairs(*names)]
     mesh = parallel.make_mesh(_of_one_process(job.target))
-    made = {model: read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
+    made = {model: _read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
     found = [Fit(model, models.count(model), each, *fit(each, job)) for model, each in made.items()]
     notes = [note for each in found for note in _notes(each, job)]
     fits = all(each.batch for each in found)
     if fits:
-        notes.append(
-            f"{images:,} images a model: {prompts:,} prompts, {source}, with {len(config.seeds)} seeds; {job.storage};"
-            " writing the files is not in the time"
-        )
+        of = f"{prompts:,} prompts, {source}, with {len(config.seeds)} seeds"
+        notes.append(f"{images:,} images a model: {of}; {job.storage}; writing the files is not in the time")
     content = {"pictures": images, "drawers": [each.as_json() for each in found]}
     about = "TFLOP, GB moved and seconds of an image, images/s of a device"
     duration = functools.partial(_duration, found, images, job) if fits else None
     return job.plan(about, [each.load() for each in found], duration, notes, content)
 
 
-def read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, few: bool = False) -> Generator:
-    """The generator of one of a config's models."""
+def _read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, few: bool) -> Generator:
     if not abstract.is_pipeline(model):
         raise InputError(
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
@@ -182,19 +161,16 @@ def _count(config: ml_collections.ConfigDict) -> tuple[int, str]:
     name, _, file = config.prompts.partition(":")
     if name in _PUBLISHED and not file and not config.categories:
         return min(_PUBLISHED[name], config.limit or _PUBLISHED[name]), "by the set's published size"
-    found = named_sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+    found = named_sets.read_prompts(
+        config.prompts, limit=config.limit, categories=options.comma_separated(config.categories or "")
+    )
     return len(found), "counted"
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in map(str.strip, text.split(",")) if word]
-
-
 def _duration(found: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
-    """How long all models take, each process for its part of the images."""
     parts = dict.fromkeys(("texts", "drawing", "decoding", "loading", "compiling"), 0.0)
     for each in found:
-        loop, decoder = each.programs[:2]
+        loop, decoder, *_ = each.programs
         together = min(devices, each.generator.sharing)
         of_a_process = math.ceil(images / math.ceil(devices / together))
         batches = each.loras * math.ceil(of_a_process / (each.batch * together))
@@ -224,27 +200,6 @@ def _notes(found: Fit, job: Job) -> list[str]:
     return notes
 
 
-@dataclasses.dataclass(frozen=True)
-class _Inputs:
-    """Inputs of the programs: shapes for one image, and values for all."""
-
-    ids: Any
-    states: Any
-    latents: jax.ShapeDtypeStruct
-    image: jax.ShapeDtypeStruct
-    keys: jax.ShapeDtypeStruct | None
-    plan: samplers.Plan
-    guidance_scale: float
-
-    @property
-    def rows(self) -> Rows:
-        return Rows(self.latents, self.states, None, self.keys)
-
-    @property
-    def empty(self) -> Any:
-        return self.states if self.guidance_scale != 1 else None
-
-
 def make_generator(
     pipeline: Pipeline,
     mesh: Mesh,
@@ -258,52 +213,49 @@ def make_generator(
 ) -> Generator:
     """The programs of `Pipeline.generate` for images from noise alone."""
     size = pipeline.check_image_size(image_size)
-    told, scale = pipeline.guided(guidance_scale)
+    guided, scale = pipeline.guided(guidance_scale)
     chosen = samplers.find_sampler(sampler, pipeline.schedule)
-    text_function, text_params = told.text_function()
+    text_function, text_params = guided.text_function()
     image_function, image_params = pipeline.image_function()
-    ids = told.tokenize([""])
+    ids = jax.tree.map(np.asarray, guided.tokenize([""]))
     keys = jax.eval_shape(lambda: jax.random.key_data(random_numbers.seed_key(0)))
-    inputs = _Inputs(
-        ids=jax.tree.map(np.asarray, ids),
-        states=jax.eval_shape(text_function, text_params, ids),
-        latents=jax.ShapeDtypeStruct((1, *pipeline.latent_shape(size)), np.float32),
-        image=jax.ShapeDtypeStruct((1, size, size, 3), np.uint8),
-        keys=jax.ShapeDtypeStruct((1, *keys.shape), keys.dtype) if chosen.is_random else None,
-        plan=chosen.plan(pipeline.schedule_at(size), num_steps, evenly=pipeline.EVEN_LEVELS),
-        guidance_scale=scale,
-    )
+    plan = chosen.plan(pipeline.schedule_at(size), num_steps, evenly=pipeline.EVEN_LEVELS)
+    # Shapes for one image.
+    states = jax.eval_shape(text_function, text_params, ids)
+    latents = jax.ShapeDtypeStruct((1, *pipeline.latent_shape(size)), np.float32)
+    image = jax.ShapeDtypeStruct((1, size, size, 3), np.uint8)
+    row = Rows(latents, states, None, jax.ShapeDtypeStruct((1, *keys.shape), keys.dtype) if chosen.is_random else None)
+    empty = states if scale != 1 else None
 
     def loop(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
         function, params = pipeline.denoiser_function()
-        return functools.partial(_lower_loop, LatentDrawing(chosen, function), params, inputs, mesh)
+        whole = parallel.replicated(mesh)
+        steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole), plan)
+        shared = Shared(_placed(params, mesh), steps, rows_like(empty, 1, whole), scale)
+        return functools.partial(_lower, LatentDrawing(chosen, function), mesh, shared, row)
 
     decode = PictureDecoding(image_function.family, image_function.structure)
+    lower_loop = loop(pipeline)
+    lower_decoder = functools.partial(_lower, decode, mesh, _placed(image_params, mesh), latents)
+    lower_texts = functools.partial(_lower_texts, text_function, text_params, ids, mesh)
     blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
     of_few = tuple((counts, loop(one)) for counts, one in shallow)
 
     def programs(items: int) -> tuple[Program, ...]:
-        texts = Program(
-            "text encoders",
-            TEXT,
-            items * mesh.size,
-            functools.partial(_lower_texts, text_function, text_params, inputs, mesh),
-        )
         return (
-            Program(f"loop of {len(inputs.plan.numbers)} steps", IMAGE, items, loop(pipeline), blocks, of_few),
-            Program("decoder", IMAGE, items, functools.partial(_lower_decoder, decode, image_params, inputs, mesh)),
-            *([] if shallow else [texts]),
+            Program(f"loop of {len(plan.numbers)} steps", IMAGE, items, lower_loop, blocks, of_few),
+            Program("decoder", IMAGE, items, lower_decoder),
+            *([] if shallow else [Program("text encoders", TEXT, items * mesh.size, lower_texts)]),
         )
 
+    def bytes_of_rows(items: int) -> int:
+        """Of noise, texts, latents and images on the first device, where the rows of all devices begin."""
+        before = 0 if mesh.size == 1 else mesh.size * memory.of_arrays(row)
+        return items * (before + memory.of_arrays((row, latents, image))) + memory.of_arrays(empty)
+
     networks = {"denoiser": pipeline.denoiser_function()[1], "autoencoder": image_params, "text encoders": text_params}
-    return Generator(
-        weights={name: memory.of_arrays(params) for name, params in networks.items()},
-        programs=programs,
-        others=functools.partial(_bytes_of_rows, inputs, mesh),
-        encodings=2 if scale != 1 else 1,
-        sharing=mesh.size,
-        staged=staged,
-    )
+    weights = {name: memory.of_arrays(params) for name, params in networks.items()}
+    return Generator(weights, programs, bytes_of_rows, 2 if scale != 1 else 1, mesh.size, staged)
 
 
 def fit(found: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
@@ -328,27 +280,17 @@ def fit(found: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
     return 0, ()
 
 
-def _lower_loop(
-    draw: LatentDrawing, params: list[jax.ShapeDtypeStruct], inputs: _Inputs, mesh: Mesh, items: int
-) -> jax.stages.Lowered:
-    whole = parallel.replicated(mesh)
-    steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole), inputs.plan)
-    params = placed(params, parallel.parameter_shardings(params, mesh))
-    shared = Shared(params, steps, rows_like(inputs.empty, 1, whole), inputs.guidance_scale)
-    rows = rows_like(inputs.rows, items * mesh.size, parallel.split_axis(mesh))
-    return pure_functions.call_on_rows.lower(draw, mesh, shared, rows)
+def _placed(params: Any, mesh: Mesh) -> Any:
+    return placed(params, parallel.parameter_shardings(params, mesh))
 
 
-def _lower_decoder(
-    decode: PictureDecoding, params: list[jax.ShapeDtypeStruct], inputs: _Inputs, mesh: Mesh, items: int
-) -> jax.stages.Lowered:
-    params = placed(params, parallel.parameter_shardings(params, mesh))
-    latents = rows_like(inputs.latents, items * mesh.size, parallel.split_axis(mesh))
-    return pure_functions.call_on_rows.lower(decode, mesh, params, latents)
+def _lower(function: Any, mesh: Mesh, shared: Any, row: Any, items: int) -> jax.stages.Lowered:
+    rows = rows_like(row, items * mesh.size, parallel.split_axis(mesh))
+    return pure_functions.call_on_rows.lower(function, mesh, shared, rows)
 
 
 def _lower_texts(
-    encode: Callable[..., Any], params: dict[str, list[Any]], inputs: _Inputs, mesh: Mesh, items: int
+    encode: Callable[..., Any], params: dict[str, list[Any]], ids: Any, mesh: Mesh, items: int
 ) -> jax.stages.Lowered:
     # On the first device alone, without a mesh, as `Pipeline.encode_texts`.
     first = SingleDeviceSharding(mesh.devices.flat[0])
@@ -357,12 +299,4 @@ def _lower_texts(
     def of_all(leaf: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((items, *leaf.shape[1:]), leaf.dtype, sharding=first)
 
-    return pure_functions.call.lower(encode, params, jax.tree.map(of_all, inputs.ids))
-
-
-def _bytes_of_rows(inputs: _Inputs, mesh: Mesh, items: int) -> int:
-    """Bytes of noise, texts, latents and images on the first device, where those of all devices begin."""
-    of_one = memory.of_arrays(inputs.rows)
-    results = memory.of_arrays((inputs.latents, inputs.image))
-    before = 0 if mesh.size == 1 else mesh.size * of_one
-    return items * (of_one + results + before) + memory.of_arrays(inputs.empty)
+    return pure_functions.call.lower(encode, params, jax.tree.map(of_all, ids))

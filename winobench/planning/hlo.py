@@ -1,12 +1,12 @@
 """Compiled programs, read: the kernels of XLA's scheduled HLO text, with operations, bytes and the compiler's cycles.
 
-A *kernel* is an instruction of the program that runs by itself on the device: a fusion, a call of a library, a copy.
-Instructions that only rename memory are none. Loops count as often as they run. Of one that ends when its data say so,
-such as that over the tokens of a text, each kernel counts once and says that it is in such a loop.
+A *kernel* is an instruction that runs by itself on the device: a fusion, a call of a library, a copy. Loops count as
+often as they run. Where the data end a loop, as over the tokens of a text, its kernels count once (``in_open_loop``).
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import re
@@ -21,44 +21,15 @@ COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "coll
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
 # What names memory or ends of work that something else does.
 _FREE = {
-    "parameter",
-    "constant",
-    "bitcast",
-    "get-tuple-element",
-    "tuple",
-    "after-all",
-    "opt-barrier",
-    "partition-id",
-    "replica-id",
-    "copy-done",
-    "slice-done",
-    "async-done",
-    "async-update",
-    "domain",
-    "add-dependency",
+    *("parameter", "constant", "bitcast", "get-tuple-element", "tuple", "after-all", "opt-barrier", "partition-id"),
+    *("replica-id", "copy-done", "slice-done", "async-done", "async-update", "domain", "add-dependency"),
     # Prefetches of the TPU, which run next to other kernels and are counted where the data are used.
-    "copy-start",
-    "slice-start",
+    *("copy-start", "slice-start"),
 }
 _MOVES = {
-    "parameter",
-    "constant",
-    "bitcast",
-    "bitcast-convert",
-    "broadcast",
-    "concatenate",
-    "convert",
-    "copy",
-    "dynamic-slice",
-    "dynamic-update-slice",
-    "gather",
-    "get-tuple-element",
-    "iota",
-    "pad",
-    "reshape",
-    "slice",
-    "transpose",
-    "tuple",
+    *("parameter", "constant", "bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy"),
+    *("dynamic-slice", "dynamic-update-slice", "gather", "get-tuple-element", "iota", "pad", "reshape", "slice"),
+    *("transpose", "tuple"),
 }
 _SLICES = {"slice", "dynamic-slice", "gather"}
 # What changes a part of an array in place -> which of its operands is written there.
@@ -73,49 +44,46 @@ _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """The shape of one array of a program.
-
-    Attributes:
-      dtype: as HLO writes it, e.g. ``bf16``.
-      dims: of the whole array.
-      on_chip: whether it lies in a TPU's own memory, so that no bytes of the device's memory are moved for it.
-    """
-
-    dtype: str
+    dtype: str  # as HLO writes it, e.g. ``bf16``
     dims: tuple[int, ...]
-    on_chip: bool = False
+    on_chip: bool = False  # in a TPU's own memory, so that no bytes of the device's memory are moved for it
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return math.prod(self.dims)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the device's memory, without what tiles are padded by."""
+        """Bytes of the device's memory, without the padding of tiles."""
         if self.on_chip:
             return 0
-        bits = _BITS.get(self.dtype)
-        if bits is None:
-            bits = int(re.match(r"[a-z]+(\d+)", self.dtype)[1])
+        bits = _BITS[self.dtype] if self.dtype in _BITS else int(re.match(r"[a-z]+(\d+)", self.dtype)[1])
         return (self.size * bits + 7) // 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of HLO; ``number`` is what a ``parameter`` or ``constant`` has in its brackets."""
-
     name: str
     opcode: str
     results: tuple[Array, ...]
     operands: tuple[str, ...]
     attributes: str
-    number: int | None = None
+    number: int | None = None  # in the brackets of a ``parameter`` or ``constant``
 
     def attribute(self, name: str) -> str | None:
         """The value of ``name=value``, or of ``name={value}``."""
         match = re.search(rf"(?<![\w]){name}=(\{{[^}}]*\}}|\"[^\"]*\"|[^,\s]+)", self.attributes)
         return None if match is None else match[1].strip('{}"%')
+
+    @property
+    def target(self) -> str:
+        """The called program of a custom call; empty for other instructions."""
+        return (self.attribute("custom_call_target") or "") if self.opcode == "custom-call" else ""
+
+    @property
+    def bytes(self) -> int:
+        """Of all results."""
+        return sum(array.bytes for array in self.results)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,40 +93,28 @@ class Module:
     computations: dict[str, list[Instruction]]
     entry: str
 
+    def called_by(self, each: Instruction, name: str) -> list[Instruction]:
+        """The computation that an attribute of an instruction names; empty without one."""
+        return self.computations.get(each.attribute(name) or "", [])
+
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """What runs by itself.
-
-    Attributes:
-      name: of the instruction.
-      kind: one of ``KINDS``.
-      operations: of the matrix units.
-      dtype: of the factors, in NumPy's words; ``""`` for kernels without products.
-      bytes: read and written in the device's memory.
-      transcendentals: exponentials and their like of an attention kernel; 0 for others.
-      cycles: by the TPU's compiler; None where it states none.
-      times: how often it runs.
-      source: the JAX operation that it comes from.
-      opcode: HLO's word for the instruction. Of one that is started and waited for elsewhere, for what is started.
-      sent: bytes that each device sends to others in a collective.
-      in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
-      keys: positions of the keys of an attention kernel; 0 for others.
-    """
+    """An instruction that runs by itself."""
 
     name: str
-    kind: str
-    operations: float
-    dtype: str
-    bytes: int
-    transcendentals: float
-    cycles: int | None
-    times: int
-    source: str
-    opcode: str = ""
-    sent: float = 0.0
+    kind: str  # one of `KINDS`
+    operations: float  # of the matrix units
+    dtype: str  # of the factors, in NumPy's words. Empty without products
+    bytes: int  # read and written in the device's memory
+    transcendentals: float  # exponentials and their like of an attention kernel
+    cycles: int | None  # by the TPU's compiler
+    times: int  # how often it runs, or in one turn of an open loop
+    source: str  # the JAX operation that it comes from
+    opcode: str = ""  # without ``-start``
+    sent: float = 0.0  # bytes that each device sends to others in a collective
     in_open_loop: bool = False
-    keys: int = 0
+    keys: int = 0  # positions of the keys of an attention kernel
 
 
 def parse(text: str) -> Module:
@@ -226,7 +182,7 @@ def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Itera
     by_name = {each.name: each for each in instructions}
     for each in instructions:
         # What is started and waited for counts where it starts.
-        if each.opcode in _FREE or each.opcode.endswith("-done") or _is_free_call(each):
+        if each.opcode in _FREE or each.opcode.endswith("-done") or each.target in _FREE_CALLS:
             continue
         if each.opcode in ("call", "while", "conditional"):
             runs = _trip_count(module, each) if each.opcode == "while" else 1
@@ -236,16 +192,11 @@ def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Itera
             yield _kernel(module, each, by_name, times, in_open_loop)
 
 
-def _is_free_call(each: Instruction) -> bool:
-    return each.opcode == "custom-call" and each.attribute("custom_call_target") in _FREE_CALLS
-
-
 def _called(each: Instruction) -> list[str]:
-    names = ("to_apply", "calls") if each.opcode == "call" else ("body",)
     if each.opcode == "conditional":
-        branches = each.attribute("branch_computations") or ""
-        # All branches are counted by the first: they are of one size in what is read here.
-        return re.findall(r"%?([^\s,{}]+)", branches)[:1]
+        # All branches are counted by the first: they are of one size in the programs that are read here.
+        return re.findall(r"%?([^\s,{}]+)", each.attribute("branch_computations") or "")[:1]
+    names = ("to_apply", "calls") if each.opcode == "call" else ("body",)
     return [called for name in names if (called := each.attribute(name))][:1]
 
 
@@ -254,14 +205,14 @@ def _trip_count(module: Module, each: Instruction) -> int | None:
     known = re.search(r'"known_trip_count":\{"n":"?(\d+)', each.attributes)
     if known:
         return int(known[1])
-    condition = module.computations.get(each.attribute("condition") or "", [])
-    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=None)
+    constants = [line.number for line in module.called_by(each, "condition") if line.opcode == "constant"]
+    return max(filter(None, constants), default=None)
 
 
 def _kernel(
     module: Module, each: Instruction, by_name: dict[str, Instruction], times: int, in_open_loop: bool
 ) -> Kernel:
-    body = module.computations.get(each.attribute("calls") or "", []) if each.opcode == "fusion" else []
+    body = module.called_by(each, "calls") if each.opcode == "fusion" else []
     kind, operations, dtype, transcendentals = _work(each, body, by_name, module)
     cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
     source = re.search(r'op_name="([^"]*)"', each.attributes)
@@ -283,7 +234,7 @@ def _kernel(
 
 
 def _keys(each: Instruction, by_name: dict[str, Instruction]) -> int:
-    """Positions of the keys of an attention kernel, whose second operand they are; 0 where they are not to be found."""
+    """Positions of the keys of an attention kernel, whose second operand they are; 0 where they are not found."""
     operands = [by_name[name].results[0] for name in each.operands[1:2] if name in by_name and by_name[name].results]
     return operands[0].dims[-2] if operands and len(operands[0].dims) == 4 else 0
 
@@ -294,8 +245,7 @@ def _work(
     """Kind, operations of the matrix units, dtype of their factors, and transcendentals."""
     if each.opcode.removesuffix("-start") in COLLECTIVES:
         return COLLECTIVE, 0.0, "", 0.0
-    target = each.attribute("custom_call_target") or "" if each.opcode == "custom-call" else ""
-    if any(name in target + each.name for name in _ATTENTION_CALLS) and target:
+    if each.target and any(name in each.target + each.name for name in _ATTENTION_CALLS):
         return _attention(each, by_name)
     total, dtype, convolves = 0.0, "", False
     for line, scope in _lines(module, [each, *body], by_name):
@@ -313,13 +263,12 @@ def _work(
 def _lines(
     module: Module, lines: Sequence[Instruction], outer: dict[str, Instruction]
 ) -> Iterator[tuple[Instruction, dict[str, Instruction]]]:
-    """Instructions of a kernel, those of fusions within it too, with what their operands' names mean."""
+    """Instructions of a kernel and of fusions within it, with the instructions that their operands name."""
     scope = outer | {line.name: line for line in lines}
     for line in lines:
         yield line, scope
         if line is not lines[0] and line.opcode == "fusion":
-            inner = module.computations.get(line.attribute("calls") or "", [])
-            yield from _lines(module, [line, *inner], scope)
+            yield from _lines(module, [line, *module.called_by(line, "calls")], scope)
 
 
 def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str, float, str, float]:
@@ -333,13 +282,13 @@ def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str,
     size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0
     width = by_name[each.operands[0]].results[0].dims[-1]
     # Backward, five products instead of two.
-    products = 5 if "Backward" in (each.attribute("custom_call_target") or "") else 2
+    products = 5 if "Backward" in each.target else 2
     return ATTENTION, 2.0 * products * size * width, dtype, float(size)
 
 
 def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
     """Multiplications and additions of a product or a convolution; 0 for everything else."""
-    target = line.attribute("custom_call_target") or "" if line.opcode == "custom-call" else ""
+    target = line.target
     if line.opcode == "dot" or "gemm" in target or "matmul" in target:
         dims = scope[line.operands[0]].results[0].dims
         contracted = line.attribute("lhs_contracting_dims")
@@ -359,38 +308,35 @@ def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
 
 
 def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[list[int], int]:
-    """Of a convolution: in how many places its kernel looks along each axis of positions, and features it sums over.
+    """The width of a convolution's kernel along each axis of positions, and the number of features that it sums over.
 
     XLA's TPU compiler writes matrix products as convolutions. A batch is then an axis of positions whose window is as
-    wide as the batch, over inputs so far apart that each place sees one of them, and heads of a result an axis along
-    which a single input is padded on both sides.
+    wide as the batch, over inputs so far apart that each position has one of them. Heads of a result are then an axis
+    along which a single input is padded on both sides. Both count as a width of 1.
     """
-    found = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels") or "")
-    inputs, kernel = found[1], found[2]
+    inputs, kernel = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels")).groups()
     widths, sizes = (scope[operand].results[0].dims for operand in line.operands[:2])
     apart = re.search(r"lhs_dilate=([\dx]+)", line.attribute("window") or "")
     positions = sorted(axis for axis in kernel if axis.isdigit())
     dilations = [int(n) for n in apart[1].split("x")] if apart else [1] * len(positions)
 
-    def places(axis: str, dilation: int) -> int:
+    def width(axis: str, dilation: int) -> int:
         size = sizes[kernel.index(axis)]
         return 1 if dilation >= size or widths[inputs.index(axis)] == 1 else size
 
-    spatial = [places(axis, dilation) for axis, dilation in zip(positions, dilations, strict=True)]
+    spatial = [width(axis, dilation) for axis, dilation in zip(positions, dilations, strict=True)]
     return spatial, sizes[kernel.index("i")]
 
 
 def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
     """Whether a product slides over positions; TPUs write every product as a convolution."""
-    if line.attribute("dim_labels") is None:
-        return False
-    return any(places > 1 for places in _kernel_shape(line, scope)[0])
+    return line.attribute("dim_labels") is not None and max(_kernel_shape(line, scope)[0], default=1) > 1
 
 
 def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
     """Bytes that each device sends, in a ring."""
-    operands = sum(array.bytes for name in each.operands for array in by_name[name].results)
-    whole = max(operands, max((array.bytes for array in each.results), default=0))
+    operands = sum(by_name[name].bytes for name in each.operands)
+    whole = max([operands, *(array.bytes for array in each.results)])
     opcode = each.opcode.removesuffix("-start")
     if opcode == "collective-permute":
         return operands
@@ -398,35 +344,30 @@ def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
 
 
 def _participants(each: Instruction) -> float:
-    """Number of devices of each group of a collective. Where the program says none, as of very many."""
+    """Number of devices in each group of a collective. Infinite where the program names none."""
     # By their numbers, as [groups, devices of each], or as axes of a mesh.
-    named = re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes)
-    if named:
+    if named := re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes):
         return len(named[1].split(","))
-    counted = re.search(r"replica_groups=\[\d+,(\d+)\]", each.attributes)
-    if counted:
+    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", each.attributes):
         return int(counted[1])
-    axes = re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", each.attributes)
-    if axes:
+    if axes := re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", each.attributes):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", axes[1]))
         return math.prod(int(sizes[name]) for name in re.findall(r"'(\w+)'", axes[2]))
     return math.inf
 
 
 def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
-    """Bytes that a kernel reads and writes: of operands of which it takes slices only, the slices', and of arrays of
-    which it changes a part in place, this part's."""
-    written, changed = _written(each, body, by_name)
-    total = written
+    """Bytes that a kernel reads and writes. Only slices count where it takes slices or changes a part in place."""
+    total, changed = _written(each, body, by_name)
     parameters = {line.number: line for line in body if line.opcode == "parameter"}
-    users: dict[str, list[Instruction]] = {}
+    users: dict[str, list[Instruction]] = collections.defaultdict(list)
     for line in body:
         for operand in line.operands:
-            users.setdefault(operand, []).append(line)
+            users[operand].append(line)
     for number, name in enumerate(each.operands):
         if name not in by_name or name in each.operands[:number] or number in changed:
             continue
-        read = sum(array.bytes for array in by_name[name].results)
+        read = by_name[name].bytes
         if number in parameters:
             read = min(read, _read(parameters[number], users, {}))
         elif each.opcode in _SLICES:
@@ -440,12 +381,11 @@ def _written(
 ) -> tuple[int, frozenset[int]]:
     """Bytes that a kernel writes, and which of its operands it changes in place."""
     if not body:
-        if (each.attribute("custom_call_target") or "").startswith(_WORKSPACE_CALLS):
+        if each.target.startswith(_WORKSPACE_CALLS):
             return each.results[0].bytes, frozenset()
         if each.opcode not in _UPDATES:
-            return sum(array.bytes for array in each.results), frozenset()
-        update = by_name[each.operands[_UPDATES[each.opcode]]]
-        return sum(array.bytes for array in update.results), frozenset({0})
+            return each.bytes, frozenset()
+        return by_name[each.operands[_UPDATES[each.opcode]]].bytes, frozenset({0})
     inside = {line.name: line for line in body}
     root = body[-1]
     total, changed = 0, set()
@@ -455,24 +395,22 @@ def _written(
         if target is not None and target.opcode == "parameter":
             changed.add(target.number)
             line = inside[line.operands[_UPDATES[line.opcode]]]
-        total += sum(array.bytes for array in line.results)
+        total += line.bytes
     return total, frozenset(changed)
 
 
 def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
-    """What an instruction of a fusion is another name of."""
+    """The instruction that an instruction of a fusion is another name of."""
     while line.opcode == "bitcast" and line.operands[0] in inside:
         line = inside[line.operands[0]]
     return line
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[str, int]) -> int:
-    """Bytes that a fusion reads of something that one element of it takes the place of one element of an operand. Those
-    of lines that were looked at before, which many ways may lead to, are known."""
+    """Bytes that a fusion reads of an operand, or of an array with its elements. Fills in `known` by name."""
     if line.name in known:
         return known[line.name]
-    whole = sum(array.bytes for array in line.results)
-    total = 0
+    whole, total = line.bytes, 0
     for user in users.get(line.name, []):
         if user.opcode in _SLICES and user.operands[0] == line.name:
             total += user.results[0].bytes

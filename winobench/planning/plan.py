@@ -15,100 +15,64 @@ from winobench.planning.topologies import Target
 if TYPE_CHECKING:
     import ml_collections
 
+# Platform -> devices that one host feeds.
 DEVICES_PER_HOST = {"tpu": 4, "gpu": 8}
-"""Platform -> devices that one host feeds."""
-
+# Noun, items and a program's own bytes -> bytes on a device, at most, while such a program runs.
 Needed = Callable[[str, int, int], int]
-"""Noun, items and a program's own bytes -> bytes on a device, at most, while such a program runs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Assumptions:
-    """Numbers that no compiler can supply.
+    """Numbers that no compiler can supply."""
 
-    Attributes:
-      storage_rate: bytes per second that a host reads.
-      bytes_per_image: as stored; COCO's and ImageCoDe's archives come to 148 and 149 kB per image.
-      rounds: groups of tasks with the same samples, each of which ends with a step that is not full.
-      characters_a_token: of a prompt in English.
-      answer_tokens: until all texts of a batch have ended; None for as many as the task allows.
-      text_tokens: of the longest text in a vision-language model's question.
-    """
-
-    storage_rate: float = 1e9
-    bytes_per_image: float = 150e3
-    rounds: int = 2
-    characters_a_token: float = 4.0
-    answer_tokens: int | None = None
-    text_tokens: int = 32
+    storage_rate: float = 1e9  # bytes per second that a host reads
+    bytes_per_image: float = 150e3  # as stored. COCO's and ImageCoDe's archives come to 148 and 149 kB per image
+    rounds: int = 2  # groups of tasks with the same samples, each of which ends with a step that is not full
+    characters_a_token: float = 4.0  # of a prompt in English
+    answer_tokens: int | None = None  # until all texts of a batch have ended. None for as many as the task allows
+    text_tokens: int = 32  # of the longest text in a vision-language model's question
 
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-    """Seconds of a run, in parts that do not overlap. Except for ``compiling`` none has been measured.
-
-    Attributes:
-      devices: how many there are.
-      parts: name -> seconds. Computation is at the estimated rates, ``loading`` at the assumed rate of storage, and
-        ``compiling`` as long as it took on this machine. The persistent compilation cache saves nearly all of that.
-    """
+    """Seconds of a run, in parts that do not overlap. Only ``compiling`` was measured, on this machine."""
 
     devices: int
     parts: dict[str, float]
 
     @property
     def total(self) -> float:
-        """All parts, with every program compiled."""
         return sum(self.parts.values())
 
     @property
     def with_cache(self) -> float:
-        """All parts, with programs from the compilation cache."""
+        """With programs from the compilation cache."""
         return self.total - self.parts["compiling"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One model, or one model on one task: its programs, and the bytes that stay next to them.
+    """One model, or one model on one task: its programs, and the bytes that stay next to them."""
 
-    Attributes:
-      name: of the model, or of task and protocol.
-      programs: with figures, the main one first. None for one that does not fit. Empty where none fits.
-      total: bytes on a device, at most.
-      memory: name -> bytes, for the table of memory. Or a word instead of bytes.
-      row: name -> text, for the overview.
-    """
-
-    name: str
-    programs: tuple[Compiled | None, ...]
-    total: int
-    memory: dict[str, int | str]
-    row: dict[str, str]
+    name: str  # of the model, or of task and protocol
+    programs: tuple[Compiled | None, ...]  # the main one first. None for one that does not fit. Empty where none fits
+    total: int  # bytes on a device, at most
+    memory: dict[str, int | str]  # name -> bytes, or a word, for the table of memory
+    row: dict[str, str]  # name -> text, for the overview
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The figures of a config on one kind of device.
+    """The figures of a config on one kind of device."""
 
-    Attributes:
-      target: e.g. ``v5e:2x2``.
-      about: what the overview's numbers are.
-      usable: bytes of a device that programs can use.
-      price: dollars per device and hour; None if unknown.
-      loads: one after the other on the same devices.
-      durations: one for each number of devices. Empty if a program does not fit or the work is unknown.
-      notes: assumptions, and advice where something does not fit.
-      content: values that the JSON has for this kind of config alone.
-    """
-
-    target: str
-    about: str
-    usable: int
-    price: float | None
-    loads: tuple[Load, ...]
-    durations: tuple[Duration, ...]
-    notes: tuple[str, ...]
-    content: dict[str, Any]
+    target: str  # e.g. ``v5e:2x2``
+    about: str  # what the overview's numbers are
+    usable: int  # bytes of a device that programs can use
+    price: float | None  # dollars per device and hour
+    loads: tuple[Load, ...]  # one after the other on the same devices
+    durations: tuple[Duration, ...]  # one for each number of devices. Empty if something does not fit or is unknown
+    notes: tuple[str, ...]  # assumptions, and advice where something does not fit
+    content: dict[str, Any]  # values that the JSON has for this kind of config alone
 
     @property
     def total(self) -> int:
@@ -117,15 +81,12 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether every program does."""
         return all(map(self.has_room_for, self.loads))
 
     def has_room_for(self, load: Load) -> bool:
-        """Whether one load's programs fit."""
         return bool(load.programs) and all(load.programs) and load.total <= self.usable
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values, with the values that follow from it."""
         names = ("target", "usable", "price", "notes", "total", "fits")
         durations = [
             {"devices": each.devices, **each.parts, "total": each.total, "with_cache": each.with_cache}
@@ -136,26 +97,19 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A config to plan. Attributes: see `winobench.planning.plans.make_plan`."""
-
     config: ml_collections.ConfigDict
     target: Target
-    devices: Sequence[int] = ()
-    price: float | None = None
-    largest: bool = False
-    assumed: Assumptions = dataclasses.field(default_factory=Assumptions)
-    few: bool = False
+    devices: Sequence[int] = ()  # numbers of devices to estimate the time for. Empty for the target's
+    price: float | None = None  # dollars per device and hour
+    largest: bool = False  # whether to look for the largest step that fits
+    assumed: Assumptions = Assumptions()
+    few: bool = False  # whether to extrapolate from few blocks
     say: Callable[[str], None] = print
 
     @property
     def usable(self) -> int:
         """Bytes of a device that programs can use."""
         return self.target.accelerator.usable_memory
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        """Numbers of devices to estimate the time for."""
-        return self.devices or (len(self.target.devices),)
 
     @property
     def batch_size(self) -> int | None:
@@ -167,9 +121,10 @@ class Job:
         """The assumed rate of storage, for notes."""
         return f"storage of {self.assumed.storage_rate / 1e9:g} GB/s a host (an assumption)"
 
-    def hosts(self, devices: int) -> int:
-        """How many machines have so many devices."""
-        return math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
+    def stored(self, images: int, devices: int) -> float:
+        """Bytes of a host's share of the images. Every host reads all weights besides."""
+        hosts = math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
+        return images * self.assumed.bytes_per_image / hosts
 
     def ways_to_share(self, heads: int) -> list[int]:
         """Numbers of devices that may share one copy of the parameters, the smallest first."""
@@ -189,8 +144,7 @@ class Job:
 
     def compile(self, program: Program, size: str = "") -> Compiled | None:
         """A program's figures; None if its compiler finds that it does not fit."""
-        size = size or f"{program.items} x {program.noun}"
-        self.say(f"{self.target.text}: compiling the {program.name}, {size}")
+        self.say(f"{self.target.text}: compiling the {program.name}, {size or f'{program.items} x {program.noun}'}")
         return compile_program(program, self.target)
 
     def fitting(self, program: Program, needed: Needed, size: str = "") -> Compiled | None:
@@ -205,7 +159,7 @@ class Job:
         while program.items:
             if found := self.fitting(program, needed):
                 return found
-            program = program.halved()
+            program = dataclasses.replace(program, items=program.items // 2)
         return None
 
     def plan(
@@ -217,9 +171,8 @@ class Job:
         content: dict[str, Any],
     ) -> Plan:
         """The plan, with a duration for each number of devices; None where it is unknown."""
-        durations = tuple(map(duration, self.numbers)) if duration else ()
-        fields = (self.target.text, about, self.usable, self.price, tuple(loads), durations, tuple(notes), content)
-        return Plan(*fields)
+        durations = tuple(map(duration, self.devices or [len(self.target.devices)])) if duration else ()
+        return Plan(self.target.text, about, self.usable, self.price, tuple(loads), durations, tuple(notes), content)
 
 
 def of_all_blocks(target: str, program: Compiled | None, left_out: str = "") -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.planning import asking, generating, scoring, training, vision_language
-from winobench.planning.plan import Assumptions, Job, Plan
+from winobench.planning.plan import Job, Plan
 from winobench.planning.topologies import Target
 from winobench.scorers import loading
 
@@ -16,25 +15,9 @@ if TYPE_CHECKING:
     import ml_collections
 
 
-def make_plan(
-    config: ml_collections.ConfigDict,
-    target: Target,
-    *,
-    devices: Sequence[int] = (),
-    price: float | None = None,
-    largest: bool = False,
-    assumed: Assumptions | None = None,
-    few: bool = False,
-    say: Callable[[str], None] = print,
-) -> Plan:
-    """Plans a config for some devices.
-
-    Args:
-      config: of images and texts, such as gdbench, for one diffusion model or vision-language model. Of fine-tuning,
-        hardneg, for one diffusion model. Of texts, such as wscplus, for one language model. Or of generated images,
-        for one or several diffusion models.
-    """
-    job = Job(config, target, devices, price, largest, assumed or Assumptions(), few, say)
+def make_plan(config: ml_collections.ConfigDict, target: Target, **how: Any) -> Plan:
+    """Plans a config for some devices. `how` are the other fields of `Job`."""
+    job = Job(config, target, **how)
     if config.kind == "draw":
         return generating.make_plan(job)
     model = config.get("model")

@@ -18,31 +18,18 @@ TEXT = "text"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program that has not been compiled.
+    """A program that has not been compiled."""
 
-    Attributes:
-      name: e.g. ``denoising step``.
-      noun: what an item is, e.g. ``pass``.
-      items: that each device works on in one run.
-      lower_items: number of items -> the program as JAX's compilers take it.
-      blocks: how many blocks of each kind its network has, if `shallow` replaces it.
-      shallow: numbers of blocks and the same program of a network that has them (`winobench.planning.few_blocks`).
-    """
-
-    name: str
-    noun: str
-    items: int
-    lower_items: Callable[[int], jax.stages.Lowered]
-    blocks: tuple[int, ...] = ()
+    name: str  # e.g. ``denoising step``
+    noun: str  # what an item is, e.g. ``pass``
+    items: int  # that each device works on in one run
+    lower_items: Callable[[int], jax.stages.Lowered]  # number of items -> the program as JAX's compilers take it
+    blocks: tuple[int, ...] = ()  # of each kind in its network, if `shallow` replaces it
+    # Numbers of blocks and the same program of a network that has them (`winobench.planning.few_blocks`).
     shallow: tuple[tuple[tuple[int, ...], Callable[[int], jax.stages.Lowered]], ...] = ()
 
     def lower(self) -> jax.stages.Lowered:
-        """As JAX's compilers take it."""
         return self.lower_items(self.items)
-
-    def halved(self) -> Program:
-        """The same program for half as many items."""
-        return dataclasses.replace(self, items=self.items // 2)
 
     def shallow_programs(self) -> tuple[tuple[tuple[int, ...], Program], ...]:
         """Numbers of blocks, and the same program of a network that has them."""
@@ -54,63 +41,45 @@ class _Kernels:
 
     kernels: dict[str, Sum]
 
+    def _total(self, name: str) -> float:
+        return sum(getattr(each, name) for each in self.kernels.values())
+
     @property
-    def seconds(self) -> float:
-        """Estimated, of one run (`winobench.planning.roofline`)."""
-        return sum(each.seconds for each in self.kernels.values())
+    def seconds(self) -> float:  # estimated, of one run (`winobench.planning.roofline`)
+        return self._total("seconds")
 
     @property
     def bytes(self) -> float:
-        """Read and written by all kernels."""
-        return sum(each.bytes for each in self.kernels.values())
+        return self._total("bytes")
 
     @property
     def operations(self) -> float:
-        """Of the matrix units."""
-        return sum(each.operations for each in self.kernels.values())
+        return self._total("operations")
 
 
 @dataclasses.dataclass(frozen=True)
 class Turn(_Kernels):
-    """One turn of an open loop, which ends when its data decide, such as the loop over the tokens of a text.
-
-    Attributes:
-      kernels: sums by kind (`winobench.planning.hlo.KINDS`).
-      collectives: instruction -> how many run.
-    """
+    """One turn of an open loop, which ends when its data decide, such as the loop over the tokens of a text."""
 
     kernels: dict[str, Sum]
-    collectives: dict[str, int]
+    collectives: dict[str, int]  # instruction -> how many run
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled(_Kernels):
-    """A compiler's figures of a program, for one device.
-
-    Attributes:
-      name, noun, items: see `Program`.
-      temporaries: bytes that the program needs next to what it is given and gives.
-      arguments: bytes of what it is given.
-      code: bytes of the program itself.
-      kernels: sums by kind (`winobench.planning.hlo.KINDS`), without the open loop's.
-      collectives: instruction -> how many of them run.
-      compile_seconds: on this machine, when it was compiled.
-      turn: of the open loop; None without one.
-      blocks: those of the whole network, by kind, where all of this is extrapolated from networks of fewer
-        (`winobench.planning.few_blocks`). Empty for a compiler's own figures.
-    """
+    """A compiler's figures of a `Program`, for one device."""
 
     name: str
     noun: str
     items: int
-    temporaries: int
-    arguments: int
-    code: int
-    kernels: dict[str, Sum]
-    collectives: dict[str, int]
-    compile_seconds: float
-    turn: Turn | None = None
-    blocks: tuple[int, ...] = ()
+    temporaries: int  # bytes next to arguments and results
+    arguments: int  # bytes
+    code: int  # bytes
+    kernels: dict[str, Sum]  # by kind (`winobench.planning.hlo.KINDS`), without the open loop's
+    collectives: dict[str, int]  # instruction -> how many run
+    compile_seconds: float  # on this machine, when it was compiled
+    turn: Turn | None = None  # of the open loop
+    blocks: tuple[int, ...] = ()  # of the whole network, by kind, where figures are extrapolated from fewer
 
     @property
     def own(self) -> int:
@@ -118,12 +87,10 @@ class Compiled(_Kernels):
         return self.temporaries + self.code
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, and the rates that follow from them."""
         return dataclasses.asdict(self) | {"seconds": self.seconds, "items_per_second": self.items / self.seconds}
 
 
 def placed(parameters: Any, where: Any) -> Any:
-    """Shapes of arrays at their places."""
     return jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), parameters, where)
 
 

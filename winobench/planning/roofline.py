@@ -27,23 +27,15 @@ _EXPONENTIALS_PER_CYCLE = 16
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """Kernels of one kind, together.
-
-    Attributes:
-      count: how many run.
-      operations: of the matrix units.
-      bytes: read and written in the device's memory.
-      seconds: estimated.
-    """
+    """Kernels of one kind, together."""
 
     count: int
-    operations: float
-    bytes: float
-    seconds: float
+    operations: float  # of the matrix units
+    bytes: float  # read and written in the device's memory
+    seconds: float  # estimated
 
 
 def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
-    """Estimated seconds of one run of a kernel."""
     if kernel.cycles is not None and accelerator.platform == "tpu":
         return kernel.cycles / accelerator.clock
     rates = accelerator.matrix_rates
@@ -54,8 +46,7 @@ def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
         cycles = (_CYCLES_PER_JOINT_SCORE if is_joint else CYCLES_PER_SCORE)[accelerator.name]
         bounds.append(kernel.transcendentals * cycles / accelerator.clock)
     else:
-        per_second = _EXPONENTIALS_PER_CYCLE * accelerator.cores * accelerator.clock
-        bounds.append(kernel.transcendentals / per_second)
+        bounds.append(kernel.transcendentals / (_EXPONENTIALS_PER_CYCLE * accelerator.cores * accelerator.clock))
     return max(bounds)
 
 

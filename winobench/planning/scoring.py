@@ -31,21 +31,13 @@ WHILE_ENCODING = "while texts are encoded, without the denoiser"
 
 @dataclasses.dataclass(frozen=True)
 class Scoring:
-    """A scorer's bytes on each device, and its programs.
+    """A scorer's bytes on each device, and its programs."""
 
-    Attributes:
-      weights: bytes of parameters on a device while it scores, by network.
-      tables: bytes of the tables of latents and text states.
-      step: the denoising step, of as many triples on each device as the scorer begins with.
-      encoders: the programs that fill the tables.
-      staged: bytes of text encoders that replace the denoiser while texts are encoded; 0 if they stay.
-    """
-
-    weights: dict[str, int]
-    tables: int
-    step: Program
-    encoders: tuple[Program, ...]
-    staged: int = 0
+    weights: dict[str, int]  # bytes of parameters on a device while it scores, by network
+    tables: int  # bytes of the tables of latents and text states
+    step: Program  # the denoising step, of as many triples on each device as the scorer begins with
+    encoders: tuple[Program, ...]  # which fill the tables
+    staged: int = 0  # bytes of text encoders that replace the denoiser while texts are encoded; 0 if they stay
 
     @property
     def resident(self) -> int:
@@ -54,7 +46,7 @@ class Scoring:
 
     @property
     def encoding(self) -> int:
-        """The same while it encodes texts. The tables may be those of the texts before."""
+        """The same while it encodes texts."""
         return self.resident - self.weights["denoiser"] + self.staged if self.staged else self.resident
 
     def needed(self, noun: str, items: int, own: int) -> int:
@@ -64,32 +56,22 @@ class Scoring:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """The programs that fit, halved as the scorer would halve them; None where not even one item does.
-
-    Attributes:
-      scoring: all programs.
-      step, encoders: their figures. No encoders where these are left out.
-      largest: passes of the largest step, as far as it was looked for; None if it was not.
-    """
+    """The programs that fit, halved as the scorer would halve them; None where not even one item does."""
 
     scoring: Scoring
     step: Compiled | None
-    encoders: tuple[Compiled | None, ...]
-    largest: int | None = None
+    encoders: tuple[Compiled | None, ...]  # empty where they are left out
+    largest: int | None = None  # passes of the largest step, if it was looked for
 
     def load(self, name: str) -> Load:
-        """The memory and rates of the model."""
         scoring, step, programs = self.scoring, self.step, (self.step, *self.encoders)
         of_texts = [each for each in programs if each and each.noun == TEXT and scoring.staged]
         temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
         row = {}
         if step:
-            row = {
-                "at once": f"{step.items}" + ("" if self.largest is None else f" (up to {self.largest})"),
-                "TFLOP": f"{step.operations / step.items / 1e12:.2f}",
-                "GB": f"{step.bytes / step.items / 1e9:.2f}",
-                "passes/s": f"{step.items / step.seconds:,.0f}",
-            }
+            up_to = "" if self.largest is None else f" (up to {self.largest})"
+            row = {"at once": f"{step.items}{up_to}", "TFLOP": f"{step.operations / step.items / 1e12:.2f}"}
+            row |= {"GB": f"{step.bytes / step.items / 1e9:.2f}", "passes/s": f"{step.items / step.seconds:,.0f}"}
         shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": temporaries}
         shown["sum"] = total = temporaries + scoring.resident
         if scoring.staged:
@@ -122,10 +104,8 @@ def make_plan(job: Job) -> Plan:
     total = work.total(work.names(config.tasks), sampling.num_samples, sampling.num_bias_samples, config.limit)
     notes = [*without_size(total.unknown), *advice(found, job)]
     if found.step:
-        notes.append(
-            f"hours are for {total.passes:,} passes and {total.images:,} images, by the tasks' published sizes, with"
-            f" {job.storage}"
-        )
+        of = f"{total.passes:,} passes and {total.images:,} images"
+        notes.append(f"hours are for {of}, by the tasks' published sizes, with {job.storage}")
     load = found.load(model)
     content = {
         "weights": scoring.weights,
@@ -143,7 +123,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def fit(scoring: Scoring, job: Job) -> Fit:
-    """Compiles a scorer's programs, of as many items as fit. The largest step takes two to five compilations more."""
+    """Compiles a scorer's programs, of as many items as fit."""
     if scoring.resident > job.usable:
         return Fit(scoring, None, (None,) * len(scoring.encoders))
     encoders = tuple(job.halved(each, scoring.needed) for each in scoring.encoders)
@@ -180,11 +160,9 @@ def advice(found: Fit, job: Job) -> list[str]:
     notes = of_all_blocks(text, found.step, ". Encoders are not compiled")
     if not found.step:
         one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
-        staged = config.encoders != "staged" and one_of_both <= job.usable
-        notes.append(
-            f"{text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {job.usable / 1e9:.1f}: try"
-            f" {'--config.encoders=staged' if staged else more}"
-        )
+        helps = config.encoders != "staged" and one_of_both <= job.usable
+        takes = f"{scoring.resident / 1e9:.1f} GB of {job.usable / 1e9:.1f}"
+        notes.append(f"{text}: weights and tables take {takes}: try {'--config.encoders=staged' if helps else more}")
     if scoring.staged and scoring.encoding > job.usable:
         notes.append(
             f"{text}: while texts are encoded, weights and tables take {scoring.encoding / 1e9:.1f} GB of"
@@ -197,8 +175,7 @@ def _duration(found: Fit, total: work.Total, job: Job, devices: int) -> Duration
     """Programs of a scorer hold no collectives, so that more devices run the same ones."""
     step, encoder = found.step, next(iter(found.encoders), None)
     weights = sum(found.scoring.weights.values()) + found.scoring.staged
-    # Every host reads all weights, and its share of the images.
-    stored = weights + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    stored = weights + job.stored(total.images, devices)
     parts = {
         "scoring": total.passes / (step.items / step.seconds) / devices,
         "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / devices,
@@ -237,55 +214,35 @@ def make_scoring(
         "autoencoder": memory.of_arrays(image_params) // parts,
         "text encoders": 0 if staged else memory.of_arrays(text_params) // parts,
     }
-    tables_there = _Tables.of(latents, states, mesh)
-    resident = sum(weights.values()) + tables_there.bytes
+    # One row of the tables of latents and of text states, and as many rows as the scorer makes room for.
+    room = pipeline_tables.TABLE_BYTES.on(mesh)
+    rows = [(row, limits.table_rows(row, room)) for row in (latents, states)]
+    table_bytes = sum(count * memory.of_arrays(row) for row, count in rows)
+    resident = sum(weights.values()) + table_bytes
 
     def lowering(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
         denoiser, params = pipeline.denoiser_function()
         how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
-        return functools.partial(_lower_step, how, params, tables_there)
+        return functools.partial(_lower_step, how, params, rows)
 
     batch = batch or denoising.usual_batch_size(pipeline, latents.shape[1:], mesh, resident)
     blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
     of_few = tuple((counts, lowering(one)) for counts, one in shallow)
     images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
+    encoders = (
+        _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
+        _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
+    )
     return Scoring(
         weights,
-        tables_there.bytes,
+        table_bytes,
         Program("denoising step", "pass", batch, lowering(pipeline), blocks, of_few),
-        ()
-        if shallow
-        else (
-            _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
-            _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
-        ),
+        () if shallow else encoders,
         memory.of_arrays(text_params) // parts if staged else 0,
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tables:
-    """Tables of latents and of text states: one row of each, and how many there are."""
-
-    latents: Any
-    latent_rows: int
-    states: Any
-    state_rows: int
-
-    @classmethod
-    def of(cls, latents: Any, states: Any, mesh: Mesh) -> _Tables:
-        """As many rows as the scorer makes room for."""
-        room = pipeline_tables.TABLE_BYTES.on(mesh)
-        return cls(latents, limits.table_rows(latents, room), states, limits.table_rows(states, room))
-
-    @property
-    def bytes(self) -> int:
-        """Of both, on each device."""
-        of_latents = self.latent_rows * memory.of_arrays(self.latents)
-        return of_latents + self.state_rows * memory.of_arrays(self.states)
-
-
-def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) -> jax.stages.Lowered:
+def _lower_step(how: denoising.Step, params: Any, tables: Sequence[tuple[Any, int]], items: int) -> jax.stages.Lowered:
     """The denoising step of a number of triples on each device."""
     mesh = how.mesh
     total = items * parallel.data_parallelism(mesh)
@@ -294,8 +251,7 @@ def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) ->
     return denoising.step_on(mesh).lower(
         how,
         placed(params, layouts.parameter_formats(params, mesh)),
-        rows_like(there.latents, there.latent_rows, whole),
-        rows_like(there.states, there.state_rows, whole),
+        *(rows_like(row, rows, whole) for row, rows in tables),
         jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
         jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
         jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
@@ -304,7 +260,7 @@ def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) ->
 
 
 def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int, mesh: Mesh) -> Program:
-    """What fills a table, of a number of items on each device."""
+    """The program that fills a table."""
 
     def lower(items: int) -> jax.stages.Lowered:
         total = items * parallel.data_parallelism(mesh)

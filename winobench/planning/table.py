@@ -105,5 +105,4 @@ def shown_time(seconds: float) -> str:
 
 
 def gigabytes(number: float) -> str:
-    """Bytes in GB, with one decimal."""
     return f"{number / 1e9:.1f}"

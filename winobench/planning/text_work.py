@@ -23,32 +23,20 @@ _TOKENS_A_TURN = 5
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """The requests of a task by a protocol. Each request counts as the longest one.
-
-    Attributes:
-      task, protocol: their names.
-      questions: how many there are.
-      requests: how many these make.
-      prompt: tokens of a prompt.
-      shared: how many of these all requests begin with, as the protocol declares them.
-      options: tokens of each option. None for texts.
-      limit: the most tokens of a text.
-      source: where the numbers come from.
-    """
+    """The requests of a task by a protocol. Each request counts as the longest one."""
 
     task: str
     protocol: str
     questions: int
     requests: int
-    prompt: int
-    shared: int
-    options: tuple[int, ...]
-    limit: int
-    source: str
+    prompt: int  # tokens
+    shared: int  # tokens of the prompt that all requests begin with, as the protocol declares them
+    options: tuple[int, ...]  # tokens of each. Empty for texts
+    limit: int  # tokens of the longest text
+    source: str  # of the numbers
 
     @property
     def name(self) -> str:
-        """Task and protocol."""
         return f"{self.task}, {self.protocol}"
 
 
@@ -56,9 +44,8 @@ def read(
     tasks: str, protocols: str | None, data_dir: str | None, limit: int | None, characters: float
 ) -> tuple[list[Workload], list[str]]:
     """The work of a config of a text benchmark, and the names of tasks of unknown size."""
-    chosen = _tasks(tasks)
     found, unknown = [], []
-    for task in chosen:
+    for task in _tasks(tasks):
         questions, source = _questions(task, data_dir, limit)
         if not questions:
             unknown.append(task.name)
@@ -91,19 +78,11 @@ def _questions(task: TextTask, data_dir: str | None, limit: int | None) -> tuple
         return list(task.load(data_dir, limit)), None
     if task.name not in _PUBLISHED:
         return [], None
-    return [
-        TextQuestion(
-            id="example",
-            texts={
-                "question": wscplus.question_text(
-                    shot["pronoun"], shot["snippet"], shot["statement"], shot["options_text"]
-                )
-            },
-            options=wscplus.LABELS,
-            answer=0,
-        )
-        for shot in wscplus.prompts()["evaluation"]["shots"]["plain"]["examples"]
-    ], "the published number of questions, as long as the examples"
+    names = ("pronoun", "snippet", "statement", "options_text")
+    shots = wscplus.prompts()["evaluation"]["shots"]["plain"]["examples"]
+    texts = [{"question": wscplus.question_text(*(shot[name] for name in names))} for shot in shots]
+    examples = [TextQuestion("example", text, wscplus.LABELS, answer=0) for text in texts]
+    return examples, "the published number of questions, as long as the examples"
 
 
 def _workload(
@@ -117,9 +96,9 @@ def _workload(
     longest = max(requests, key=lambda request: tokens(request.turns))
     options = longest.options if isinstance(longest, Options) else ()
     return Workload(
-        task=task.name,
-        protocol=protocol.name,
-        questions=count,
+        task.name,
+        protocol.name,
+        count,
         requests=count * len(of_each[0]),
         prompt=tokens(longest.turns),
         shared=tokens(longest.turns[: longest.prefix_turns]),

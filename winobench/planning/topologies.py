@@ -26,15 +26,9 @@ _AXES = {"v5e": 2, "v6e": 2, "v5p": 3}
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Some devices of one kind.
+    """Some devices of one kind, as JAX describes them to compilers."""
 
-    Attributes:
-      text: as it was asked for, e.g. ``v5e:4x4``.
-      accelerator: the kind.
-      devices: JAX's descriptions of them, which programs can be compiled for.
-    """
-
-    text: str
+    text: str  # as given, e.g. ``v5e:4x4``
     accelerator: Accelerator
     devices: tuple[jax.Device, ...]
 
@@ -59,20 +53,14 @@ def prepare() -> None:
 
 
 def find(text: str) -> Target:
-    """Devices by a short text.
-
-    Args:
-      text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``,
-        ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
-    """
+    """Devices by a short text (see `parse`)."""
     accelerator, shape = parse(text)
-    if accelerator.platform == "tpu":
-        return Target(text, accelerator, _tpus(accelerator, shape, text))
-    return Target(text, accelerator, _gpus(accelerator, math.prod(shape)))
+    is_tpu = accelerator.platform == "tpu"
+    return Target(text, accelerator, _tpus(accelerator, shape, text) if is_tpu else _gpus(accelerator, shape))
 
 
 def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
-    """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis."""
+    """An accelerator and how many there are along each axis, from ``v5e:4x4``, ``v5p:2x2x1``, ``h100:8`` or ``l4``."""
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
         raise InputError(
@@ -120,59 +108,39 @@ def _has_cuda_plugin() -> bool:
     )
 
 
-def _gpus(accelerator: Accelerator, count: int) -> tuple[jax.Device, ...]:
+def _gpus(accelerator: Accelerator, shape: tuple[int, ...]) -> tuple[jax.Device, ...]:
     if not _has_cuda_plugin():
         raise InputError(
             f"compiling for {accelerator.name} needs JAX's CUDA plugin, which is not installed: pip install"
             " 'winobench[cuda]'",
             code="missing-package",
         )
-    described = topologies.get_topology_desc(
-        platform="cuda", topology_name="", target_config=_gpu_description(accelerator), topology=f"1x1x{count}"
-    )
+    config = _gpu_description(accelerator)
+    topology = f"1x1x{math.prod(shape)}"
+    described = topologies.get_topology_desc(platform="cuda", topology_name="", target_config=config, topology=topology)
     return tuple(described.devices)
 
 
 def _gpu_description(gpu: Accelerator) -> str:
-    """What XLA is told of a GPU (the text form of its ``GpuTargetConfigProto``)."""
+    """A GPU for XLA (the text form of its ``GpuTargetConfigProto``)."""
     major, minor = gpu.compute_capability
     shared, shared_of_block = gpu.core_memory
     # Hopper and later have instructions of their own next to those of the architecture.
     extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
-    device = {
-        "threads_per_block_limit": 1024,
-        "threads_per_warp": 32,
-        "shared_memory_per_block": 49_152,
-        "shared_memory_per_core": shared,
-        "shared_memory_per_block_optin": shared_of_block,
-        "threads_per_core_limit": gpu.core_threads,
-        "core_count": gpu.cores,
-        "fpus_per_core": gpu.units_per_core,
-        "block_dim_limit_x": 2_147_483_647,
-        "block_dim_limit_y": 65_535,
-        "block_dim_limit_z": 65_535,
-        "thread_dim_limit_x": 1024,
-        "thread_dim_limit_y": 1024,
-        "thread_dim_limit_z": 64,
-        "registers_per_core_limit": 65_536,
-        "registers_per_block_limit": 65_536,
-        "memory_bandwidth": int(gpu.memory_rate),
-        "l2_cache_size": gpu.l2_cache,
-        "clock_rate_ghz": gpu.clock / 1e9,
-        "device_memory_size": gpu.memory,
-        "device_address_bits": 64,
-        "cuda_compute_capability": f"{{ major: {major} minor: {minor} feature_extension: {extension} }}",
-        "device_vendor": '"NVIDIA Corporation"',
-        "name": f'"{gpu.device_kind}"',
-        "driver_version": '"13.0.0"',
-        "runtime_version": '"13.0.0"',
-        "compile_time_toolkit_version": '"13.0.0"',
-        "dnn_version": '"9.10.0"',
-    }
-    lines = " ".join(
-        f"{key} {value}" if str(value).startswith("{") else f"{key}: {value}" for key, value in device.items()
+    device = (
+        "threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152"
+        f" shared_memory_per_core: {shared} shared_memory_per_block_optin: {shared_of_block}"
+        f" threads_per_core_limit: {gpu.core_threads} core_count: {gpu.cores} fpus_per_core: {gpu.units_per_core}"
+        " block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535"
+        " thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64"
+        " registers_per_core_limit: 65536 registers_per_block_limit: 65536"
+        f" memory_bandwidth: {int(gpu.memory_rate)} l2_cache_size: {gpu.l2_cache}"
+        f" clock_rate_ghz: {gpu.clock / 1e9} device_memory_size: {gpu.memory} device_address_bits: 64"
+        f" cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {extension} }}"
+        f' device_vendor: "NVIDIA Corporation" name: "{gpu.device_kind}" driver_version: "13.0.0"'
+        ' runtime_version: "13.0.0" compile_time_toolkit_version: "13.0.0" dnn_version: "9.10.0"'
     )
     return (
-        f'gpu_device_info {{ {lines} }} platform_name: "CUDA"'
+        f'gpu_device_info {{ {device} }} platform_name: "CUDA"'
         f' dnn_version_info {{ major: 9 minor: 10 patch: 0 }} device_description_str: "{gpu.device_kind}"'
     )

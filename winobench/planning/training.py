@@ -20,8 +20,8 @@ from winobench.training import hardneg_step, loop
 if TYPE_CHECKING:
     import ml_collections
 
+# Training set -> rows: COCO's captions in Karpathy's training split with the rest of its validation images.
 _ROWS_OF = {"coco_hardneg_train": 566_747}
-"""Training set -> rows: COCO's captions in Karpathy's training split with the rest of its validation images."""
 
 
 def make_plan(job: Job) -> Plan:
@@ -37,7 +37,9 @@ def make_plan(job: Job) -> Plan:
     loop.check_batch_size(config.batch_size, config.accumulate, mesh)
     description = abstract.read_description(config.model, revision=config.revision)
     num_steps, notes = _steps(config)
-    for accumulate in _ways_to_cut(config.batch_size, config.accumulate, mesh.size):
+    for accumulate in range(config.accumulate, config.batch_size + 1):
+        if config.batch_size % (accumulate * mesh.size):
+            continue  # the devices could not share the rows of such a micro-batch
         rows = config.batch_size // accumulate
         program, state = step_program(description, config, mesh, accumulate)
         size = f"{accumulate} x {rows // mesh.size} rows a device"
@@ -95,13 +97,7 @@ def step_program(
     return Program("training step", "row", rows, lambda _: step.lower(*arguments)), bytes_there(arguments)
 
 
-def _ways_to_cut(batch_size: int, first: int, devices: int) -> list[int]:
-    """Numbers of micro-batches, from the first one on, whose rows the devices can share."""
-    return [number for number in range(first, batch_size + 1) if batch_size % (number * devices) == 0]
-
-
 def _steps(config: ml_collections.ConfigDict) -> tuple[int | None, list[str]]:
-    """How many there are, None if unknown, and a note."""
     left_out = "encoding the images once, and validation, are not in the time"
     if config.num_steps is not None:
         return config.num_steps, [f"{config.num_steps:,} steps; {left_out}"]

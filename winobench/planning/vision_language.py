@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from winobench import parallel
 from winobench.base import memory
-from winobench.checkpoints import models, sources
+from winobench.checkpoints import language_models, models, sources
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
@@ -43,17 +43,10 @@ from winobench.planning.programs import Compiled, Program, bytes_there, placed, 
 from winobench.scorers import pairs, vqa_score
 
 IMAGE, PAIR = "image", "pair"
-"""The nouns of the two programs."""
-
-# Config of a part -> the fields that say how many layers, all alike, it has.
+_BLIPS = (Blip2VisionConfig, Blip2QFormerConfig, InstructBlipVisionConfig, InstructBlipQFormerConfig)
+# Config of a part -> the fields with the number of its layers, which are all alike.
 _DEPTHS: dict[type[NetworkConfig], tuple[str, ...]] = {
-    Blip2QFormerConfig: ("num_hidden_layers",),
-    Blip2VisionConfig: ("num_hidden_layers",),
-    DecoderConfig: ("num_hidden_layers",),
-    InstructBlipQFormerConfig: ("num_hidden_layers",),
-    InstructBlipVisionConfig: ("num_hidden_layers",),
-    LlavaVisionConfig: ("num_hidden_layers",),
-    OPTConfig: ("num_hidden_layers",),
+    **dict.fromkeys((*_BLIPS, LlavaVisionConfig, DecoderConfig, OPTConfig), ("num_hidden_layers",)),
     T5Config: ("num_layers", "num_decoder_layers"),
 }
 # Which tokens answer makes no difference. A word and the end are two.
@@ -62,15 +55,8 @@ _ANSWER = (0, 0)
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """How long the question is.
-
-    Attributes:
-      before: tokens that the language model reads before the image.
-      behind: tokens behind it, or of the whole question where the image comes before all of it, with padding.
-    """
-
-    before: int
-    behind: int
+    before: int  # tokens that the language model reads before the image
+    behind: int  # tokens after it, or of the whole question where the image comes before all of it, with padding
 
     @classmethod
     def of(cls, form: PromptForm, characters: float, text_tokens: int) -> Question:
@@ -83,30 +69,19 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Scorer:
-    """A `VQAScore` on some devices, not yet compiled.
+    """A `VQAScore` on some devices, not yet compiled."""
 
-    Attributes:
-      weights: bytes of the parameters on a device.
-      rows: of the table of images.
-      row: bytes of one of them on a device.
-      texts: bytes of the table of questions, which is on every device.
-      copies: of the parameters, each of which processes separate images and pairs.
-      sharing: devices of each copy.
-      images, pairs: the programs.
-    """
-
-    weights: int
-    rows: int
-    row: int
-    texts: int
-    copies: int
-    sharing: int
+    weights: int  # bytes of the parameters on a device
+    rows: int  # of the table of images
+    row: int  # bytes of one of them on a device
+    texts: int  # bytes of the table of questions, which is on every device
+    copies: int  # of the parameters, each of which processes separate images and pairs
+    sharing: int  # devices of each copy
     images: Program
     pairs: Program
 
     @property
     def table(self) -> int:
-        """Bytes on a device of both tables."""
         return self.rows * self.row + self.texts
 
     def needed(self, noun: str, items: int, own: int = 0) -> int:
@@ -116,12 +91,11 @@ class Scorer:
             return there + own
         encoded = items * self.row
         # Each device gets the results of all (`winobench.parallel.held_by_all`), and joins them to one array.
-        handed = items * self.copies * self.row * (self.copies > 1 or self.sharing > 1)
+        handed = encoded * self.copies * (self.copies > 1 or self.sharing > 1)
         joined = handed * (self.sharing == 1)
         return there + encoded + max(own, handed + joined)
 
     def load(self, model: str, images: Compiled | None, pairs: Compiled | None) -> Load:
-        """The memory and rates of the model."""
         programs = [each for each in (images, pairs) if each]
         needed = [self.needed(each.noun, each.items, each.own) for each in programs]
         total = max(needed or [self.needed(IMAGE, 1)])
@@ -141,10 +115,9 @@ class Scorer:
 
 
 def make_plan(job: Job) -> Plan:
-    """Plans VQAScore with a vision-language model.
+    """Plans VQAScore on the fewest devices that hold the model together.
 
-    Where one device does not hold the share of ``model_parallel=1``, the fewest devices that hold it together are
-    planned. Images and pairs at once are halved until they fit, as in the scorer.
+    Images and pairs at once are halved until they fit, as in the scorer.
     """
     config, assumed = job.config, job.assumed
     network = read_config(config.model, revision=config.revision)
@@ -186,8 +159,7 @@ def _duration(scorer: Scorer, images: Compiled, pairs: Compiled, total: work.Tot
     copies = job.copies(devices, scorer.sharing)
     # A step has pairs of no more images than the table.
     filled = min(1.0, scorer.rows * total.passes / max(total.images, 1) / (pairs.items * copies))
-    # Every host reads all weights, and its share of the images.
-    stored = scorer.weights * scorer.sharing + total.images * job.assumed.bytes_per_image / job.hosts(devices)
+    stored = scorer.weights * scorer.sharing + job.stored(total.images, devices)
     parts = {
         "seeing": total.images * images.seconds / images.items / copies,
         "scoring": total.passes * pairs.seconds / pairs.items / copies / filled,
@@ -204,64 +176,73 @@ def _notes(
     text, assumed = job.target.text, job.assumed
     if not all(programs):
         less = "" if job.config.dtype == "bfloat16" else "--config.dtype=bfloat16, "
-        return [
-            f"{text}: weights take {scorer.weights / 1e9:.1f} GB and the tables {scorer.table / 1e9:.1f} of"
-            f" {job.usable / 1e9:.1f}, and the rest does not fit next to them: try {less}more devices or devices with"
-            " more memory"
-        ]
+        takes = f"{scorer.weights / 1e9:.1f} GB and the tables {scorer.table / 1e9:.1f} of {job.usable / 1e9:.1f}"
+        more = f"try {less}more devices or devices with more memory"
+        return [f"{text}: weights take {takes}, and the rest does not fit next to them: {more}"]
     notes = []
     if scorer.sharing != job.config.model_parallel:
         notes.append(f"{text} needs --config.model_parallel={scorer.sharing} at least, for which this plan is")
     notes += [note for each in programs for note in of_all_blocks(text, each)]
-    notes.append(
-        f"questions of {question.behind} tokens, {question.before} more before the image,"
-        f" {assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens (assumptions):"
-        " the longest decides"
-    )
-    notes.append(
-        f"hours are for {total.images:,} images, each encoded once, and at most {total.passes:,} pairs, by the tasks'"
-        f" published sizes, with {job.storage}"
-    )
-    return notes
+    length = f"{assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens"
+    pairs = f"{total.images:,} images, each encoded once, and at most {total.passes:,} pairs"
+    return [
+        *notes,
+        f"questions of {question.behind} tokens, {question.before} more before the image, {length} (assumptions): the"
+        " longest decides",
+        f"hours are for {pairs}, by the tasks' published sizes, with {job.storage}",
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Network:
-    """A network of shapes, at its places on the devices."""
-
     structure: functional.Structure
     params: list[jax.ShapeDtypeStruct]
     processor: ImageProcessor | PatchProcessor
 
     @classmethod
     def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str) -> _Network:
-        """The network of a config."""
-        graph, state = nnx.split(checkpoints.abstract_vision_language(network_class(config), config, dtype))
+        graph, state = nnx.split(language_models.abstract_network(network_class(config), config, dtype))
         arrays = placed(state, vision_language.parameter_shardings(state, mesh))
         params, tree = jax.tree.flatten(arrays)
         return cls(functional.Structure(graph, tree), params, _processor(config.vision_config))
 
     def module(self) -> VisionLanguageNetwork:
-        """As one object."""
         return self.structure.module(self.params)
+
+    def image_function(self, question: Question) -> Any:
+        return vqa_score.image_function(self.structure, self.processor, (0,) * question.before)
+
+    def pixels(self) -> Any:
+        """An image from the processor, as shapes [1, ...]."""
+        return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), self.processor.blank)
+
+    def text_row(self, question: Question) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """A question as a row of the table of texts."""
+        return (jax.ShapeDtypeStruct((1, question.behind + 1), np.int32),) * (1 + self.module().reads_text)
+
+    def table(self, question: Question, rows: int, mesh: Mesh) -> Any:
+        """The table of images at its place."""
+        spec = self.module().image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1))
+        return rows_like(self.state(question), rows, NamedSharding(mesh, spec))
+
+    def state(self, question: Question) -> Any:
+        """The state of an image, as shapes [1, ...]."""
+        return jax.eval_shape(self.image_function(question), self.params, self.pixels())
 
 
 def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
-    """The network of a config."""
     return next(cls for cls in checkpoints.NETWORKS.values() if cls.config_class is type(config))
 
 
 def block_counts(config: NetworkConfig) -> tuple[int, ...]:
-    """How many layers each part of a network has, those of a Q-Former from one that attends to the image to the next.
+    """How many layers each part of a network has, of a Q-Former in periods from one cross-attention to the next.
 
-    Nothing for a network with a part whose layers are not alike.
+    Empty for a network with a part whose layers are not alike.
     """
-    found = []
-    for _, part in _parts(config):
-        if type(part) not in _DEPTHS:
-            return ()
-        found.append(getattr(part, _DEPTHS[type(part)][0]) // _period(part))
-    return tuple(found)
+    parts = [part for _, part in _parts(config)]
+    if any(type(part) not in _DEPTHS for part in parts):
+        return ()
+    return tuple(getattr(part, _DEPTHS[type(part)][0]) // _period(part) for part in parts)
 
 
 def with_block_counts(config: NetworkConfig, counts: Sequence[int]) -> NetworkConfig:
@@ -295,9 +276,9 @@ def make_scorer(
     batch = batch_size or pairs.PAIRS.on(mesh)
     network = _Network.of(config, mesh, dtype)
     few = [(counts, _Network.of(one, mesh, dtype)) for counts, one in shallow]
-    image, text = _state(network, question), _text_row(network, question)
+    image, text = network.state(question), network.text_row(question)
     rows, text_rows = (pairs.usual_rows(one, batch * parallel.data_parallelism(mesh), mesh) for one in (image, text))
-    table = _table(network, image, rows, mesh)
+    table = network.table(question, rows, mesh)
 
     def program(
         name: str, noun: str, items: int, lower: Callable[[_Network, Question, Mesh, int], jax.stages.Lowered]
@@ -319,41 +300,16 @@ def make_scorer(
 
 
 def _processor(tower: NetworkConfig) -> ImageProcessor | PatchProcessor:
-    """What makes images for a vision tower: of the one size that it has positions for, or patches of any."""
+    """A vision tower's processor: to the one size that it has positions for, or to patches of any."""
     if size := getattr(tower, "image_size", None):
         return ImageProcessor(resize=(size, size))
     return PatchProcessor(tower.patch_size, tower.temporal_patch_size, tower.spatial_merge_size)
 
 
-def _image_function(network: _Network, question: Question) -> Any:
-    return vqa_score.image_function(network.structure, network.processor, (0,) * question.before)
-
-
-def _pixels(network: _Network) -> Any:
-    """An image as the processor makes it, as shapes [1, ...]."""
-    return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), network.processor.blank)
-
-
-def _text_row(network: _Network, question: Question) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """A question as a row of the table of texts."""
-    return (jax.ShapeDtypeStruct((1, question.behind + 1), np.int32),) * (1 + network.module().reads_text)
-
-
-def _state(network: _Network, question: Question) -> Any:
-    """The state of an image, as shapes [1, ...]."""
-    return jax.eval_shape(_image_function(network, question), network.params, _pixels(network))
-
-
-def _table(network: _Network, image: Any, rows: int, mesh: Mesh) -> Any:
-    """The table of images at its place."""
-    spec = network.module().image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1))
-    return rows_like(image, rows, NamedSharding(mesh, spec))
-
-
 def _lower_images(network: _Network, question: Question, mesh: Mesh, items: int) -> jax.stages.Lowered:
     total = items * parallel.data_parallelism(mesh)
-    pixels = rows_like(_pixels(network), total, parallel.split_axis(mesh))
-    return tables.lower_encoder(_image_function(network, question), mesh, network.params, pixels)
+    pixels = rows_like(network.pixels(), total, parallel.split_axis(mesh))
+    return tables.lower_encoder(network.image_function(question), mesh, network.params, pixels)
 
 
 def _lower_pairs(
@@ -364,9 +320,9 @@ def _lower_pairs(
         network.structure,
         (_ANSWER,),
         mesh,
-        vqa_score.image_shapes(network.structure, network.params, *_image_function(network, question).settings),
+        vqa_score.image_shapes(network.structure, network.params, *network.image_function(question).settings),
         network.params,
-        _table(network, _state(network, question), rows, mesh),
-        rows_like(_text_row(network, question), text_rows, parallel.replicated(mesh)),
+        network.table(question, rows, mesh),
+        rows_like(network.text_row(question), text_rows, parallel.replicated(mesh)),
         jax.ShapeDtypeStruct((2, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
     )

@@ -7,30 +7,15 @@ from collections.abc import Sequence
 
 from winobench.tasks import TASKS, groups
 
-_ALL_TASKS = "ready"
-
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work of a task.
-
-    Attributes:
-      questions: examples.
-      images: distinct images.
-      pairs: distinct (image, text) pairs, those with the empty text among them where images compete. Each is scored on
-        every sample.
-      source: where the numbers come from.
-      is_bias: whether it takes the samples of bias tasks.
-      repeated_images: those that tasks before it have already.
-      repeated_pairs: the same of pairs.
-    """
-
     questions: int
-    images: int
-    pairs: int
-    source: str
-    is_bias: bool = False
-    repeated_images: int = 0
+    images: int  # distinct ones
+    pairs: int  # distinct (image, text) pairs, with the empty text where images compete. Each is scored on every sample
+    source: str  # of the numbers
+    is_bias: bool = False  # whether it takes the samples of bias tasks
+    repeated_images: int = 0  # those that tasks before it have already
     repeated_pairs: int = 0
 
 
@@ -85,7 +70,7 @@ class Total:
 
 
 def _declared(name: str) -> Work | None:
-    """At most what a task of published data needs, by the number of examples that it declares; None for others."""
+    """At most what a task of published data needs, by its declared number of examples; None for others."""
     task = TASKS.get(name)
     if task is None or task.source is None or task.source.num_examples is None:
         return None
@@ -96,27 +81,23 @@ def _declared(name: str) -> Work | None:
 
 
 def names(words: str) -> list[str]:
-    """The tasks of a config, with those of a group instead of its name. None where it asks all that are ready."""
-    found = [] if words == _ALL_TASKS else words.split(",")
+    """The tasks of a config, with a group's members instead of its name. Empty where it means all that are ready."""
+    found = [] if words == "ready" else words.split(",")
     return [
         name for word in found for name in (groups.members(word, TASKS) if word.startswith(groups.MARK) else [word])
     ]
 
 
 def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: int | None = None) -> Total:
-    """The work of some tasks together."""
     known = GDBENCH | OTHERS
     names = list(dict.fromkeys(_PARTS.get(name, name) for name in tasks)) or list(GDBENCH)
-    known |= {name: found for name in names if name not in known and (found := _declared(name)) is not None}
+    of_tasks = {name: known.get(name) or _declared(name) for name in names}
     passes = images = 0.0
-    for name in names:
-        if name not in known:
-            continue
-        work = known[name]
-        # What other tasks have already counts once, if they are among those that are requested.
-        alone = len(names) == 1
+    for work in filter(None, of_tasks.values()):
+        # What other tasks have already counts once, if there are others.
+        repeated = len(names) > 1
         share = 1.0 if limit is None else min(1.0, limit / work.questions)
         samples = min(num_samples, num_bias_samples) if work.is_bias else num_samples
-        passes += share * (work.pairs - (0 if alone else work.repeated_pairs)) * samples
-        images += share * (work.images - (0 if alone else work.repeated_images))
-    return Total(round(passes), round(images), tuple(name for name in names if name not in known))
+        passes += share * (work.pairs - repeated * work.repeated_pairs) * samples
+        images += share * (work.images - repeated * work.repeated_images)
+    return Total(round(passes), round(images), tuple(name for name, work in of_tasks.items() if work is None))

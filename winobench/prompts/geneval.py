@@ -1,9 +1,7 @@
 """GenEval's prompts as questions: which of these texts was the image generated from?
 
-The lists of candidates are those of Self-Bench ("Diffusion Classifiers Understand Compositionality, but Conditions
-Apply", 2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et al. 2023) can make from the
-names of its objects, colours, places and numbers. Of pairs of objects, 6,400 texts, those are taken that share one of
-the two with the truth, 50 on each side.
+The candidates are those of Self-Bench (2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et
+al. 2023) can make. Of pairs of objects, those that share one of the two with the truth, 50 on each side.
 """
 
 from __future__ import annotations
@@ -39,54 +37,30 @@ SKILLS: Mapping[str, int] = {
 """GenEval's tag -> number of candidates."""
 
 _NEIGHBOURS = 50  # texts that share one object with the truth, on each side
-_PHOTO = "a photo of "
 
 
 def candidates(tag: str, include: Sequence[Mapping[str, Any]]) -> list[str]:
     """The texts among which the prompt of a record is to be found."""
-    return [_PHOTO + text for text in _TEXTS[tag](include)]
+    texts = map(_a, OBJECTS) if tag == "single_object" else _texts(tag, [one["class"] for one in include])
+    return ["a photo of " + text for text in texts]
 
 
-def _single_object(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_a(name) for name in OBJECTS]
-
-
-def _two_object(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    first, second = (one["class"] for one in include)
-    truth = f"{_a(first)} and {_a(second)}"
+def _texts(tag: str, names: Sequence[str]) -> list[str]:
+    first = names[0]
+    if tag == "counting":
+        several = f"{first}es" if first.endswith("s") else f"{first}s"
+        return [f"{number} {first if number == 'one' else several}" for number in NUMBERS]
+    if tag == "colors":
+        return [f"{_a(color)} {first}" for color in COLORS]
+    if tag == "position":
+        return [f"{_a(names[1])} {place} {_a(first)}" for place in PLACES]
+    first, second = names
+    if tag == "color_attr":
+        return [f"{_a(one)} {first} and {_a(other)} {second}" for one, other in itertools.product(COLORS, repeat=2)]
     every = [f"{_a(one)} and {_a(other)}" for one, other in itertools.product(OBJECTS, repeat=2)]
     begins = [text for text in every if text.startswith(f"{_a(first)} and") and second not in text]
     ends = [text for text in every if text.endswith(f"and {_a(second)}") and not text.startswith(f"{_a(first)} and")]
-    return [truth, *begins[:_NEIGHBOURS], *ends[:_NEIGHBOURS]]
-
-
-def _counting(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    name = include[0]["class"]
-    several = f"{name}es" if name.endswith("s") else f"{name}s"
-    return [f"{number} {name if number == 'one' else several}" for number in NUMBERS]
-
-
-def _colors(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{_a(color)} {include[0]['class']}" for color in COLORS]
-
-
-def _position(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{_a(include[1]['class'])} {place} {_a(include[0]['class'])}" for place in PLACES]
-
-
-def _color_attr(include: Sequence[Mapping[str, Any]]) -> list[str]:
-    first, second = (one["class"] for one in include)
-    return [f"{_a(one)} {first} and {_a(other)} {second}" for one, other in itertools.product(COLORS, repeat=2)]
-
-
-_TEXTS = {
-    "single_object": _single_object,
-    "two_object": _two_object,
-    "counting": _counting,
-    "colors": _colors,
-    "position": _position,
-    "color_attr": _color_attr,
-}
+    return [f"{_a(first)} and {_a(second)}", *begins[:_NEIGHBOURS], *ends[:_NEIGHBOURS]]
 
 
 def _a(noun: str) -> str:

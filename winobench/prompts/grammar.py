@@ -1,37 +1,32 @@
 """Prompts in the grammar of our CLEVR scenes, with what each image must show.
 
-Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know each of
-its words. Categories are the sub-tasks of the benchmark's CLEVR task, so that what a model generates stands next to
-what it recognises, and ``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
+Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know its words.
+Categories are the sub-tasks of the benchmark's CLEVR task, so that generation stands next to recognition, and
+``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
 
 The content of a prompt is a JSON object::
 
     {"objects": [{"color": "red", "shape": "cube", "count": 2}, ...]}
 
 Each entry means ``count`` different objects of the image that have all of its attributes: ``color``, ``shape``,
-``size`` (small or large), ``side`` (left or right: the centre is clearly in that half of the image, as
-`winobench.clevr.scenes.sides` has it). What an entry does not say may be anything. More objects may be there.
-No object can mean two entries of a prompt, as these differ in an attribute that both state. `is_shown` is the
-meaning of all this.
+``size`` (small or large), ``side`` (left or right, see `winobench.clevr.scenes.sides`). Other attributes may be
+anything, and more objects may be there. No object can mean two entries of a prompt, as these differ in an attribute
+that both state. `is_shown` defines all this.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.clevr.captions import Thing
 from winobench.clevr.scenes import COLORS, SHAPES, SIZES
 from winobench.prompts.prompt_files import Prompt
 
-VERSION = 1
-"""Raised whenever a prompt could change."""
-
-COUNT, MOST = 210, 100_000
-"""Prompts by default, and at most."""
-
+VERSION = 1  # raised whenever a prompt could change
+COUNT, MOST = 210, 100_000  # prompts by default, and at most
 _SIDES = {"left": -1, "right": 1}
 _Objects = list[dict[str, Any]]
 
@@ -40,77 +35,42 @@ def _object(count: int = 1, **attributes: str) -> dict[str, Any]:
     return {**attributes, "count": count}
 
 
-def _kinds() -> list[tuple[str, str]]:
-    return list(itertools.product(COLORS, SHAPES))
-
-
-def _recognition_color() -> list[tuple[str, _Objects]]:
-    return [(f"A {color} object.", [_object(color=color)]) for color in COLORS]
-
-
-def _recognition_shape() -> list[tuple[str, _Objects]]:
-    return [(f"A {shape}.", [_object(shape=shape)]) for shape in SHAPES]
-
-
-def _binding_color_shape() -> list[tuple[str, _Objects]]:
-    return [(f"A {color} {shape}.", [_object(color=color, shape=shape)]) for color, shape in _kinds()]
-
-
-def _pair_binding_color() -> list[tuple[str, _Objects]]:
-    return [
+_KINDS = tuple(itertools.product(COLORS, SHAPES))
+_TEXTS: Mapping[str, list[tuple[str, _Objects]]] = {
+    "recognition_color": [(f"A {color} object.", [_object(color=color)]) for color in COLORS],
+    "recognition_shape": [(f"A {shape}.", [_object(shape=shape)]) for shape in SHAPES],
+    "binding_color_shape": [(f"A {color} {shape}.", [_object(color=color, shape=shape)]) for color, shape in _KINDS],
+    "pair_binding_color": [
         (f"A {one[0]} {one[1]} and a {two[0]} {two[1]}.", [_object(color=c, shape=s) for c, s in (one, two)])
-        for one, two in itertools.permutations(_kinds(), 2)
+        for one, two in itertools.permutations(_KINDS, 2)
         if one[0] != two[0] and one[1] != two[1]
-    ]
-
-
-def _pair_binding_size() -> list[tuple[str, _Objects]]:
-    return [
+    ],
+    "pair_binding_size": [
         (f"A {one} {first} and a {two} {second}.", [_object(size=one, shape=first), _object(size=two, shape=second)])
         for one, two in itertools.permutations(SIZES)
         for first, second in itertools.permutations(SHAPES, 2)
-    ]
-
-
-def _spatial() -> list[tuple[str, _Objects]]:
-    return [
+    ],
+    "spatial": [
         (f"On the {side} is a {color} {shape}.", [_object(color=color, shape=shape, side=side)])
         for side in _SIDES
-        for color, shape in _kinds()
-    ]
-
-
-def _counting() -> list[tuple[str, _Objects]]:
-    return [
-        (f"A {color} {shape} and a {color} {shape}.", [_object(2, color=color, shape=shape)])
-        for color, shape in _kinds()
-    ]
-
-
-_CATEGORIES: Mapping[str, Callable[[], list[tuple[str, _Objects]]]] = {
-    "recognition_color": _recognition_color,
-    "recognition_shape": _recognition_shape,
-    "binding_color_shape": _binding_color_shape,
-    "pair_binding_color": _pair_binding_color,
-    "pair_binding_size": _pair_binding_size,
-    "spatial": _spatial,
-    "counting": _counting,
+        for color, shape in _KINDS
+    ],
+    "counting": [
+        (f"A {color} {shape} and a {color} {shape}.", [_object(2, color=color, shape=shape)]) for color, shape in _KINDS
+    ],
 }
 
-CATEGORIES = tuple(_CATEGORIES)
-"""The skills. All but the last one are sub-tasks of `winobench.clevr.captions`."""
+CATEGORIES = tuple(_TEXTS)  # the skills. All but the last one are sub-tasks of `winobench.clevr.captions`
 
 
 def make_prompts(count: int = COUNT) -> list[Prompt]:
     """Prompts, of each category as many within one. The first ones of many are those of few.
 
-    A category's texts come in a mixed order, all of them before one comes again. Images of equal texts have different
-    numbers, and so different noise.
+    A category's texts come in a mixed order, all of them before one is repeated.
     """
-    mixed = {}
-    for name, make in _CATEGORIES.items():
-        mixed[name] = make()
-        random.Random(f"clevr_prompts {VERSION} {name}").shuffle(mixed[name])
+    mixed = {name: list(texts) for name, texts in _TEXTS.items()}
+    for name, texts in mixed.items():
+        random.Random(f"clevr_prompts {VERSION} {name}").shuffle(texts)
     prompts = []
     for number in range(count):
         category, turn = CATEGORIES[number % len(CATEGORIES)], number // len(CATEGORIES)
@@ -125,6 +85,5 @@ def is_shown(content: Mapping[str, Any], things: Sequence[Thing]) -> bool:
 
 
 def _fits(wanted: Mapping[str, Any], thing: Thing) -> bool:
-    stated = {name: value for name, value in wanted.items() if name != "count"}
-    stated = {name: _SIDES[value] if name == "side" else value for name, value in stated.items()}
+    stated = {name: _SIDES.get(value, value) for name, value in wanted.items() if name != "count"}
     return all(getattr(thing, name) == value for name, value in stated.items())

@@ -1,8 +1,6 @@
-"""Reads sets of prompts: a user's file, or a published set by its name.
+"""Reads sets of prompts: a user's ``.txt``, ``.csv`` or ``.tsv`` file, or a published set by its name and file.
 
-A source is a ``.txt`` file with one prompt per line, a ``.csv`` or ``.tsv`` file with the column ``prompt`` and
-optionally ``category`` and ``id``, or a named set (`NAMED_SETS`) and its published file after a colon. Published files
-are read as they are: a text that is in one twice gives two images, of different noise.
+Published files are read as they are: a text that is in one twice gives two images, of different noise.
 """
 
 from __future__ import annotations
@@ -22,32 +20,25 @@ DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Mar
 """The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4).
 They have 104 of its 200 prompts."""
 
-_SPELLINGS = {"colours": "Colors"}
 _COMPBENCH_SUFFIX = "_val"
-# By the column's names in user's tables and in those that are published.
-_TEXT_COLUMNS, _CATEGORY_COLUMNS, _ID_COLUMNS = ("prompt", "prompts"), ("category",), ("id",)
+_DELIMITERS = {".txt": None, ".csv": ",", ".tsv": "\t"}
+_TEXT_COLUMNS = ("prompt", "prompts")  # in user's tables and in those that are published
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedSet:
-    """A set of prompts that has a name.
+    """A set of prompts that has a name."""
 
-    Attributes:
-      read: what follows the colon (empty for nothing) -> the prompts.
-      wanted: what has to stand behind the colon, for messages and the help.
-      description: one line.
-    """
-
-    read: Callable[[str], list[Prompt]]
-    wanted: str
-    description: str
+    read: Callable[[str], list[Prompt]]  # what follows the colon (empty for nothing) -> the prompts
+    wanted: str  # behind the colon, for messages and the help
+    description: str  # one line
 
 
 def geneval(file: str) -> list[Prompt]:
     """GenEval's 553 prompts (Ghosh et al. 2023), from its ``evaluation_metadata.jsonl``.
 
-    The category is the row's ``tag``, and the content the whole row but for its prompt: ``include`` and ``exclude`` say
-    of which classes how many objects must and must not be there, in which colours and places.
+    The category is the row's ``tag``, and the content the rest of the row: ``include`` and ``exclude`` say of which
+    classes how many objects must and must not be there, in which colours and places.
     """
     path = _file("geneval", file)
     prompts = []
@@ -55,10 +46,8 @@ def geneval(file: str) -> list[Prompt]:
         where = f"line {number} of {path}"
         if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("tag", "prompt")):
             raise InputError(f"{where} has no tag and prompt: name GenEval's evaluation_metadata.jsonl")
-        content = {name: value for name, value in row.items() if name != "prompt"}
-        prompts.append(
-            make_prompt(where, row["prompt"], id=f"{len(prompts):05d}", category=row["tag"], content=content)
-        )
+        text = row.pop("prompt")
+        prompts.append(make_prompt(where, text, id=f"{len(prompts):05d}", category=row["tag"], content=row))
     return prompts
 
 
@@ -68,16 +57,10 @@ def partiprompts(file: str) -> list[Prompt]:
     prompts = []
     for number, row in table_rows(path, [("prompt",), ("category",), ("challenge",)], delimiter="\t"):
         content = {"challenge": row["challenge"].strip(), "note": row.get("note", "").strip()}
-        prompts.append(
-            make_prompt(
-                f"line {number} of {path}",
-                # Some cells are quoted, as a table's with commas would be.
-                re.sub(r'^"(.*)"$', r"\1", row["prompt"].strip()).replace('""', '"'),
-                id=f"{len(prompts):05d}",
-                category=row["category"],
-                content=content,
-            )
-        )
+        # Some cells are quoted, as a table's with commas would be.
+        text = re.sub(r'^"(.*)"$', r"\1", row["prompt"].strip()).replace('""', '"')
+        fields = {"id": f"{len(prompts):05d}", "category": row["category"], "content": content}
+        prompts.append(make_prompt(f"line {number} of {path}", text, **fields))
     return prompts
 
 
@@ -87,10 +70,9 @@ def drawbench(file: str) -> list[Prompt]:
     All 200 are read by the file's name alone, without ``drawbench:``.
     """
     path = _file("drawbench", file)
-    wanted = {category.casefold(): category for category in DRAWBENCH_CATEGORIES}
-    wanted |= _SPELLINGS
+    wanted = {category.casefold(): category for category in DRAWBENCH_CATEGORIES} | {"colours": "Colors"}
     prompts = []
-    for number, row in table_rows(path, [("prompt", "prompts"), ("category",)], delimiter=","):
+    for number, row in table_rows(path, [_TEXT_COLUMNS, ("category",)], delimiter=","):
         category = wanted.get(row["category"].strip().casefold())
         if category is not None:
             prompts.append(make_prompt(f"line {number} of {path}", row["prompt"], id=str(number), category=category))
@@ -162,23 +144,22 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
 def check_source(source: str) -> None:
     """Raises InputError unless a source has a known form. Reads nothing."""
     name = source.partition(":")[0]
-    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _READERS:
+    if name not in NAMED_SETS and pathlib.Path(source).suffix.lower() not in _DELIMITERS:
         raise _unknown(source)
 
 
 def _of_file(path: pathlib.Path) -> list[Prompt]:
     """The prompts of a user's file, in which each text and each id stands once."""
-    if path.suffix.lower() not in _READERS:
+    if path.suffix.lower() not in _DELIMITERS:
         raise _unknown(str(path))
     lines: dict[tuple[str, str], int] = {}
     prompts = []
-    for line, prompt in _READERS[path.suffix.lower()](path):
+    for line, prompt in _read_rows(path, _DELIMITERS[path.suffix.lower()]):
         for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
             if key in lines:
                 raise InputError(
-                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds"
-                    " generate a"
-                    " prompt several times)"
+                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds generate"
+                    " a prompt several times)"
                 )
             lines[key] = line
         prompts.append(prompt)
@@ -189,29 +170,17 @@ def _unknown(source: str) -> InputError:
     sets = ", ".join(f"{name}{one.wanted}" for name, one in NAMED_SETS.items())
     return InputError(
         f"{options.shown(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
-        " file"
-        f" with the column prompt, or one of {sets}"
+        f" file with the column prompt, or one of {sets}"
     )
 
 
-def _text_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    for number, line in text_lines(path):
-        yield number, make_prompt(f"line {number} of {path}", line, id=str(number))
-
-
-def _table_prompts(path: pathlib.Path) -> Iterator[tuple[int, Prompt]]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    for number, row in table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter):
-        identity = next((row[name] for name in _ID_COLUMNS if name in row), str(number))
-        category = next((row[name] for name in _CATEGORY_COLUMNS if name in row), "")
+def _read_rows(path: pathlib.Path, delimiter: str | None) -> Iterator[tuple[int, Prompt]]:
+    rows = ((number, {"prompt": line}) for number, line in text_lines(path))
+    if delimiter:
+        rows = table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter)
+    for number, row in rows:
+        identity, category = row.get("id", str(number)), row.get("category", "")
         yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
-
-
-_READERS: Mapping[str, Callable[[pathlib.Path], Iterator[tuple[int, Prompt]]]] = {
-    ".txt": _text_prompts,
-    ".csv": _table_prompts,
-    ".tsv": _table_prompts,
-}
 
 
 def _file(name: str, file: str) -> pathlib.Path:

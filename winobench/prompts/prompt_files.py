@@ -14,9 +14,7 @@ from winobench.base import csv_cells, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_CAPTION, check_texts
 
-LARGEST_LINE = 1_000_000
-"""Bytes of a line. What is longer is not a prompt, and not read to its end."""
-
+LARGEST_LINE = 1_000_000  # bytes of a line. What is longer is not a prompt, and not read to its end
 _LONGEST_NAME = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")
@@ -69,8 +67,7 @@ def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
                 if len(line) > LARGEST_LINE:
                     raise InputError(
                         f"line {number} of {path} has more than {LARGEST_LINE:,} bytes, which is not a prompt: write"
-                        " one"
-                        " prompt a line"
+                        " one prompt a line"
                     )
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -87,10 +84,9 @@ def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 def table_rows(
     path: str | os.PathLike, columns: Iterable[Sequence[str]], *, delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table with a header. Columns are known by any of their names, in large or small letters.
+    """The rows of a table: (number of the line that a row begins in, column in small letters -> cell).
 
-    Yields (number of the line that the row begins in, column in small letters -> cell). Rows without any text are left
-    out.
+    Columns are known by any of their names, in large or small letters. Empty rows are left out.
     """
     lines = list(text_lines(path))
     # Blank lines are put back, so that the reader counts as an editor does.

@@ -1,4 +1,4 @@
-"""Pure functions from right and wrong answers, or from per-sample errors, to what a report shows."""
+"""Pure functions from right and wrong answers, or from per-sample errors, to the figures of a report."""
 
 from __future__ import annotations
 
@@ -14,21 +14,12 @@ from winobench.runs.error_store import Batch, mean_scores
 from winobench.runs.rows import Row
 from winobench.runs.run import TaskRun
 
-SUBSETS = 32
-"""Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
-
-BAND = (5, 95)
-"""Percentiles of the subsets' accuracies that the band shows."""
-
-FEW_CLUSTERS = 10
-"""With fewer independent images whose answers differ than this, no difference is called clear."""
-
-CLEAR_BELOW = 0.05
-"""P-value, adjusted for the number of rows on a page, up to which a difference is called clear."""
-
-DRAWS = 200
-"""Draws of a run's samples, by which the intervals of differences know the noise of the samples."""
-
+SUBSETS = 32  # of a run's samples, of each size, behind the accuracy against the number of samples
+BAND = (5, 95)  # percentiles of the subsets' accuracies that the band shows
+# A difference is clear with at least so many independent images whose answers differ, and up to this p-value, adjusted
+# for the number of rows on a page.
+FEW_CLUSTERS, CLEAR_BELOW = 10, 0.05
+DRAWS = 200  # of a run's samples, which bring their noise into the intervals of differences
 # Draws go half as far as the noise of the samples. Errors hold noise already: a whole step would have twice of it.
 _STEP = 0.5
 
@@ -36,54 +27,41 @@ _SIZES = 12
 _MAX_BINS = 12
 _SAMPLES_A_BIN = 4
 
-# Numbers that are held at once while many subsets are computed: some 64 MB of float64.
+# Numbers held at once while many subsets are computed: some 64 MB of float64.
 _AT_ONCE = 2**23
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """By how much the second of two runs is better than the first, over the same examples.
+    """The proportion of the second of two runs less the first one's, over the same examples."""
 
-    Attributes:
-      name: the row of the results.
-      value: difference of the proportions, in [-1, 1].
-      low, high: its 95% interval.
-      p_value: two-sided, of no difference. At most 5% where the interval excludes 0.
-      p_adjusted: the same, adjusted for all differences that are shown together. See `adjusted`.
-      num_examples: that both runs have answered.
-      only_first, only_second: examples that only the one run has right.
-      clusters_apart: independent images on whose examples the runs differ, at least.
-      lacks_noise: the noise of samples is not in the interval and the p-value, though the answers depend on samples.
-    """
-
-    name: str
-    value: float
-    low: float
+    name: str  # the row of the results
+    value: float  # in [-1, 1]
+    low: float  # 95% interval
     high: float
-    p_value: float
-    p_adjusted: float
-    num_examples: int
-    only_first: int
+    p_value: float  # two-sided, of no difference: at most 5% where the interval excludes 0
+    p_adjusted: float  # for all differences that are shown together, see `adjusted`
+    num_examples: int  # that both runs have answered
+    only_first: int  # examples that only the one run has right
     only_second: int
-    clusters_apart: int
-    lacks_noise: bool = False
+    clusters_apart: int  # independent images on whose examples the runs differ, at least
+    lacks_noise: bool = False  # the interval lacks the noise of samples, though the answers depend on samples
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval lies on one side of 0."""
         return self.low > 0 or self.high < 0
 
     @property
     def is_clear(self) -> bool:
-        """Whether chance alone is an unlikely reason, with all rows in view, and enough images say so."""
+        """Whether chance is an unlikely reason, with all rows in view, by enough images."""
         return self.p_adjusted <= CLEAR_BELOW and self.clusters_apart >= FEW_CLUSTERS
 
 
 def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence) -> list[Difference]:
     """Paired differences second - first, as `winobench.metrics.paired_difference` computes them.
 
-    What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.
-    Where a row is redrawn, the intervals know that other samples would give other answers, too.
+    Difficulty that both runs share cancels, and examples that depend on each other count as such. Where a row is
+    redrawn, the intervals include the noise of its samples.
     """
     found = []
     for one, other in zip(first, second, strict=True):
@@ -94,12 +72,12 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
         )
         found.append(
             Difference(
-                name=one.name,
-                value=difference.value,
-                low=difference.low,
-                high=difference.high,
-                p_value=difference.p_value,
-                p_adjusted=difference.p_value,
+                one.name,
+                difference.value,
+                difference.low,
+                difference.high,
+                difference.p_value,
+                difference.p_value,
                 num_examples=len(one.members),
                 only_first=int(np.sum(one.correct & ~other.correct)),
                 only_second=int(np.sum(other.correct & ~one.correct)),
@@ -110,7 +88,7 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
 
 
 def _noise(first: Row, second: Row) -> dict[str, Any]:
-    """What `winobench.metrics.paired_difference` is to know of the samples of two rows."""
+    """The arguments of `winobench.metrics.paired_difference` on the samples of two rows."""
     if first.redrawn is None and second.redrawn is None:
         return {}
     one, other = (row.correct[:, None] if row.redrawn is None else row.redrawn for row in (first, second))
@@ -119,7 +97,7 @@ def _noise(first: Row, second: Row) -> dict[str, Any]:
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
-    """The differences, in their order, with p-values that are adjusted for how many they are."""
+    """The differences with p-values that are adjusted for their number."""
     rates = metrics.false_discovery_rates([difference.p_value for difference in differences])
     return [
         dataclasses.replace(difference, p_adjusted=rate) for difference, rate in zip(differences, rates, strict=True)
@@ -127,7 +105,7 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def shared_rows(first: TaskRun, second: TaskRun) -> tuple[np.ndarray, np.ndarray]:
-    """The examples that two runs of a task have both been asked: [m] row numbers in the one and in the other."""
+    """The examples that two runs of a task have both answered: [m] row numbers in the one and in the other."""
     if first.examples is None or second.examples is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     places = {second.examples.key(row): row for row in range(len(second.examples.ids))}
@@ -148,23 +126,21 @@ def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """How the right answers of two runs overlap. All shares are of the examples that both have answered.
-
-    Attributes:
-      num_examples: how many.
-      both, only_first, only_second, neither: shares, which add up to 1.
-      expected_both: share that both would have right if their answers were independent.
-      kappa: Cohen's kappa of right and wrong, 0 under independence and 1 if they agree everywhere; None where both
-        runs have all right or all wrong, so that chance alone explains every agreement.
-    """
+    """How the right answers of two runs overlap, in shares of the examples that both have answered."""
 
     num_examples: int
-    both: float
+    both: float  # the four add up to 1
     only_first: float
     only_second: float
     neither: float
-    expected_both: float
+    expected_both: float  # if their answers were independent
+    # Cohen's kappa of right and wrong, 0 under independence and 1 if they agree everywhere; None where both runs have
+    # all right or all wrong, so that chance alone explains every agreement.
     kappa: float | None
+
+    @property
+    def shares(self) -> tuple[float, float, float, float]:
+        return self.both, self.only_first, self.only_second, self.neither
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
@@ -189,10 +165,9 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
 
 
 def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
-    """Which runs have an example right, and how many examples that is true of. The most frequent first.
+    """Runs that have an example right, [num_runs] bool, -> number of such examples, of [num_runs, n] bool.
 
-    Args:
-      correct: [num_runs, n] bool.
+    The most frequent first.
     """
     patterns, counts = np.unique(np.asarray(correct, bool).T, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -200,31 +175,19 @@ def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
 
 
 def redrawn(
-    batches: Sequence[Batch],
-    targets: Sequence[int | None],
-    metric: metrics.Metric,
-    timesteps: np.ndarray | None,
+    batches: Sequence[Batch], targets: Sequence[int | None], metric: metrics.Metric, timesteps: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """Right and wrong under resampled samples, which serve all examples alike.
+    """Right and wrong under resampled samples, which serve all examples alike: proportion -> [n, DRAWS] bool.
 
     In a draw each sample's error counts with a random normal weight of mean 1 (a multiplier bootstrap), such that means
-    over samples vary half as much as they do between seeds. Runs that have the same timestep in the same place share
-    the weight of that sample: its noise may be the same one, and what the timestep makes easy for both cancels.
-
-    Args:
-      timesteps: [num_samples] int, or noise levels; None where they are not known.
-
-    Returns:
-      Name of a proportion -> [n, DRAWS] bool.
+    over samples vary half as much as they do between seeds. Runs with the same timestep ([num_samples] int, or noise
+    levels) in the same place share the weight of that sample: its noise may be the same one, and the timestep's
+    difficulty cancels.
     """
     num_samples = batches[0].own.shape[-1]
     places = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
-    drawn = np.stack(
-        [
-            np.random.default_rng([place, bits]).standard_normal(DRAWS)
-            for place, bits in enumerate(places.view(np.uint64).tolist())
-        ]
-    )
+    generators = (np.random.default_rng([place, bits]) for place, bits in enumerate(places.view(np.uint64).tolist()))
+    drawn = np.stack([generator.standard_normal(DRAWS) for generator in generators])
     # Of deviations from their mean, whose variance is that of samples without a known mean.
     weights = (1 + _STEP * np.sqrt(num_samples / (num_samples - 1)) * (drawn - drawn.mean(axis=0))) / num_samples
     found: dict[str, np.ndarray] = {}
@@ -237,16 +200,11 @@ def redrawn(
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Accuracy against the number of samples.
+    """Accuracy against the number of samples."""
 
-    Attributes:
-      sizes: [m] int, numbers of samples. The last one is all of them.
-      mean, low, high: [m], of the accuracies on random subsets; ``low`` and ``high`` are the percentiles ``BAND``.
-    """
-
-    sizes: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
+    sizes: np.ndarray  # [m] int: the last one is all samples
+    mean: np.ndarray  # [m], of the accuracies on random subsets
+    low: np.ndarray  # their percentiles `BAND`
     high: np.ndarray
 
 
@@ -265,7 +223,7 @@ def accuracy_by_samples(
 ) -> dict[str, Curve]:
     """Accuracy on random subsets of the samples (Figure 9), under the normalisation that the scores have.
 
-    Returns name of a proportion, such as ``recall@1`` -> its curve. The last point is the value of the results.
+    Returns proportion, such as ``recall@1`` -> its curve. The last point is the value of the results.
     """
     num_samples = batches[0].own.shape[-1]
     sizes = sample_sizes(num_samples)
@@ -291,45 +249,30 @@ def accuracy_by_samples(
         accuracies = (sums / count).reshape(len(sizes) - 1, subsets)
         last = [exact[name] / count]
         low, high = np.percentile(accuracies, BAND, axis=1) if len(sizes) > 1 else ([], [])
-        curves[name] = Curve(
-            sizes,
-            np.concatenate([accuracies.mean(axis=1), last]),
-            np.concatenate([low, last]),
-            np.concatenate([high, last]),
-        )
+        points = zip((accuracies.mean(axis=1), low, high), [last] * 3, strict=True)
+        curves[name] = Curve(sizes, *map(np.concatenate, points))
     return curves
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Errors of right and wrong candidates against the timestep.
+    """Errors of right and wrong candidates against the timestep."""
 
-    Attributes:
-      timesteps: [bins] mean timestep of the samples in each bin.
-      edges: [bins] pairs of the lowest and highest timestep.
-      series: name -> [3, bins] mean over examples and the ends of its 95% interval. ``right`` and ``wrong`` are errors,
-        ``wrong_minus_right`` their difference, ``right_relative`` and ``wrong_relative`` the errors less the
-        unconditional error of the same image, where that was scored.
-    """
-
-    timesteps: np.ndarray
-    edges: list[tuple[int, int]]
+    timesteps: np.ndarray  # [bins] mean timestep of the samples in each bin
+    edges: list[tuple[int, int]]  # the lowest and highest timestep of each
+    # Name -> [3, bins] mean over examples and the ends of its 95% interval. ``right`` and ``wrong`` are errors,
+    # ``wrong_minus_right`` their difference, ``right_relative`` and ``wrong_relative`` the errors less the
+    # unconditional error of the same image, where that was scored.
     series: Mapping[str, np.ndarray]
 
 
 def timestep_profile(
-    batches: Sequence[Batch],
-    timesteps: np.ndarray,
-    targets: Sequence[int | None],
-    dependence: metrics.Dependence,
+    batches: Sequence[Batch], timesteps: np.ndarray, targets: Sequence[int | None], dependence: metrics.Dependence
 ) -> Profile:
-    """Mean errors of right and wrong candidates in bins of the timestep (Figure 3).
+    """Mean errors of right and wrong candidates in bins of the timestep, or noise level (Figure 3).
 
-    Each example counts its right and its wrong pairs once, and the intervals are Student's with a variance that knows
-    which examples depend on each other.
-
-    Args:
-      timesteps: [num_samples] int, or noise levels.
+    Each example counts its right and its wrong pairs once. The intervals are Student's, with a variance that includes
+    the dependence between examples.
     """
     bins = timestep_bins(timesteps)
     weights = np.zeros((len(timesteps), len(bins)))
@@ -359,10 +302,7 @@ def timestep_profile(
 
 
 def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
-    """Parts the samples by timestep into at most a dozen bins of about equal size. Equal timesteps share a bin.
-
-    Returns indices of each bin's samples, [members] int.
-    """
+    """Indices of the samples in at most a dozen bins of about equal size. Equal timesteps share a bin."""
     timesteps = np.asarray(timesteps)
     num_bins = max(1, min(_MAX_BINS, len(timesteps) // _SAMPLES_A_BIN))
     if len(np.unique(timesteps)) <= _MAX_BINS // 2:
@@ -373,7 +313,7 @@ def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
 
 
 def _chunks(batches: Sequence[Batch], sets: int) -> Iterator[Batch]:
-    """Parts of the batches, of which so many sets of scores fit into memory."""
+    """Parts of the batches, for which so many sets of scores fit into memory."""
     for batch in batches:
         pairs_an_example = batch.own.shape[1] * batch.own.shape[2]
         step = max(1, _AT_ONCE // (pairs_an_example * max(1, sets)))
@@ -384,7 +324,7 @@ def _chunks(batches: Sequence[Batch], sets: int) -> Iterator[Batch]:
 
 
 def _scores_under(batch: Batch, weights: np.ndarray) -> np.ndarray:
-    """[n, images, texts, sets] scores if samples count as [samples, sets] weights say."""
+    """[n, images, texts, sets] scores with [samples, sets] weights of the samples."""
     entering = {name: batch.mean.terms(values) for name, values in batch.errors.items()}
     return normalization.scores(batch.terms, entering, lambda values: values.astype(np.float64) @ weights)
 
@@ -396,7 +336,7 @@ def _right(scores: np.ndarray, targets: Sequence[int | None], metric: metrics.Me
 
 
 def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:
-    """[n, images, texts] bool: does the text belong to the image?"""
+    """[n, images, texts] bool: whether the text belongs to the image."""
     num_images, num_texts = batch.own.shape[1:3]
     right = np.zeros((len(batch.rows), num_images * num_texts), bool)
     wanted = [targets[row] for row in batch.rows]

@@ -17,82 +17,51 @@ from winobench.runs.edits import Edit
 from winobench.runs.examples import Examples
 from winobench.runs.run import TaskRun
 
-# Longest side in pixels of images in examples with few and with many of them. Candidates in the dozens would
-# otherwise make most of the page's size.
+# Longest side in pixels of images in examples with few and with many of them: dozens of candidates would otherwise make
+# most of the page's size.
 _SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
 _QUALITY = 80
-
-# Candidates that a card shows: the best and, further down, the right one.
-_MOST_CANDIDATES = 10
+_MOST_CANDIDATES = 10  # of a card: the best and, further down, the right one
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A candidate as a card shows it.
+    """A candidate as a card shows it."""
 
-    Attributes:
-      picture: a ``data:`` address; None for a text, and for an image that the run kept no image of.
-      text: the text; None for an image.
-      number: its place in the example, from 1.
-      score: how it compares, ``best`` or how far below the best.
-      share: its score between the worst (0) and the best candidate (1).
-      is_right: it is the right answer.
-      is_chosen: it is the model's answer.
-      edited: the image as it was edited towards the text, a ``data:`` address; None where nothing was edited.
-      edit: how far, and what it did to the error, in words.
-    """
-
-    picture: str | None
-    text: str | None
-    number: int
-    score: str
-    share: float
+    picture: str | None  # `data:` address; None for a text, and for an image that the run has not kept
+    text: str | None  # None for an image
+    number: int  # its place in the example, from 1
+    score: str  # ``best`` or its distance to the best
+    share: float  # its score between the worst (0) and the best candidate (1)
     is_right: bool
-    is_chosen: bool
-    edited: str | None = None
-    edit: str = ""
+    is_chosen: bool  # the model's answer
+    edited: str | None = None  # `data:` address of the image as it was edited towards the text
+    edit: str = ""  # the distance, and its effect on the error, in words
 
 
 @dataclasses.dataclass(frozen=True)
 class Square:
-    """An example without a query: every image with every text. The right pairs are on the diagonal.
-
-    Attributes:
-      pictures: of the images.
-      texts: the texts.
-      cells: [images][texts] of (score relative to the best, whether the pair is right, whether the text is the best of
-        its image).
-    """
+    """An example without a query: every image with every text. The right pairs are on the diagonal."""
 
     pictures: Sequence[str | None]
     texts: Sequence[str]
+    # [images][texts] of (score relative to the best, is the pair right, is the text the best of its image).
     cells: Sequence[Sequence[tuple[str, bool, bool]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """One example.
-
-    Attributes:
-      id: the example's.
-      groups: its sub-tasks.
-      is_correct: under the task's headline metric.
-      verdict: in words.
-      query_picture, query_text: what the candidates are compared with. Both None for a square.
-      candidates: the best first.
-      hidden: number of candidates that are not shown.
-      square: instead of candidates.
-    """
+    """One example."""
 
     id: str
-    groups: str
-    is_correct: bool
-    verdict: str
-    query_picture: str | None
-    query_text: str | None
-    candidates: Sequence[Candidate]
-    hidden: int
-    square: Square | None
+    groups: str  # its sub-tasks
+    is_correct: bool  # under the task's headline metric
+    verdict: str  # in words
+    query_picture: str | None = None  # the candidates are compared with the one or the other; both None for a square
+    query_text: str | None = None
+    candidates: Sequence[Candidate] = ()  # the best first
+    hidden: int = 0  # number of candidates that are not shown
+    square: Square | None = None  # instead of candidates
 
 
 def make_card(
@@ -104,27 +73,14 @@ def make_card(
 ) -> Card:
     """The card of one example."""
     examples = record.examples
-    images, texts, target, scores = (
-        examples.images[row],
-        examples.texts[row],
-        examples.targets[row],
-        examples.scores[row],
-    )
+    images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
+    scores = examples.scores[row]
     side = _SIDE_FEW if len(images) < _MANY else _SIDE_MANY
     shown = [picture_address(pictures[image], side) if image in pictures else None for image in images]
     is_correct = bool(examples.correct[row])
     verdict = f"{'right' if is_correct else 'wrong' if by < 0 else 'tied'} by {_amount(abs(by))}"
-    card = Card(
-        id=examples.ids[row],
-        groups=", ".join(group.replace("_", " ") for group in examples.groups[row]),
-        is_correct=is_correct,
-        verdict=verdict,
-        query_picture=None,
-        query_text=None,
-        candidates=(),
-        hidden=0,
-        square=None,
-    )
+    groups = ", ".join(group.replace("_", " ") for group in examples.groups[row])
+    card = Card(examples.ids[row], groups, is_correct, verdict)
     best = float(scores.max())
     if target is None:
         shape = (len(images), len(texts))
@@ -155,7 +111,7 @@ def _candidates(
     edits: Mapping[tuple[str, str], tuple[Edit, bytes]],
     side: int,
 ) -> list[Candidate]:
-    """The candidates of an example, the best first; ``shown`` are the images of images that compete."""
+    """The candidates of an example, the best first; ``shown`` are the competing images."""
     images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
     flat = examples.scores[row].ravel()
     best, worst = float(flat.max()), float(flat.min())

@@ -1,8 +1,8 @@
 """Figures in one style: as SVG that takes its colours from the page, and as PNG files next to it.
 
 Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
-while the file on disk holds them in one grid. The colours of the runs are those of M. Okabe and K. Ito, "Color
-universal design" (2008), which the common kinds of colour blindness distinguish. Markers and dashes say the same again.
+while the file on disk holds them in one grid. The runs have the colours of M. Okabe and K. Ito, "Color universal
+design" (2008), which the common kinds of colour blindness distinguish, and markers and dashes of their own.
 """
 
 from __future__ import annotations
@@ -14,30 +14,26 @@ import textwrap
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
 from winobench.runs.labels import shortened
 
+# Of text and axes, of less important text, and of lines in the background.
 INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
-"""Of text and axes, of what is less important, and of lines in the background."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
-NO_LINE = "none"
-"""In place of dashes: the mark is its marker alone."""
-
-ON_COLOUR = "#fffffe"
-"""Of text on a surface in one of the colours below."""
-
-RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"
-"""Of right candidates, of wrong ones, and of what two runs have in common."""
+NO_LINE = "none"  # in place of dashes: the mark is its marker alone
+ON_COLOUR = "#fffffe"  # of text on a surface in one of the colours below
+RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"  # of candidates, and of answers that two runs share
 
 # Colour in the figure -> the page's variable for it, which differs between light and dark.
 VARIABLES = {
@@ -53,39 +49,32 @@ VARIABLES = {
 
 _STYLE = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # the one that comes with matplotlib, and wider than what browsers take
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, and is wider than browsers' fonts
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.labelsize": 9,
     "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
     "legend.frameon": False,
-    "legend.fontsize": 9,
     "svg.fonttype": "none",
     "svg.hashsalt": "winobench",
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("axes.labelsize", "legend.fontsize"), 9),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 8),
+    **dict.fromkeys(("xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
 }
 _BAND_ALPHA = 0.18
 
-# Width and height in em of a letter and a line of the font above, a little more than they are on average. With them
-# every panel knows its margins: searching for margins takes longer than drawing, and fails where a label is long.
+
+# Width and height in em of a letter and a line of the font above, a little more than their average. With them every
+# panel has its margins: searching for margins takes longer than drawing, and fails where a label is long.
 _EM_WIDE, EM_HIGH = 0.64, 1.2
 POINTS_AN_INCH = 72
 _LEGEND_LETTERS, _FOREST_LETTERS, _BAR_LETTERS = 60, 30, 16
@@ -145,7 +134,7 @@ def run_mark(number: int, label: str) -> Mark:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The style of all figures, in whose font not every letter of a user's names needs to be."""
+    """The style of all figures. Letters of users' names may be missing from its font."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         yield
@@ -159,9 +148,7 @@ def sample_curves(
 ) -> None:
     """Accuracy in percent against the number of samples.
 
-    Args:
-      curves: looks, sizes, mean, low, high (in [0, 1]) of each sampled run.
-      chance: level of guessing, in [0, 1].
+    Curves are looks, sizes, mean, low, high of each sampled run, levels those of others, in [0, 1] as chance.
     """
     for mark, sizes, mean, low, high in curves:
         axes.fill_between(sizes, 100 * low, 100 * high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
@@ -176,7 +163,7 @@ def sample_curves(
     step = math.ceil(len(ticks) / 7)
     axes.set_xticks(ticks[::step])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlim(0.9, max(2, longest) * 1.1)
     _percent_axis(axes.yaxis)
     axes.set_ylabel("right")
@@ -186,12 +173,7 @@ def sample_curves(
 def timestep_lines(
     axes: Axes, timesteps: np.ndarray, lines: Sequence[tuple[Mark, np.ndarray]], ylabel: str, *, zero: bool
 ) -> None:
-    """Errors against the timestep.
-
-    Args:
-      timesteps: [bins], or noise levels.
-      lines: looks and [3, bins] (mean, low, high).
-    """
+    """Errors against the timestep or noise level, [bins]. Lines are looks and [3, bins] (mean, low, high)."""
     if zero:
         axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
     for mark, (mean, low, high) in lines:
@@ -213,27 +195,14 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
         for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
             axes.barh(-place, 100 * share, left=100 * left, height=0.6, color=colour)
             if share >= 0.12:
-                axes.text(
-                    100 * (left + share / 2),
-                    -place,
-                    f"{100 * share:.0f}",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=INK if colour == GRID else ON_COLOUR,
-                )
+                look = {"ha": "center", "va": "center", "color": INK if colour == GRID else ON_COLOUR}
+                axes.text(100 * (left + share / 2), -place, f"{100 * share:.0f}", fontsize=8, **look)
             left += share
         axes.plot([100 * expected] * 2, [-place - 0.4, -place + 0.4], color=INK, linewidth=1.6)
         for mark, before in ((first, -0.13), (second, -0.06)):
-            axes.plot(
-                *(before, -place),
-                color=mark.colour,
-                marker=mark.marker,
-                markersize=6.5,
-                linestyle="none",
-                transform=blended_transform_factory(axes.transAxes, axes.transData),
-                clip_on=False,
-            )
+            beyond = blended_transform_factory(axes.transAxes, axes.transData)
+            look = {"color": mark.colour, "marker": mark.marker, "markersize": 6.5, "linestyle": "none"}
+            axes.plot(before, -place, transform=beyond, clip_on=False, **look)
     axes.set_xlim(0, 100)
     axes.set_ylim(-len(pairs) + 0.45, 0.55)
     axes.set_yticks([])
@@ -243,7 +212,7 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
 
 
 def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bool], int]], total: int) -> None:
-    """How many examples exactly these runs have right: a bar each, with dots for the runs."""
+    """The number of examples that exactly these runs have right: a bar each, with dots for the runs."""
     longest = max(count for _, count in sets)
     step = 0.09 * longest
     for place, (pattern, count) in enumerate(sets):
@@ -251,14 +220,9 @@ def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bo
         share = f"{count:,} ({100 * count / total:.1f}%)"
         axes.text(count + 0.02 * longest, -place, share, va="center", ha="left", fontsize=8)
         for number, (mark, is_right) in enumerate(zip(marks, pattern, strict=True)):
-            axes.plot(
-                -step * (len(marks) - number),
-                -place,
-                marker=mark.marker if is_right else "o",
-                color=mark.colour if is_right else GRID,
-                markersize=6.5 if is_right else 4,
-                linestyle="none",
-            )
+            marker, colour, size = (mark.marker, mark.colour, 6.5) if is_right else ("o", GRID, 4)
+            x = -step * (len(marks) - number)
+            axes.plot(x, -place, marker=marker, color=colour, markersize=size, linestyle="none")
     axes.set_xlim(-step * (len(marks) + 0.7), longest * 1.42)
     axes.set_ylim(-len(sets) + 0.4, 0.6)
     axes.set_axis_off()
@@ -275,9 +239,8 @@ def grouped_bars(
 ) -> None:
     """A group of bars a label, a bar a series, with intervals where there are any.
 
-    Args:
-      series: looks and [3, groups] (value, low, high) of each. Proportions, or counts if not ``percent``; NaN where a
-        series lacks a group, and as low and high without interval.
+    Series are looks and [3, groups] (value, low, high): proportions, or counts if not ``percent``; NaN where a series
+    lacks a group, and as low and high without interval.
     """
     scale = 100 if percent else 1
     width = 0.8 / max(1, len(series))
@@ -305,27 +268,37 @@ def grouped_bars(
     if percent:
         axes.set_ylim(0, 112)
         axes.set_yticks(range(0, 101, 25))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
     else:
         axes.margins(y=0.12)
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_ylabel(ylabel)
 
 
-def bars_margins(labels: Sequence[str]) -> Margins:
-    """The margins of grouped bars with these labels."""
+def bars_panel(
+    title: str,
+    labels: Sequence[str],
+    series: Sequence[tuple[Mark, np.ndarray]],
+    height: float,
+    description: str,
+    **options: Any,
+) -> Panel:
+    """A panel with grouped bars, whose height excludes their labels."""
     lines = max(len(textwrap.wrap(label, _BAR_LETTERS)) for label in labels)
-    return Margins(bottom=0.16 + lines * 0.15)
+    margins = Margins(bottom=0.16 + lines * 0.15)
+
+    def draw(axes: Axes) -> None:
+        grouped_bars(axes, labels, series, **options)
+
+    return Panel(title, draw, 4.6, height + margins.bottom, description, margins)
 
 
 def forest(
     axes: Axes, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, stars: np.ndarray, span: str
 ) -> None:
-    """Effect sizes with their intervals, a row a target pair.
+    """Effect sizes with their intervals, a row a target pair, and stars, [runs, rows] bool.
 
-    Args:
-      series: looks and [3, rows] (value, low, high) of each run; NaN where a run lacks a row.
-      stars: [runs, rows] bool, significant.
+    Series are looks and [3, rows] (value, low, high) of each run; NaN where a run lacks a row.
     """
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
     spread = 0.56 / max(1, len(series))
@@ -349,14 +322,27 @@ def forest(
     axes.set_xlabel(span)
 
 
-def forest_margins(labels: Sequence[str]) -> Margins:
-    """The margins of a forest plot with rows of these labels."""
+def forest_panel(
+    title: str,
+    labels: Sequence[str],
+    series: Sequence[tuple[Mark, np.ndarray]],
+    stars: np.ndarray,
+    span: str,
+    description: str,
+) -> Panel:
+    """A panel with a forest plot."""
+    height = 0.8 + len(labels) * max(0.3, 0.14 * len(series) + 0.08)
+
+    def draw(axes: Axes) -> None:
+        forest(axes, labels, series, stars=stars, span=span)
+
     longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
-    return Margins(left=text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+    margins = Margins(left=text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+    return Panel(title, draw, 5.2, height, description, margins)
 
 
 def text_width(text: str, size: float) -> float:
-    """About how many inches a line of text takes in a font of ``size`` points."""
+    """The approximate width in inches of a line of text in a font of ``size`` points."""
     letters = sum(1.05 if unicodedata.east_asian_width(one) in "WF" or one in "MWmw@%" else _EM_WIDE for one in text)
     return letters * size / POINTS_AN_INCH
 
@@ -371,9 +357,9 @@ def fitted(text: str, width: float, size: float) -> str:
 
 def _percent_axis(axis) -> None:
     axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    axis.set_major_formatter(lambda value, _: f"{value:g}%")
 
 
 def page_colour(colour: str) -> str:
-    """What a page calls one of this module's colours."""
+    """The page's variable for one of this module's colours."""
     return f"var({VARIABLES[colour]})"

@@ -22,51 +22,32 @@ from winobench.runs.rows import rows_of
 from winobench.runs.run import Run, TaskRun
 
 FILE = "timestep_weights.json"
-"""Where a run keeps its learned weights."""
-
-_NOTHING_TO_LEARN = (
-    "no question of the run can teach weights of timesteps: it needs per-sample errors at several timesteps, and tasks"
-    " in which candidates compete"
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """One row of a task's results on the half that was not learned from.
-
-    Attributes:
-      task: the task.
-      uniform, learned: the proportion under equal and under learned weights.
-      difference: learned less uniform, paired.
-    """
+    """One row of a task's results on the half that was not learned from."""
 
     task: str
-    uniform: float
+    uniform: float  # the proportion under equal weights
     learned: float
-    difference: analysis.Difference
+    difference: analysis.Difference  # learned less uniform, paired
 
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """What a run teaches.
-
-    Attributes:
-      curve: the weights.
-      num_questions: choices that they were learned from.
-      judged: rows of the tasks, on the other examples.
-    """
+    """The weights that a run teaches."""
 
     curve: timestep_weights.Curve
-    num_questions: int
-    judged: tuple[Judged, ...]
+    num_questions: int  # choices that they were learned from
+    judged: tuple[Judged, ...]  # rows of the tasks, on the other examples
 
 
 def learn(run: Run) -> Learned:
-    """Learns weights from half of a run's examples and judges them on the others. No network is asked.
+    """Learns weights from half of a run's examples and judges them on the others, without a network.
 
-    The halves are those of the examples' first images, so that questions about one image are on one side. Every
-    question counts alike. Where an example has several right answers (a matrix of images and texts), each row and each
-    column is a question.
+    Examples are halved by their first images, so that questions about one image are on one side. Every question counts
+    alike. An example with several right answers (a matrix of images and texts) has a question a row and a column.
     """
     questions: list[tuple[np.ndarray, int]] = []
     parts, timesteps = {}, None
@@ -76,12 +57,17 @@ def learn(run: Run) -> Learned:
         if not batches or not same or batches[0].own.shape[-1] != len(record.timesteps):
             continue
         timesteps = record.timesteps
-        first_half = np.array([_is_in_first_half(images[0]) for images in record.examples.images])
+        halves = [hashlib.sha256(f"half of {images[0]}".encode()).digest()[0] % 2 for images in record.examples.images]
+        first_half = np.array(halves) == 0
         parts[name] = (record, batches, np.flatnonzero(~first_half))
         of_task = list(itertools.chain.from_iterable(_questions(record, batch, first_half) for batch in batches))
         questions += of_task
     if not questions or len(np.unique(timesteps)) < 2:
-        raise InputError(_NOTHING_TO_LEARN, code="nothing-to-learn")
+        raise InputError(
+            "no question of the run can teach weights of timesteps: it needs per-sample errors at several timesteps,"
+            " and tasks in which candidates compete",
+            code="nothing-to-learn",
+        )
     curve = timestep_weights.fit(*zip(*questions, strict=True), timesteps)
     judged = [row for name, part in parts.items() for row in _judge(name, *part, curve)]
     return Learned(curve, len(questions), tuple(judged))
@@ -94,20 +80,11 @@ def write(run: Run, learned: Learned) -> pathlib.Path:
     return path
 
 
-def _is_in_first_half(image: str) -> bool:
-    return hashlib.sha256(f"half of {image}".encode()).digest()[0] % 2 == 0
-
-
-def _sample_scores(batch: Batch) -> np.ndarray:
-    """[n, images, texts, samples] float64, of which a score is the mean."""
-    return normalization.scores(batch.terms, batch.errors)
-
-
 def _questions(record: TaskRun, batch: Batch, kept: np.ndarray) -> list[tuple[np.ndarray, int]]:
     """The choices that examples of the kept half ask for: scores [candidates, samples], and the right one."""
     found = []
-    scores = _sample_scores(batch)
-    for row, matrix in zip(batch.rows, scores, strict=True):
+    # [n, images, texts, samples] float64, whose mean is a score.
+    for row, matrix in zip(batch.rows, normalization.scores(batch.terms, batch.errors), strict=True):
         if not kept[row]:
             continue
         target = record.examples.targets[row]

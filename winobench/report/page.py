@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
 from winobench.report import figures, published
+from winobench.report.cells import Bar
 from winobench.report.panels import to_svg
 from winobench.report.sections import (
     bias,
@@ -40,21 +42,17 @@ from winobench.report.sections import (
     wscplus,
 )
 from winobench.report.sections.gallery import Gallery
-from winobench.report.sections.shared import Bar, ReportData, Section
+from winobench.report.sections.shared import ReportData, Section
 from winobench.runs.image_runs import read_pictures
 from winobench.runs.labels import task_label
 from winobench.runs.reading import read_runs
 from winobench.runs.run import Run
 
 PAGE = "report.html"
-"""Name of the page in its folder."""
+GALLERY_EXAMPLES = 12  # a task by default, over all kinds and runs
+MOST_RESAMPLES = 1_000_000  # with more, no digit that is shown changes, while time and memory grow
 
-GALLERY_EXAMPLES = 12
-"""Examples a task in the gallery by default, over all kinds and runs."""
-
-MOST_RESAMPLES = 1_000_000
-"""Resamples of a bootstrap: with more of them no digit that is shown changes, while time and memory grow."""
-
+# The sections on runs with images, from top to bottom. One without content returns None. The gallery follows.
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
     radar.radar_section,
@@ -70,7 +68,6 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     timesteps.timestep_section,
     learned_weights.learned_weights_section,
 )
-"""The sections on runs with images, from top to bottom. One with nothing to say returns None. The gallery follows."""
 
 TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
@@ -82,9 +79,7 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     winoviz_images.pictured_section,
     questions.questions_section,
 )
-"""The sections on runs of text benchmarks."""
 
-_TEMPLATES = "templates"
 # Cells of a table that a page shows. CSV files have all rows.
 _MOST_CELLS = 5_000
 
@@ -105,20 +100,16 @@ def write_report(
 ) -> pathlib.Path:
     """Writes a page on runs, and next to it a PNG file and a CSV file behind each figure and table.
 
-    Args:
-      fit_timesteps: learn weights of timesteps from half of each run's examples, judge them on the other half, and keep
-        them as ``timestep_weights.json`` in the run's folder.
+    With ``fit_timesteps``, weights of timesteps are learned from half of each run's examples, judged on the other half,
+    and kept as ``timestep_weights.json`` in the run's folder.
     """
-    if resamples < 1:
-        raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.", code="out-of-range")
-    if resamples > MOST_RESAMPLES:
-        raise InputError(
-            f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.", code="out-of-range"
-        )
-    if gallery_examples < 0:
-        raise InputError(
-            f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.", code="out-of-range"
-        )
+    for name, value, low, high in (
+        ("the number of resamples", resamples, 1, MOST_RESAMPLES),
+        ("the number of the gallery's examples a task", gallery_examples, 0, math.inf),
+    ):
+        if not low <= value <= high:
+            bound = f"at least {low}" if value < low else f"at most {high}"
+            raise InputError(f"{name} is {value}, but it must be {bound}.", code="out-of-range")
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     pictures = [read_pictures(folder) for folder in drawn]
@@ -154,17 +145,13 @@ def write_report(
 
 
 def _check_fit(report_data: ReportData) -> None:
-    """Raises InputError for what is asked of runs that it is not about."""
+    """Refuses options for other kinds of runs."""
     if report_data.ratings is not None and not wscplus.asked_tasks(report_data):
-        raise InputError(
-            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
-            code="no-run-of-the-task",
-        )
+        message = "rater files are on the questions of WSC+, which no run that is named has answered: name one."
+        raise InputError(message, code="no-run-of-the-task")
     if report_data.fit_timesteps and report_data.is_text:
-        raise InputError(
-            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
-            code="option-of-others",
-        )
+        message = "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps."
+        raise InputError(message, code="option-of-others")
 
 
 def render(
@@ -177,9 +164,8 @@ def render(
     reproduce: Callable[[Run], str | None],
     command: Sequence[str],
 ) -> str:
-    """The page's HTML."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("winobench.report", _TEMPLATES),
+        loader=jinja2.PackageLoader("winobench.report", "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -196,7 +182,7 @@ def render(
 
     def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
         figure_numbers[key] = figure_numbers.get(key, 0) + 1
-        # What the library writes: everything that came from outside has been escaped by it.
+        # The library escapes everything that came from outside.
         return markupsafe.Markup(to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
@@ -226,7 +212,7 @@ def _made(makers: Iterable[Callable[[ReportData], Section | None]], report_data:
 
 
 def _delete_former(folder: pathlib.Path) -> None:
-    """Deletes what a former report left, some of which the new one may not replace."""
+    """Deletes a former report's files, some of which the new one may not replace."""
     page = folder / PAGE
     if page.is_file():
         for name in set(re.findall(r'<a href="([\w-]+\.(?:csv|png))">', page.read_text(encoding="utf-8"))):
@@ -234,7 +220,7 @@ def _delete_former(folder: pathlib.Path) -> None:
 
 
 def _bar_places(bar: Bar) -> dict[str, float]:
-    """Where a bar's parts lie, in units of 1/100 of its width."""
+    """The places of a bar's parts, in units of 1/100 of its width."""
     return {
         "low": round(100 * bar.low, 2),
         "width": round(max(1.5, 100 * (bar.high - bar.low)), 2),

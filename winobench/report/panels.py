@@ -7,6 +7,7 @@ import math
 import pathlib
 import re
 from collections.abc import Sequence
+from xml.sax import saxutils
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -21,10 +22,7 @@ _TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panel
 
 
 def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
-    """The panel as an SVG element for a page that defines the colours' variables.
-
-    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
-    """
+    """The panel as an SVG element, in a page's own font and in the colours of its variables."""
     if drawn is None:
         with style():
             drawn = _vectors(_figure(panel))
@@ -74,7 +72,7 @@ def to_png(
 
 
 def _figure(panel: Panel) -> Figure:
-    """The panel's figure, without a ground."""
+    """The panel's figure, on a transparent ground."""
     margins = panel.margins
     figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
     axes = figure.add_axes(
@@ -118,10 +116,7 @@ def _for_page(svg: str, key: str, panel: Panel) -> str:
     view = re.search(r'viewBox="[^"]+"', svg).group(0)
     pixels = round(panel.width * 96)
     head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
-    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
+    described = saxutils.escape(panel.description or panel.title, {'"': "&quot;"})
+    title = f'<title id="{key}-title">{described}</title>'
     body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
     return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

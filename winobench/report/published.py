@@ -1,4 +1,4 @@
-"""Which numbers of the papers stand next to ours, in tables and figures."""
+"""The numbers of the papers that stand next to ours, in tables and figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from winobench.base import registry
@@ -22,16 +22,15 @@ from winobench.data.published_numbers import (
 )
 from winobench.runs.run import Run
 
+# Registry name -> name in figures, of the paper's models in our radar chart.
 RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x64"}
-"""Registry name -> name in figures, of the paper's models in our radar chart."""
-
-# The hub ids under which the papers' authors found them, of which the registry names today's copies.
+# The hub ids under which the papers' authors found them. The registry names today's copies.
 _SAME_CHECKPOINT = {
     "stabilityai/stable-diffusion-2-1-base": "sd21-base",
     "stabilityai/stable-diffusion-2-base": "sd20-base",
     "runwayml/stable-diffusion-v1-5": "sd15",
 }
-# Tasks with the published shuffles, which the numbers are of. Those with ours have a note next to them.
+# Tasks with the published shuffles, to which the numbers belong. Tasks with ours have a note next to them.
 _PUBLISHED_SHUFFLES = {f"aro_{of}_order_published": f"aro_{of}_order" for of in ("coco", "flickr")}
 _PAPERS_MODEL = "sd21-base"
 # Negatives of a LoRA by our training -> the paper's name of the fine-tuning.
@@ -72,15 +71,13 @@ def reference(
     """The number of the paper to print next to one of ours.
 
     - Next to a baseline: the number of the same model, or none.
-    - Next to a diffusion model: the number of the same model where the paper has it, otherwise that of Stable
-      Diffusion 2.1, which shows where the field stands. The number's ``model`` tells them apart.
+    - Next to a diffusion model: the number of the same model where the paper has it, otherwise of Stable Diffusion 2.1,
+      for orientation. The number's ``model`` distinguishes them.
     - For image retrieval, the number with our normalisation: Diffusion Classifier for ``none``, DiffusionITM otherwise.
     - Of numbers with 10 and with 250 samples, the nearer by ratio (10 up to 49, 250 from 50 on).
     - Next to a fine-tuned model: the paper's fine-tuning with the same negatives. None where they are unknown.
     - Numbers of the published checkpoints: only with the same model and as many samples.
     """
-    if kind not in ("diffusion", "baseline"):
-        raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
     if finetuned and negatives not in _FINETUNINGS:
         return None
     cell = (_PUBLISHED_SHUFFLES.get(task, task), metric)
@@ -112,8 +109,8 @@ def text_reference(
 ) -> PublishedNumber | None:
     """The number of a text benchmark's paper to print next to one of ours: the same model by the same prompt.
 
-    Option scores stand next to the paper's generated answers, and both orders of the options next to its one. Next to
-    models that the paper of WSC+ does not have stands people's number.
+    Option scores stand next to the paper's generated answers, and both orders of the options next to its one. People's
+    number stands next to models that the paper of WSC+ does not have.
     """
     prompt = protocol.removesuffix("_swapped").removesuffix("_options")
     of_cell = [number for number in of_task(task) if number.metric == metric]
@@ -127,11 +124,9 @@ def text_reference(
 
 
 def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber]:
-    """(task, metric) -> the number to print next to it, for all numbers of a run that have one.
+    """(task, metric) -> the number to print next to it, for the results of a run or the content of ``results.json``.
 
-    Args:
-      results: of `winobench.evaluate` or `evaluate_questions`, or the content of a ``results.json``. The scorer's
-        fingerprint and the config give the model, its kind and its number of samples.
+    The scorer's fingerprint and the config give the model, its kind and its number of samples.
     """
     config = results.get("config") or {}
     model = str(config.get("model") or "")
@@ -187,7 +182,7 @@ def of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber
 
 
 def of_task(task: str) -> list[PublishedNumber]:
-    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print. Of a text task all."""
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; all of a text task."""
     found = numbers(task=task)
     if benchmark_of(task) is not None:
         return [number for number in found if number.unit == "percent" and number.model is not None]
@@ -215,21 +210,21 @@ def cell(tables: Sequence[str], task: str, metric: str, method: str) -> Publishe
 
 def notes(tables: Sequence[str], task: str) -> dict[str, list[str]]:
     """Caveat of numbers of a task in some tables -> their metrics."""
-    found: dict[str, dict[str, None]] = {}
-    for number in numbers(task=task):
-        if number.table in tables and number.note:
-            found.setdefault(number.note, {})[number.metric] = None
-    return {note: list(metrics) for note, metrics in found.items()}
+    return _by_note((number, number.metric) for number in numbers(task=task) if number.table in tables)
 
 
 def notes_of_runs(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[str]]:
     """Caveat of the numbers next to the runs' numbers -> their tasks."""
+    quoted = (item for run in runs for item in references_of(run).items())
+    return _by_note((number, task) for (task, _), number in quoted if task in tasks)
+
+
+def _by_note(named: Iterable[tuple[PublishedNumber, str]]) -> dict[str, list[str]]:
     found: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for (task, _), number in references_of(run).items():
-            if task in tasks and number.note:
-                found.setdefault(number.note, {})[task] = None
-    return {note: list(of_tasks) for note, of_tasks in found.items()}
+    for number, name in named:
+        if number.note:
+            found.setdefault(number.note, {})[name] = None
+    return {note: list(names) for note, names in found.items()}
 
 
 def citation(number: PublishedNumber) -> str:
@@ -254,12 +249,11 @@ def _registry_name(model: str) -> str:
 
 
 def _is_winoviz_model(short: str, name: str) -> bool:
-    """Whether a name, a hub id, or a hosted model's name after its provider is the model's."""
+    """Whether a name, a hub id, or a hosted model's name after its provider belongs to the model."""
     names = {one.lower() for one in (short, *winoviz_models()[short])}
     name = name.lower()
-    return bool(
-        {name, name.rsplit(":", 1)[-1], name.rsplit("/", 1)[-1]} & (names | {one.split("/")[-1] for one in names})
-    )
+    short_names = names | {one.split("/")[-1] for one in names}
+    return not short_names.isdisjoint((name, name.rsplit(":", 1)[-1], name.rsplit("/", 1)[-1]))
 
 
 def _wscplus_model(model: str) -> str | None:

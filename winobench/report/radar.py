@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from winobench.report.figures import EM_HIGH, GRID, MUTED, POINTS_AN_INCH, Mark, text_width
+from winobench.report.figures import EM_HIGH, GRID, MUTED, NO_MARGINS, POINTS_AN_INCH, Mark, Panel, text_width
 from winobench.runs.labels import shortened
 
 _MAX_LETTERS = 36
 
 
 def radar_labels(labels: Sequence[str]) -> RadarLabels:
-    """Places labels around a circle that grows with their number, so that none meets another or the circle."""
+    """Places labels around a circle that grows with their number, clear of each other and of the circle."""
     count = len(labels)
     radius = 2.0 + 0.06 * max(0, min(count, 24) - 8)
     size = 10.5 - 0.1 * max(0, min(count, 24) - 8)
@@ -59,43 +59,33 @@ def radar_labels(labels: Sequence[str]) -> RadarLabels:
 
 @dataclasses.dataclass(frozen=True)
 class RadarLabels:
-    """Where the labels of a radar chart stand, in inches from its centre.
+    """The places of a radar chart's labels, in inches from its centre."""
 
-    Attributes:
-      texts: with their line breaks.
-      places: x of the edge towards the circle, or of the middle of those above and below. Y of the middle.
-      sides: ``left``, ``right`` or ``center``, which part of the text is at x.
-      radius: of the outer ring.
-      size: of the font, in points.
-      side: half of the chart's width.
-      top, bottom: its ends.
-    """
-
-    texts: Sequence[str]
-    places: Sequence[tuple[float, float]]
-    sides: Sequence[str]
-    radius: float
-    size: float
-    side: float
+    texts: Sequence[str]  # with their line breaks
+    places: Sequence[
+        tuple[float, float]
+    ]  # x of the edge towards the circle, or of the middle above and below; middle y
+    sides: Sequence[str]  # left, right or center: the part of the text at x
+    radius: float  # of the outer ring
+    size: float  # of the font, in points
+    side: float  # half of the chart's width
     top: float
     bottom: float
 
-    @property
-    def width(self) -> float:
-        """Of the chart, in inches."""
-        return 2 * self.side
 
-    @property
-    def height(self) -> float:
-        """Of the chart, in inches."""
-        return self.top - self.bottom
+def radar_panel(
+    title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], description: str
+) -> Panel:
+    """A panel with a radar chart."""
+    placed = radar_labels(labels)
+    size = (2 * placed.side, placed.top - placed.bottom)
+    return Panel(title, lambda axes: radar(axes, placed, series), *size, description, NO_MARGINS)
 
 
 def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25) -> None:
-    """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
+    """A polygon a series, looks and values [num_axes], over axes that share one scale: 0 is chance, 1 is perfect.
 
-    Args:
-      series: looks and values [num_axes]. A NaN leaves a gap.
+    A NaN leaves a gap.
     """
     directions = _directions(len(labels.texts))
 
@@ -103,28 +93,16 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
         return labels.radius * (np.maximum(value, floor) - floor) / (1 - floor)
 
     circle = np.linspace(0, 2 * np.pi, 181)
+    around = np.stack([np.cos(circle), np.sin(circle)])
+    between = np.pi / 2 - np.pi / len(labels.texts)  # two spokes, where no polygon has a corner
     for level in (0, 0.25, 0.5, 0.75, 1):
-        is_chance = level == 0
-        axes.plot(
-            radius(level) * np.cos(circle),
-            radius(level) * np.sin(circle),
-            color=MUTED if is_chance else GRID,
-            linewidth=1.2 if is_chance else 0.8,
-            linestyle=(0, (3, 2)) if is_chance else "-",
-            zorder=1,
-        )
-        # Between two spokes, where no polygon has a corner.
-        between = np.pi / 2 - np.pi / len(labels.texts)
-        axes.text(
-            radius(level) * np.cos(between),
-            radius(level) * np.sin(between),
-            "chance" if is_chance else f"{level:g}",
-            fontsize=9,
-            color=MUTED,
-            ha="center",
-            va="center",
-            zorder=5,
-        )
+        look = {"color": GRID, "linewidth": 0.8, "linestyle": "-"}
+        if level == 0:
+            look = {"color": MUTED, "linewidth": 1.2, "linestyle": (0, (3, 2))}
+        axes.plot(*(radius(level) * around), zorder=1, **look)
+        place = (radius(level) * np.cos(between), radius(level) * np.sin(between))
+        name = "chance" if level == 0 else f"{level:g}"
+        axes.text(*place, name, fontsize=9, color=MUTED, ha="center", va="center", zorder=5)
     for direction, text, (x, y), side in zip(directions, labels.texts, labels.places, labels.sides, strict=True):
         tip = labels.radius * direction
         axes.plot([0, tip[0]], [0, tip[1]], color=GRID, linewidth=0.8, zorder=1)
@@ -136,7 +114,7 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
         points = radius(np.asarray(values, np.float64))[:, None] * directions
         closed = np.concatenate([points, points[:1]])
         axes.plot(*closed.T, color=mark.colour, marker=mark.marker, linestyle=mark.dash, zorder=3)
-        # The paper's polygons are for orientation: one surface the more would hide ours.
+        # The paper's polygons are for orientation: another surface would hide ours.
         if mark.colour != MUTED and not np.isnan(closed).any():
             axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
     axes.set_xlim(-labels.side, labels.side)

@@ -19,34 +19,33 @@ from winobench.metrics import RATING_METRICS, family_wise
 from winobench.metrics.association import AVERAGE
 from winobench.report import published
 
-# Rows of sub-tasks a task; ARO and Winoground have a hundred and more. The groups with most examples are shown.
+# Rows of sub-tasks a task, for the groups with most examples: ARO and Winoground have a hundred and more.
 _MAX_PART_ROWS = 12
-# Level of the paper's stars, which are one-sided.
-_STAR_LEVEL = 0.01
+_STAR_LEVEL = 0.01  # of the paper's stars, which are one-sided
 _ASSOCIATION = "/association"
-# Of an effect size as it is printed, without its star.
-_SIGNED_WIDTH = len("-0.00")
+_SIGNED_WIDTH = len("-0.00")  # of an effect size without its star
 
 
 def print_results(results: Mapping[str, Any], console: rich.console.Console | None = None) -> None:
-    """Prints what came out, in tables that fit 80 characters, each row of which has its key in ``results.json``.
+    """Prints the results in tables that fit 80 characters, each row of which has its key in ``results.json``.
 
-    - A row a metric, in percent: value, 95% interval, chance level, number of examples and of ties. Sub-tasks follow
-      their task. Of many, those with most examples. ``/accuracy`` is left out of their names.
+    - A row a metric, in percent: value, 95% interval, chance level, number of examples and of ties. Sub-tasks, most
+      examples first, follow their task. ``/accuracy`` is left out of their names.
     - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
       one- and two-sided, number of images. Then a row a group of images.
-    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of images and of those
-      that are tied.
-    - A line a task whose scores are equal over its images or texts.
-    - A column ``paper`` where the paper has any of the numbers, and below which of its rows these are.
-    - Tasks that failed, each with its reason.
-
-    Tasks are headings, not a column, so that the tables stay narrow.
+    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of images and of ties.
+    - A column ``paper`` where the paper has any of the numbers, and below the places of its rows.
+    - Tasks whose scores are equal over images or texts, and tasks that failed, each with its reason.
     """
     console = console or rich.console.Console()
     references = published.references(results)
     bias = {task: entries for task, entries in results["tasks"].items() if AVERAGE in entries}
-    rated = {task: entries for task, entries in results["tasks"].items() if _is_rated(entries)}
+    agreements = [metric.headline for metric in RATING_METRICS.values()]
+    rated = {
+        task: entries
+        for task, entries in results["tasks"].items()
+        if any("prompts" in entries.get(headline, ()) for headline in agreements)
+    }
     others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
     if others:
         console.print(_accuracy_table(others, references))
@@ -69,9 +68,7 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
 
 def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A sentence for each task whose scores are equal over its candidates."""
-    found = {
-        task: next((e["constant"] for e in rows.values() if "constant" in e), None) for task, rows in tasks.items()
-    }
+    found = {task: next((e["constant"] for e in rows.values() if "constant" in e), 0) for task, rows in tasks.items()}
     return [
         f"{task}: the scores are equal over all {what} in nearly all examples. The numbers say nothing about the model:"
         " check its weights, its processor and its options."
@@ -81,7 +78,7 @@ def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _race_notes(race: Mapping[str, Any]) -> list[str]:
-    """What a race took, and what it would have been without."""
+    """The passes of a race, compared with those of all samples."""
     questions, undecided = (sum(of[key] for of in race["tasks"].values()) for key in ("questions", "undecided"))
     return [
         f"race: {race['passes']:,} passes, {race['fixed_passes'] / race['passes']:.1f} times fewer than the"
@@ -103,55 +100,39 @@ def _accuracy_table(
         return f"{scale * value:.{digits}f}"
 
     has_paper = any(task in tasks for task, _ in references)
-    headings = [
-        "%" if scale == 100 else "value",
-        "95% interval",
-        "chance",
-        *(["paper"] if has_paper else []),
-        "n",
-        "ties",
-    ]
+    paper_heading = ["paper"] if has_paper else []
+    headings = ["%" if scale == 100 else "value", "95% interval", "chance", *paper_heading, "n", "ties"]
     table = _table(first, headings)
     for task, entries in tasks.items():
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         shown = _printed_parts(entries)
         for name, entry in entries.items():
             is_part = "/" in name
             if is_part and name not in shown:
                 continue
             reference = references.get((task, name))
-            paper = [_printed(reference, scale, digits)] if has_paper else []
+            printed = ""
+            if reference is not None:
+                printed = reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
             table.add_row(
-                _text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
+                rich.text.Text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
                 formatted(entry["value"]),
                 f"{formatted(entry['low'])} to {formatted(entry['high'])}",
                 "" if entry["chance"] is None else formatted(entry["chance"]),
-                *paper,
+                *([printed] if has_paper else []),
                 f"{entry['n']:,}",
                 f"{entry['ties']:,}",
                 style="dim" if is_part else None,
             )
         num_groups = len({_group(name) for name in entries if "/" in name} - {_group(name) for name in shown})
         if num_groups:
-            table.add_row(_text(f"    {num_groups} more groups in results.json"), style="dim")
+            table.add_row(rich.text.Text(f"    {num_groups} more groups in results.json"), style="dim")
         table.add_section()
     return table
 
 
-def _printed(reference: PublishedNumber | None, scale: int, digits: int) -> str:
-    """As the paper prints it in percent, or in our unit."""
-    if reference is None:
-        return ""
-    return reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
-
-
-def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the rows are agreements with people's ratings, by their headline."""
-    return any("prompts" in entries.get(metric.headline, ()) for metric in RATING_METRICS.values())
-
-
 def _printed_parts(entries: Mapping[str, Any]) -> set[str]:
-    """Keys of the sub-tasks with most examples, as many as there is room for. All metrics of a sub-task or none."""
+    """Keys of the sub-tasks with most examples that there is room for. All metrics of a sub-task or none."""
     groups = collections.defaultdict(list)
     for name in entries:
         if "/" in name:
@@ -176,14 +157,14 @@ def _bias_table(
             column.justify = "left"
             column.header = f"{column.header:>{_SIGNED_WIDTH}}"
     for task, entries in tasks.items():
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         pairs = [name for name in entries if name != AVERAGE and not _is_group_row(name)]
         together = dict(zip(pairs, family_wise(entries[name]["p_one_sided"] for name in pairs), strict=True))
         for name in [*pairs, AVERAGE]:
             entry, reference = entries[name], references.get((task, name))
             paper = [_starred(reference.printed.rstrip("*"), reference.significant) if reference else ""]
             table.add_row(
-                _text("  average |d|" if name == AVERAGE else f"  {name}"),
+                rich.text.Text("  average |d|" if name == AVERAGE else f"  {name}"),
                 _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
                 + ("†" if together.get(name, 1.0) < _STAR_LEVEL else ""),
                 f"{entry['low']:.2f} to {entry['high']:.2f}",
@@ -204,9 +185,7 @@ def _starred(number: str, has_star: bool | None) -> str:
 
 
 def _probability(p: float | None) -> str:
-    if p is None:
-        return ""
-    return f"{p:.4f}" if p >= 0.00005 else "<0.0001"
+    return "" if p is None else f"{p:.4f}" if p >= 0.00005 else "<0.0001"
 
 
 def _bias_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -231,10 +210,10 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
         # Three digits of the largest number, and as many decimals for the others of its task.
         largest = max(max(abs(entry["low"]), abs(entry["high"])) for entry in rows.values())
         spec = f".{max(0, 2 - math.floor(math.log10(largest)))}f" if largest else ".0f"
-        table.add_row(_text(task, "bold"))
+        table.add_row(rich.text.Text(task, "bold"))
         for name, entry in rows.items():
             table.add_row(
-                _text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
+                rich.text.Text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
                 f"{entry['value']:{spec}}",
                 f"{entry['low']:{spec}} to {entry['high']:{spec}}",
                 f"{entry['n']:,}",
@@ -244,7 +223,7 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
 
 
 def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -> list[str]:
-    """Where the paper's numbers stand, and then which of its rows, by model and number of samples."""
+    """The places of the paper's numbers, and the models and numbers of samples of its rows."""
     references = list(references)
     if references[0].paper in published_numbers.TEXT_BENCHMARKS:
         return _text_reference_notes(references)
@@ -269,7 +248,7 @@ def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -
 
 
 def _text_reference_notes(references: Iterable[PublishedNumber]) -> list[str]:
-    """Where the numbers of the text benchmarks' papers stand."""
+    """The places of the numbers in the text benchmarks' papers."""
     places: dict[str, dict[str, set[str]]] = {}
     for number in references:
         places.setdefault(number.paper, {}).setdefault(number.method, set()).add(number.place)
@@ -291,12 +270,7 @@ def _table(first: str, headings: list[str]) -> rich.table.Table:
     return table
 
 
-def _text(content: str, style: str = "") -> rich.text.Text:
-    """Content that is not read as markup, as names with brackets would be."""
-    return rich.text.Text(content, style)
-
-
 def _print_notes(console: rich.console.Console, notes: list[str]) -> None:
     for note in notes:
-        console.print(rich.padding.Padding(_text(note), (0, 0, 0, 2)))
+        console.print(rich.padding.Padding(rich.text.Text(note), (0, 0, 0, 2)))
     console.print()

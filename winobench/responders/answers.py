@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs.requests import Raw, Request, Response, check_request
 
@@ -16,7 +17,6 @@ _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match"
 
 
 def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
-    """Makes sure that requests can be answered."""
     for number, request in enumerate(requests):
         if request.kind not in kinds:
             raise InputError(
@@ -53,10 +53,10 @@ def read_scores(request: Request, raw: Raw) -> Response:
 
 
 def is_numbers(values: Any, count: int) -> bool:
-    """Whether these are so many finite numbers in a list."""
+    """Whether these are so many finite numbers."""
     return (
-        isinstance(values, list)
+        isinstance(values, list | tuple)
         and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(map(options.is_number, values))
         and all(map(math.isfinite, values))
     )

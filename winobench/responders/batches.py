@@ -22,21 +22,14 @@ _CACHE_BYTES = Limit(4 << 30, cpu=1 << 29)
 _CACHE_SHARE = 4
 _TOKENS = Limit(16384, cpu=2048)
 _MAX_ROWS = Limit(64, cpu=32)
-# Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
+# Fewer shared tokens, or fewer requests that share them, would not make up for a separate program and batches.
 _SHORTEST_PREFIX = 16
 _FEWEST_SHARING = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What decides how many rows a batch has.
-
-    Attributes:
-      mesh: the devices, which need not be available.
-      parameter_bytes: of the parameters, on each device.
-      bytes_a_token: of the keys and values of a token, on each device.
-      batch_size: rows of each device, where somebody has said so.
-    """
+    """What decides how many rows a batch has: bytes on each device, or rows of each device (``batch_size``)."""
 
     mesh: Mesh
     parameter_bytes: int
@@ -44,18 +37,13 @@ class Room:
     batch_size: int | None = None
 
     def rows(self, shape: Shape, count: int) -> int:
-        """Rows of all devices' batches of a shape, alike for each device: batches are equally full.
-
-        Args:
-          shape: of the batches.
-        """
+        """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
         most = self.most_rows(shape)
         parts = parallel.data_parallelism(self.mesh)
         batches = math.ceil(count / most)
         return min(most, parts * shapes.round_up(math.ceil(count / batches / parts)))
 
     def most_rows(self, shape: Shape) -> int:
-        """Rows of all devices' largest batch of a shape."""
         parts = parallel.data_parallelism(self.mesh)
         if self.batch_size is not None:
             return parts * self.batch_size
@@ -68,16 +56,12 @@ class Room:
 
 
 def _device_memory(mesh: Mesh) -> int:
-    """Bytes of each device; 0 for CPUs, which share theirs.
-
-    Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
-    """
+    """Bytes of each device, 0 for CPUs. Not what is free: processes must agree on the batches' shape."""
     device = mesh.local_devices[0]
     return 0 if device.platform == "cpu" else memory.of_device(device)
 
 
 def parameter_bytes(params: Sequence[Any]) -> int:
-    """Memory for the parameters on each device."""
     return sum(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize for array in params)
 
 
@@ -103,7 +87,6 @@ def width_of(length: int, config: Any) -> int:
 
 
 def shape_of(prompt: int, options: Sequence[int], limit: int, *, is_sampled: bool, config: Any) -> Shape:
-    """The shape of the batches that a request goes into."""
     answer = shapes.power_of_two(max(options)) if options else shapes.width(limit)
     return Shape(width_of(prompt, config), len(options), answer, is_sampled)
 

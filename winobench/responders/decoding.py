@@ -1,7 +1,6 @@
 """Compiled programs of language models: log-likelihoods of options, and generation of texts.
 
-All shapes are static: a program is compiled for each combination of the widths of its arrays, which callers take from a
-small set. Rows never see each other, so that each device works on its own, and what fills a batch up changes nothing.
+Shapes are static, from a small set. Rows never meet each other: what fills a batch up changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from winobench.models.decoder_cache import Cache
 from winobench.models.vision_language import VisionLanguageNetwork
 
 NOT_FINITE = -1
-"""In place of a token: there are no logits to choose one by."""
+"""In place of a token where the logits are not finite."""
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
 _POSITIONS_AT_ONCE = 256
 
@@ -36,13 +35,9 @@ class Program:
     """What everything is compiled for.
 
     Attributes:
-      structure: the network's.
-      mesh: the devices.
-      dtype: of the computation and of cached keys and values.
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
-      processor: of a vision-language model: what normalises the images that its prompts begin with.
-      before: of a vision-language model: tokens before the images.
+      processor, before: of vision-language models: what normalises the images, and the tokens before these.
     """
 
     structure: functional.Structure
@@ -100,7 +95,6 @@ class ImagePrompts(NamedTuple):
 
 
 def _specs(prompts: Prompts | ImagePrompts) -> Any:
-    """Where the parts of prompts live."""
     if isinstance(prompts, ImagePrompts):
         return jax.tree.map(lambda _: _ROWS, prompts)
     return Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
@@ -121,12 +115,7 @@ class Draws(NamedTuple):
 @parallel.without_mesh
 @functools.partial(jax.jit, static_argnames="program")
 def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
-    """The keys and values of a text that many prompts begin with.
-
-    Args:
-      ids: int32 [1, width].
-      length: int32 [], how many of them are the text.
-    """
+    """The keys and values of what many prompts begin with: the first ``length`` tokens of ids, int32 [1, width]."""
 
     def run(params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
         model = program.structure.module(params)
@@ -146,15 +135,11 @@ def score_options(
     options: jax.Array,
     option_lengths: jax.Array,
 ) -> jax.Array:
-    """Log-likelihoods of options. A prompt is read once for all of its options.
+    """Log-likelihoods of options in nats, float32 [rows, number of options]. A prompt is read once for all of them.
 
     Args:
-      prompts: int32 [rows, ...].
       options: int32 [rows, number of options, longest], at the left.
       option_lengths: int32 [rows, number of options], at least 1.
-
-    Returns:
-      float32 [rows, number of options], sums over the options' tokens, in nats.
     """
 
     def run(params, prompts, options, option_lengths):
@@ -193,7 +178,6 @@ def generate(
     """Texts, token after token. A device is done when all of its rows have ended.
 
     Args:
-      prompts: int32 [rows, ...].
       limits: int32 [rows], the most tokens of each text, up to ``width``; 0 for a row that only fills the batch.
 
     Returns:
@@ -257,11 +241,7 @@ class _Decoder:
         self.logits = model.logits
 
     def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
-        """Reads the prompts.
-
-        Returns float32 [rows, vocabulary], the logits of what follows. The state. Int32 [rows], the position that
-        follows.
-        """
+        """The logits of what follows, float32 [rows, vocabulary], the state, and the next position, int32 [rows]."""
         config = self._model.config
         prefix, prefix_length, ids, lengths = self._prompts
         rows, width = ids.shape
@@ -278,7 +258,6 @@ class _Decoder:
         return self._model(tokens, positions, state)
 
     def repeat(self, state: Cache, count: int) -> Cache:
-        """The state of each row, ``count`` times."""
         return state.repeat(count)
 
 
@@ -307,17 +286,13 @@ class _EncoderDecoder:
         return self._model.decode(tokens, cache=state)
 
     def logits(self, logits: jax.Array) -> jax.Array:
-        """What `advance` has returned."""
         return logits
 
     def repeat(self, state: t5.T5Cache, count: int) -> t5.T5Cache:
-        """See `_Decoder`."""
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
 
 
 class _ImageEncoderDecoder(_EncoderDecoder):
-    """As `_EncoderDecoder`, for a vision-language model."""
-
     def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.start, prompts)
         self._network, self._program = model, program
@@ -327,14 +302,11 @@ class _ImageEncoderDecoder(_EncoderDecoder):
 
 
 class _ImageDecoder(_Decoder):
-    """As `_Decoder`, for a vision-language model."""
-
     def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.dtype, prompts)
         self._network, self._program = model, program
 
     def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
-        """See `_Decoder`."""
         read = _image_and_prompts(self._network, self._program, self._prompts)
         last, cache, after = self._network.continue_from(*read, more)
         return self.logits(last), cache, after
@@ -355,7 +327,7 @@ def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:
 
 
 def _most_likely(logits: jax.Array) -> jax.Array:
-    """int32 [rows]: the first of the largest logits, float32 [rows, vocabulary]; ``NOT_FINITE`` where that is none.
+    """int32 [rows]: the first of the largest logits, float32 [rows, vocabulary]; ``NOT_FINITE`` where they are not.
 
     As `jnp.argmax`, which takes ten times as long on CPUs: its values and their numbers go through one reduction.
     """
@@ -377,13 +349,7 @@ def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
 
 
 def _log_probabilities(logits: Callable[[jax.Array], jax.Array], hidden: jax.Array, tokens: jax.Array) -> jax.Array:
-    """float32 [rows, width]: the log-probability of each token at its place, without all logits in memory at once.
-
-    Args:
-      logits: [1, n, ...] -> float32 [1, n, vocabulary].
-      hidden: [rows, width, ...].
-      tokens: int32 [rows, width].
-    """
+    """float32 [rows, width]: each token's log-probability, without all logits in memory at once."""
     count = tokens.size
     part = min(_POSITIONS_AT_ONCE, count)
     parts = -(-count // part)

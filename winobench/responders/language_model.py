@@ -1,11 +1,7 @@
 """Language models on this machine: log-likelihoods of options, and generated texts.
 
-Decoders (the LLaMA and Qwen3 families) and encoder-decoder models (T5) in Flax. Requests are sorted into batches of one
-shape, for which a program is compiled once: widths are rounded up to a small set, rows are filled up, and all devices
-share a batch. What examples of other questions cost is paid once: the keys and values of the first turns that requests
-share (`Options.prefix_turns`) are computed once, and those of a prompt once for all of its options.
-
-How turns become tokens, and which tokens count as an option's, is told in `winobench.responders.prompts`.
+Requests are sorted into batches of few shapes, which all devices share. The keys and values of shared first turns
+(`Options.prefix_turns`) are computed once. A prompt is read once for all of its options.
 """
 
 from __future__ import annotations
@@ -13,9 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import hashlib
-import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,8 +21,9 @@ from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.responders import batches, decoding, prompts, shapes
+from winobench.responders.answers import check_failed, check_kinds, is_numbers
 from winobench.responders.shapes import Job, Shape
-from winobench.runs.requests import Generation, Options, Raw, Request, Response, check_request
+from winobench.runs.requests import Generation, Options, Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 
@@ -41,16 +35,7 @@ _BATCHES_AHEAD = 2
 
 
 class LanguageModel(networks.HoldsLoaded):
-    """Answers requests for options' log-likelihoods and for texts.
-
-    Each call uses the weights that the model has when the call begins.
-
-    Attributes:
-      kinds: ``options`` and ``generation``.
-      config: the network's.
-      mesh: the devices.
-      prompts: turns to tokens.
-    """
+    """Answers requests for options' log-likelihoods and for texts, with the weights at the beginning of each call."""
 
     kinds = frozenset({"options", "generation"})
 
@@ -62,7 +47,6 @@ class LanguageModel(networks.HoldsLoaded):
         chat_template: str = "auto",
         seed: int = 0,
     ):
-        """Makes a model answer."""
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
@@ -89,21 +73,11 @@ class LanguageModel(networks.HoldsLoaded):
         *,
         mesh: Mesh | None = None,
         int8: bool = False,
-        batch_size: int | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
-        chat_template: str = "auto",
-        seed: int = 0,
+        **options: Any,
     ) -> LanguageModel:
-        """Loads a model and makes it answer.
-
-        Args:
-          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
-          mesh: the devices, from `winobench.parallel.make_mesh`. With an axis ``model``, its devices share one copy of
-            the parameters. When None, those of this process, of CPUs as many as there is memory for copies of the
-            parameters for.
-          int8: whether most of the weights are rounded to 8 bits.
-        """
+        """Loads a model and makes it answer. ``int8``: whether most of the weights are rounded to 8 bits."""
         resolved = sources.resolve(source, revision=revision)
         kind = language_models.language_model_kind(resolved)
         if kind not in ("decoder", "t5"):
@@ -113,10 +87,10 @@ class LanguageModel(networks.HoldsLoaded):
             )
         load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
         loaded = load(resolved, dtype, mesh=mesh, int8=int8, allow_pickle=allow_pickle)
-        return cls(loaded, batch_size=batch_size, chat_template=chat_template, seed=seed)
+        return cls(loaded, **options)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """As declared. Batch, devices and what is shared change an answer by rounding alone."""
+        """See `Responder`. Batch, devices and shared prefixes change an answer by rounding alone."""
         held = self.held()
         return {
             "scorer": "language_model",
@@ -131,18 +105,11 @@ class LanguageModel(networks.HoldsLoaded):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short requests come first, and what cannot be asked at once."""
+        """See `Responder`. Short requests come first, and those that cannot be asked."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        for number, request in enumerate(requests):
-            if request.kind not in self.kinds:
-                raise InputError(
-                    f"requests[{number}] asks for {request.kind}, but a language model answers"
-                    f" {' and '.join(sorted(self.kinds))}",
-                    code="kind-not-answered",
-                )
-            check_request(request)
+        check_kinds("a language model", requests, self.kinds)
         jobs = []
         for index, request in enumerate(requests):
             job = self._job(index, request)
@@ -159,27 +126,16 @@ class LanguageModel(networks.HoldsLoaded):
             yield from self._finished(*waiting.popleft())
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """As declared."""
-        if "error" in raw:
-            raise ValueError(f"this call failed: {raw['error']}")
+        check_failed(raw)
+        tokens = {name: raw.get(name) for name in ("input_tokens", "output_tokens")}
         if request.kind == "options":
             scores, num_tokens = raw.get("scores"), raw.get("num_tokens")
-            if not (_numbers(scores, len(request.options)) and _numbers(num_tokens, len(request.options))):
+            if not (is_numbers(scores, len(request.options)) and is_numbers(num_tokens, len(request.options))):
                 raise ValueError(f"an answer about {len(request.options)} options has other scores: {raw}")
-            return Response(
-                scores=tuple(map(float, scores)),
-                num_tokens=tuple(map(int, num_tokens)),
-                input_tokens=raw.get("input_tokens"),
-                output_tokens=raw.get("output_tokens"),
-            )
+            return Response(scores=tuple(map(float, scores)), num_tokens=tuple(map(int, num_tokens)), **tokens)
         if request.kind != "generation" or not isinstance(raw.get("text"), str):
             raise ValueError(f"this is not an answer to a request for {request.kind}: {raw}")
-        return Response(
-            text=raw["text"],
-            input_tokens=raw.get("input_tokens"),
-            output_tokens=raw.get("output_tokens"),
-            finish=raw.get("finish"),
-        )
+        return Response(text=raw["text"], finish=raw.get("finish"), **tokens)
 
     def _job(self, index: int, request: Options | Generation) -> Job | Raw:
         """A request in tokens, or why there can be no answer."""
@@ -211,7 +167,7 @@ class LanguageModel(networks.HoldsLoaded):
         return self.prompts.encode_prefix(request.turns, request.prefix_turns)
 
     def _groups(self, jobs: Sequence[Job]) -> Iterator[tuple[tuple[int, ...], list[Job]]]:
-        """Jobs by the prefix that is computed once for all of them. The prefix may be empty."""
+        """Jobs by the prefix, perhaps empty, that is computed once for all of them."""
         groups: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             groups.setdefault(job.prompt[: job.shared], []).append(job)
@@ -228,7 +184,9 @@ class LanguageModel(networks.HoldsLoaded):
         for prefix, group in self._groups(jobs):
             shapes: dict[Shape, list[Job]] = {}
             for job in sorted(group, key=lambda job: (len(job.prompt), job.index)):
-                shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
+                widths = len(job.prompt) - len(prefix), list(map(len, job.options)), job.limit
+                shape = batches.shape_of(*widths, is_sampled=job.temperature > 0, config=self.config)
+                shapes.setdefault(shape, []).append(job)
             encoded = self._encoded(prefix) if prefix and shapes else None
             for shape, same in self._filled(shapes):
                 rows = self._room.rows(shape, len(same))
@@ -237,10 +195,7 @@ class LanguageModel(networks.HoldsLoaded):
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
 
     def _filled(self, shapes: Mapping[Shape, list[Job]]) -> Iterator[tuple[Shape, list[Job]]]:
-        """Shapes and their jobs, the narrow ones first. What does not fill a batch waits for a batch twice as wide.
-
-        A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
-        """
+        """Shapes, narrow ones first, and their jobs. What does not fill a batch waits for one twice as wide."""
         shapes = dict(sorted(shapes.items()))
         for shape, same in shapes.items():
             wider = [
@@ -257,12 +212,6 @@ class LanguageModel(networks.HoldsLoaded):
             if same:
                 yield shape, same
 
-    def _shape(self, job: Job, shared: int) -> Shape:
-        options = [len(option) for option in job.options]
-        return batches.shape_of(
-            len(job.prompt) - shared, options, job.limit, is_sampled=job.temperature > 0, config=self.config
-        )
-
     @functools.cached_property
     def _room(self) -> batches.Room:
         return batches.Room(
@@ -273,7 +222,6 @@ class LanguageModel(networks.HoldsLoaded):
         )
 
     def _encoded(self, prefix: tuple[int, ...]) -> Any:
-        """The keys and values of a prefix, on all devices."""
         ids = np.zeros((1, batches.width_of(len(prefix), self.config)), np.int32)
         ids[0, : len(prefix)] = prefix
         whole = parallel.replicated(self.mesh)
@@ -284,12 +232,7 @@ class LanguageModel(networks.HoldsLoaded):
 
     def _run(self, shape: Shape, batch: list[Job], rows: int, prefix: Any, shared: int) -> Any:
         """Starts a batch. What fills it up is its first job once more, which writes nothing."""
-        split = parallel.split_axis(self.mesh)
-
-        def put(values: np.ndarray) -> jax.Array:
-            return parallel.put(values, split)
-
-        filled = batch + batch[:1] * (rows - len(batch))
+        put, filled = self._put, batch + batch[:1] * (rows - len(batch))
         asked = decoding.Prompts(
             prefix,
             parallel.put(np.int32(shared), parallel.replicated(self.mesh)),
@@ -314,7 +257,6 @@ class LanguageModel(networks.HoldsLoaded):
         return results
 
     def _finished(self, batch: list[Job], results: Any) -> Iterator[tuple[int, Raw]]:
-        """Waits for a batch and yields its answers."""
         if batch[0].options:
             for job, scores in zip(batch, parallel.fetch(results), strict=False):
                 yield job.index, _scored(job, scores)
@@ -351,17 +293,6 @@ def _error(kind: str, message: str) -> Raw:
 
 
 def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
-    """What a text is generated with: of the seed and of what is asked alone. A longer text begins as a shorter one."""
+    """The random numbers of a text: by the seed and the request alone. A longer text begins as a shorter one."""
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
-    digest = hashlib.sha256(json.dumps(asked).encode()).digest()
-    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-
-
-def _numbers(values: Any, count: int) -> bool:
-    """Whether these are so many finite numbers."""
-    return (
-        isinstance(values, list | tuple)
-        and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        and all(map(math.isfinite, values))
-    )
+    return shapes.random_key(asked)

@@ -58,9 +58,9 @@ def load_responder(
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
       about_pictures: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
-        or a diffusion model states which text matches. Those of VQAScore also write. One without eyes, and a
-        hosted one, is loaded as otherwise.
-      sampling: see `winobench.responders.image_judges.load`.
+        or a diffusion model states which text matches. Those of VQAScore also write. A text-only model and a
+        hosted one are loaded as otherwise.
+      sampling: ``num_samples`` and ``timesteps`` of a scorer that has samples.
 
     Raises:
       InputError: the model does not exist, it answers no questions, or an option is not for its kind.
@@ -76,55 +76,40 @@ def load_responder(
         given = {option: value for option, value in (hosted or {}).items() if value is not None}
         return hosted_models.HostedModel(ref.name, **given)
     if ref.kind == PLUGGED_IN:
-        return _plugged_in_responder(ref.name, about_pictures, seed=seed, sampling=sampling)
-    if ref.kind in scorers.SCORERS:
-        from winobench.responders import image_judges
-
-        return image_judges.load(
-            ref,
-            dtype,
-            allow_pickle=allow_pickle,
-            batch_size=batch_size,
-            int8=int8,
-            model_parallel=model_parallel,
-            seed=seed,
-            sampling=sampling,
-        )
-    if ref.kind in ("decoder", "t5"):
+        return _plugged_in_responder(ref.name, about_pictures, seed, sampling)
+    how = {"allow_pickle": allow_pickle, "batch_size": batch_size}
+    if ref.kind in ("decoder", "t5", "vqa_score"):
         from winobench import parallel
+
+        mesh = None if model_parallel == 1 else parallel.make_mesh(model_parallel=model_parallel)
+        how |= {"mesh": mesh, "int8": int8, "revision": ref.revision, "seed": seed}
+        if ref.kind == "vqa_score":
+            from winobench.responders.vision_language import VisionLanguageModel
+
+            return VisionLanguageModel.from_pretrained(ref.checkpoint, dtype, **how)
         from winobench.responders.language_model import LanguageModel
 
-        return LanguageModel.from_pretrained(
-            ref.source,
-            dtype,
-            mesh=None if model_parallel == 1 else parallel.make_mesh(model_parallel=model_parallel),
-            int8=int8,
-            batch_size=batch_size,
-            revision=ref.revision,
-            allow_pickle=allow_pickle,
-            chat_template=chat_template,
-            seed=seed,
-        )
-    refused = {"int8": int8, "model_parallel": model_parallel != 1, "chat_template": chat_template != "auto"}
+        return LanguageModel.from_pretrained(ref.source, dtype, chat_template=chat_template, **how)
+    judges = ref.kind in scorers.SCORERS
+    refused = {"int8": int8}
+    if not judges:
+        refused |= {"model_parallel": model_parallel != 1, "chat_template": chat_template != "auto"}
     for option, is_given in refused.items():
         if is_given:
             raise InputError(
-                f"{option} is an option of models that write, but {ref.name!r} is none: leave it out",
+                f"{option} is an option of models that write, but {ref.name!r} does not: leave it out",
                 code="option-of-others",
             )
+    if judges:
+        return _matcher(scorers.load_scorer(ref, dtype, model_parallel=model_parallel, **how), seed, sampling)
     from winobench.responders import text_encoders
 
     encoder = text_encoders.NliEncoder if ref.kind == "bert" else text_encoders.ClipText
-    return encoder.from_pretrained(
-        ref.source, dtype, batch_size=batch_size, revision=ref.revision, allow_pickle=allow_pickle
-    )
+    return encoder.from_pretrained(ref.source, dtype, revision=ref.revision, **how)
 
 
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
-    """Resolves a model that answers questions, by small files. Arguments and errors are the ones in `load_responder`.
-
-    The kind is one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``.
-    """
+    """As `registry.resolve`, with small files: one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``."""
     ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)
     if not ref.is_checkpoint or ref.kind in _OF_TEXTS:
         return ref
@@ -159,12 +144,11 @@ def check_responder_name(
 def answered_kinds(
     model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None
 ) -> frozenset[str] | None:
-    """The kinds of requests that a model answers. None where only the loaded model knows. Otherwise as `resolve`."""
+    """The kinds of requests that a model answers. None where only the loaded model shows that. See `resolve`."""
     return ANSWERS.get(resolve(model, about_pictures=about_pictures, revision=revision).kind)
 
 
 def _sees(ref: ModelRef) -> bool:
-    """Whether a checkpoint takes images."""
     if ref.kind is not None:
         return ref.kind != LANGUAGE_MODEL
     from winobench.checkpoints import sources, vision_language
@@ -173,15 +157,20 @@ def _sees(ref: ModelRef) -> bool:
     return config is None or not vision_language.is_text_only(sources.read_json(config).get("model_type"))
 
 
-def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
+def _plugged_in_responder(name: str, about_pictures: bool, seed: int, sampling: Mapping[str, Any] | None) -> Responder:
     model = registry.make_plugged_in(name)
-    if not isinstance(model, Responder) and about_pictures:
-        from winobench.responders import image_judges
+    if isinstance(model, Responder):
+        return model
+    if about_pictures:
+        return _matcher(model, seed, sampling)
+    raise InputError(
+        f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",
+        code="wrong-kind-of-model",
+    )
 
-        return image_judges.as_responder(model, **how)
-    if not isinstance(model, Responder):
-        raise InputError(
-            f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",
-            code="wrong-kind-of-model",
-        )
-    return model
+
+def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:
+    """Any scorer of images and texts as a responder of the kind ``picture_match``."""
+    from winobench.responders.matching import Matcher
+
+    return Matcher(scorer, seed=seed, **{name: value for name, value in (sampling or {}).items() if value is not None})

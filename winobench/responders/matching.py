@@ -24,12 +24,7 @@ _IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 class Matcher:
-    """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means.
-
-    Attributes:
-      kinds: ``picture_match`` alone.
-      scorer: of images and texts, as the evaluation uses it.
-    """
+    """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means."""
 
     kinds = frozenset({PictureMatch.kind})
 
@@ -41,7 +36,6 @@ class Matcher:
         timesteps: str | Sequence[int] | Sequence[float] = "uniform",
         seed: int = 0,
     ):
-        """Makes a scorer answer."""
         self.scorer = for_evaluation(scorer)
         chosen = self.scorer.choose_timesteps(num_samples, seed, timesteps)
         self._is_sampled = not (len(chosen) == 1 and chosen[0] == NO_TIMESTEP)
@@ -49,18 +43,16 @@ class Matcher:
         self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
 
     def held(self) -> Matcher:
-        """The same with the weights of this moment."""
         found = copy.copy(self)
         found.scorer = holding.hold(self.scorer)
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The scorer's, and how samples are chosen."""
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """See `winobench.runs.requests.Responder`. Each image and each text is encoded once, if they fit."""
+        """See `Responder`. Each image and each text is encoded once, if they fit."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -83,7 +75,6 @@ class Matcher:
             )
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """See `winobench.runs.requests.Responder`: the score of each text."""
         return read_scores(request, raw)
 
     def _options(self) -> dict[str, Any]:
@@ -92,7 +83,7 @@ class Matcher:
     def _answers(
         self, numbers: Sequence[int], asked: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
     ) -> Iterator[tuple[int, Raw]]:
-        """The answers to numbered requests, each about an image and texts. What two of them ask is computed once."""
+        """Answers to numbered requests, each about an image and texts. What two of them ask is computed once."""
         pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))
         place = {pair: row for row, pair in enumerate(pairs)}
         needed = {

@@ -1,22 +1,15 @@
 """Conversations as token ids: chat templates, the plain format of models without one, and where an option begins.
 
-**Chat format.** A tokenizer with a chat template renders the turns by it, with the header of the answer at the end. A
-template that refuses or leaves out system turns gets the system's text at the head of the first user turn. Models that
-can think before they answer are told not to, where the template knows ``enable_thinking``. Templates that would print
-today's date print a fixed one, so that a run of tomorrow asks the same.
+Chat: a template that refuses or leaves out system turns gets the system's text at the head of the first user turn.
+Models do not think before they answer, where the template has ``enable_thinking``, and a printed date is a fixed one.
 
-**Plain format.** A model without a template that stops at a token which ends a turn of a chat (``<|im_end|>``,
-``<|eot_id|>``, ``<end_of_turn>``) is a chat model that has lost its template: it is refused unless the plain format is
-asked for. Base models may have such tokens, too, but stop at others. They read the texts of all turns, a system's
-first, each followed by a blank line. What comes next is the answer. Few-shot turns thus read as question, blank line,
-answer, blank line, question. Encoder-decoder models always get this format, without the blank line at the end.
+Plain: the texts of all turns, a system's first, each followed by a blank line. The answer follows. For models without a
+template, unless they stop at a token that ends a turn of a chat: these have lost theirs. Encoder-decoder models always
+get this format, without the blank line at the end.
 
-**Options.** An option is written behind the prompt, after a space where neither side has white space at the border
-(chat formats that end in a colon or a bracket). Its tokens are those of prompt and option together from the place on
-where they differ from the tokens of the prompt alone, as tokenizers may join the prompt's last characters with the
-first ones of what follows. All options of a request begin at the same place, the first one that any of them needs, so
-that all probabilities are given the same tokens. Mostly this is the end of the prompt. The end of the text is not part
-of an option. The decoder of an encoder-decoder model reads nothing but the option, tokenized by itself.
+Options: an option is written behind the prompt, after a space where neither side has white space. As tokenizers may
+join both, its tokens are those of the whole from where they differ from the prompt's. All options of a request begin at
+the same place. The end of the text is not part of an option. An encoder-decoder model's decoder reads the option alone.
 """
 
 from __future__ import annotations
@@ -56,26 +49,14 @@ _END_OF_TURN = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class OptionTokens:
-    """Options as token ids.
-
-    Attributes:
-      context: what comes before all of them.
-      options: the tokens of each, at least one.
-    """
-
     context: tuple[int, ...]
     options: tuple[tuple[int, ...], ...]
 
 
 class Prompts:
-    """Makes token ids of conversations, and text of token ids.
-
-    Attributes:
-      chat: whether turns are rendered by the tokenizer's chat template.
-    """
+    """Token ids of conversations, and text of token ids. ``chat``: whether a chat template renders turns."""
 
     def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False, stop_ids: Sequence[int] = ()):
-        """Decides on the format."""
         common.choice("chat_template", template, TEMPLATES)
         self._tokenizer, self._separate = tokenizer, separate
         where = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
@@ -117,7 +98,6 @@ class Prompts:
         }
 
     def text(self, turns: Sequence[Turn]) -> str:
-        """The text that a model reads before it answers."""
         if not self.chat:
             systems = [turn.text for turn in turns if turn.role == "system"]
             texts = systems + [turn.text for turn in turns if turn.role != "system"]
@@ -145,7 +125,6 @@ class Prompts:
         return ids[: min(_common(prefix, ids), len(ids) - 1)]
 
     def encode_options(self, turns: Sequence[Turn], options: Sequence[str]) -> OptionTokens:
-        """The tokens of a prompt's options."""
         for option in options:
             if not option.strip():
                 raise InputError(f"an option is {option!r}, but each must be a text to be scored", code="wrong-type")
@@ -202,7 +181,6 @@ class Prompts:
 
 
 def _template(tokenizer: Any, where: str) -> str | None:
-    """The chat template of a tokenizer; None where it has none."""
     source = getattr(tokenizer, "chat_template", None)
     if isinstance(source, Mapping) and source:
         if "default" not in source:
@@ -237,7 +215,6 @@ def _check_is_no_chat_model(tokenizer: Any, stop_ids: Sequence[int], where: str)
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:
-    """Identifies what a tokenizer does."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     content: Any = sorted(tokenizer.get_vocab().items()) if backend is None else json_files.parse(backend.to_str())
     if isinstance(content, dict):
@@ -248,7 +225,6 @@ def tokenizer_sha256(tokenizer: Any) -> str:
 
 
 def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens that a tokenizer puts before and behind a text."""
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", add_special_tokens=True)["input_ids"]
     for start in range(len(whole) - len(plain) + 1):
@@ -258,7 +234,6 @@ def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts share from the first one on."""
     for position, (left, right) in enumerate(zip(first, second, strict=False)):
         if left != right:
             return position

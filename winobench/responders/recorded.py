@@ -1,20 +1,15 @@
-"""A file of responses as a model: ``recorded:FILE.csv``.
-
-The file is a CSV in UTF-8 with a header and a row a response. Its columns:
+"""A file of responses as a model: ``recorded:FILE.csv``, in UTF-8, with a header and a row a response. Its columns:
 
     response           the text of the answer. In the result files that are published with WSC+: predicted_reason
     prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
-    id                 the question, without a prompt; ``bind`` says which prompts belong to it
-    sample             optional: number of the draw. Rows of the same prompt are otherwise samples 0, 1, ... as they
-    come
+    id                 the question, without a prompt; ``bind`` assigns prompts to it
+    sample             optional: number of the sample. Otherwise rows of the same prompt are samples 0, 1, ... in order
 
-A request is answered by the row one of whose prompts is its last user turn. Else by the row whose prompt stands at its
-end, with at most 100 characters behind it (examples and instructions may come before the question, but a question that
-is not in the file is not answered by one of its examples). White space, quotation marks and wrongly decoded characters
-make no difference. Where all questions are known (``bind``), those that find no row take the most similar one that no
-other question finds, for questions whose words were edited after they had been asked. A request without a row is a
-failed call of the kind ``not recorded``: counted, never scored.
+A row answers a request if one of its prompts is the last user turn, or stands at its end with at most 100 characters
+behind it (examples come before the question), up to white space, quotation marks and wrongly decoded characters. After
+``bind``, a prompt without a row takes the most similar row that no other finds: some were edited after they had been
+asked. Any other request is a failed call of the kind ``not recorded``.
 """
 
 from __future__ import annotations
@@ -51,18 +46,11 @@ _MARKS = str.maketrans({"‘": "'", "’": "'", "‚": "'", "“": '"', "”": '
 
 
 class RecordedModel:
-    """A file of responses. A `winobench.runs.requests.Responder` for generation.
-
-    Attributes:
-      kinds: what it answers.
-      path: the file.
-      missing: how many of the requests so far had no row.
-    """
+    """A file of responses. ``missing`` counts the requests so far without a row."""
 
     kinds = frozenset({"generation"})
 
     def __init__(self, name: str):
-        """Reads the file."""
         self.path = pathlib.Path(user_path(name.removeprefix(PREFIX)))
         self.missing = 0
         content = _read(self.path)
@@ -88,7 +76,7 @@ class RecordedModel:
         self._by_id: dict[str, dict[int, int]] = {}
         for number, row in enumerate(rows):
             sample = self._sample(number, row)
-            # Columns of a row may hold the same, which is one draw.
+            # Columns of a row may hold the same, which is one sample.
             for prompt in {normalise(row[column]) for column in self._prompt_columns} - {""}:
                 _enter(self._by_prompt, prompt, sample, number)
             if self._has_ids:
@@ -97,16 +85,10 @@ class RecordedModel:
         self._edited: dict[str, int] = {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """The file's content, wherever it lies."""
         return {"recorded": self._digest}
 
     def bind(self, questions: Iterable[tuple[str, Sequence[Request]]]) -> None:
-        """Says what all questions are: which prompts belong to the file's ids, and which rows are left for edited ones.
-
-        Args:
-          questions: (id of the question, its requests). Where a question has several and the file has no prompts, the
-            rows of its id answer them in their order, or by their column ``sample``: the number of the request.
-        """
+        """Takes all questions (id, requests): finds the prompts of the file's ids, and the rows of edited prompts."""
         if self._prompt_columns:
             self._bind_edited([request for _, requests in questions for request in requests])
             return
@@ -189,7 +171,6 @@ class RecordedModel:
             ) from None
 
     def _find(self, request: Request) -> int | None:
-        """The row that answers a request."""
         prompt = normalise(request.turns[-1].text)
         if not self._prompt_columns:
             name, number = self._bound.get(f"{request.sample} {prompt}", (None, 0))
@@ -222,7 +203,6 @@ def _enter(table: dict[str, dict[int, int]], name: str, sample: int | None, row:
 
 @functools.cache
 def _repair() -> Callable[[str], str]:
-    """The repair of wrongly decoded text that the data of WSC+ get."""
     from winobench.data import wscplus
 
     return wscplus.repair
@@ -241,7 +221,6 @@ def _read(path: pathlib.Path) -> bytes:
 
 
 def _parse(path: pathlib.Path, content: bytes) -> tuple[list[str], list[dict[str, str]]]:
-    """Columns and rows of a CSV file."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +19,10 @@ class Job:
     """A request, tokenized.
 
     Attributes:
-      index: of the request.
-      prompt: what comes before the answer, the shared prefix included.
-      shared: how many of these tokens other requests may begin with.
+      prompt: the tokens before the answer, the shared prefix included.
+      shared: how many of these other requests may begin with.
       options: the options' tokens. None for a text.
       limit: the most tokens of a text.
-      temperature: of a text.
       key: of a text's random numbers, two words.
     """
 
@@ -36,14 +37,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Shape:
-    """What batches of one program have in common.
-
-    Attributes:
-      prompt: width of the prompts behind the prefix.
-      options: number of options, 0 for texts.
-      answer: width of the longest option or text.
-      sampled: whether texts are sampled.
-    """
+    """Widths of the prompts behind the prefix and of the longest answer, and number of options, 0 for texts."""
 
     prompt: int
     options: int
@@ -59,8 +53,13 @@ def table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
     return table
 
 
+def random_key(values: Any) -> tuple[int, int]:
+    """The two words of random numbers that depend on these JSON values alone."""
+    digest = hashlib.sha256(json.dumps(values).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+
+
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is at least a number."""
     return 1 << max(0, number - 1).bit_length()
 
 

@@ -1,7 +1,6 @@
 """Chat templates that come with a model: tried in a separate process before they are rendered in this one.
 
-Jinja's sandbox keeps a template from the machine, but not from its time and memory. A process with limits of both
-renders a sample first. It imports little and holds nothing that matters.
+Jinja's sandbox limits neither time nor memory. That process, which holds nothing that matters, has limits of both.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import resource
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from winobench.base import json_files, options
@@ -37,16 +36,12 @@ _Rendered = tuple[str | None, str]
 
 
 def messages(turns: Any) -> list[dict[str, str]]:
-    """Turns, each a role and a text, as templates read them."""
     return [{"role": role, "content": text} for role, text in turns]
 
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
-
-    What is one line may still take long: `try_samples` comes first.
-    """
+    """Ends a template after many lines of Jinja's Python. One line may take long: `try_samples` comes first."""
     lines = 0
 
     def of_line(frame: types.FrameType, event: str, argument: Any) -> Any:
@@ -68,7 +63,6 @@ def bounded() -> Iterator[None]:
 
 
 def try_samples(template: str, arguments: Mapping[str, Any], where: str) -> tuple[_Rendered, ...]:
-    """Renders ``SAMPLES`` in another process."""
     rendered = _try(json.dumps([template, dict(arguments)]))
     if isinstance(rendered, str):
         raise InputError(_cannot(where, rendered), code="conversation-refused")
@@ -116,7 +110,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
 
 def _render_samples() -> None:
     """Reads a template and its arguments from standard input, and prints what `_try` returns as JSON."""
-    template, arguments = json_files.parse(sys.stdin.read())
+    asked = json_files.parse(sys.stdin.read())
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -125,25 +119,26 @@ def _render_samples() -> None:
         _limit(resource.RLIMIT_AS, _BYTES + pages * resource.getpagesize())
     spent = resource.getrusage(resource.RUSAGE_SELF)
     _limit(resource.RLIMIT_CPU, _SECONDS + 1 + int(spent.ru_utime + spent.ru_stime))
+    print(json.dumps(rendered(*asked, render_jinja_template)))
+
+
+def rendered(template: str, arguments: Mapping[str, Any], render: Callable[..., Any]) -> tuple[_Rendered, ...] | str:
+    """The samples by this template, or why it cannot be used."""
     found: list[_Rendered] = []
     for sample in SAMPLES:
         try:
             with bounded():
-                texts, _ = render_jinja_template(
-                    [messages(sample)], chat_template=template, add_generation_prompt=True, **arguments
-                )
+                (text,), _ = render([messages(sample)], chat_template=template, add_generation_prompt=True, **arguments)
         except MemoryError:
-            print(json.dumps(f"it takes more than {_BYTES // 2**20:,} MiB of memory"))
-            return
+            return f"it takes more than {_BYTES // 2**20:,} MiB of memory"
         # The library passes on what the template's own code raises.
         except Exception as error:
             found.append((None, (str(error).strip() or type(error).__name__).splitlines()[0][:300]))
             continue
-        if len(texts[0]) > _MOST_LETTERS:
-            print(json.dumps(f"it makes more than {_MOST_LETTERS:,} letters of a short conversation"))
-            return
-        found.append((texts[0], ""))
-    print(json.dumps(found))
+        if len(text) > _MOST_LETTERS:
+            return f"it makes more than {_MOST_LETTERS:,} letters of a short conversation"
+        found.append((text, ""))
+    return tuple(found)
 
 
 def _limit(which: int, value: int) -> None:

@@ -1,7 +1,6 @@
 """Text encoders that answer requests: BERT after NLI fine-tuning, and the text tower of CLIP.
 
-WinoViz (Table 3) judges encoders by the probability of entailment that they give a premise and each hypothesis. CLIP's
-cosine between the two is ours. The paper has no number for it.
+WinoViz (Table 3) judges encoders by the probability of entailment. CLIP's cosine is ours: the paper has no such number.
 """
 
 from __future__ import annotations
@@ -47,11 +46,7 @@ _REQUESTS_AT_ONCE = 256
 
 
 def pack(tokenizer: Any, pairs: Sequence[tuple[str, str]], longest: int) -> list[np.ndarray]:
-    """Pairs of texts in BERT's tokens: ``[CLS] first [SEP] second [SEP]``.
-
-    Returns for each pair, int32 [tokens + 1]: the ids, and in front of them the number of those that belong to the
-    first text, with the signs around it.
-    """
+    """``[CLS] first [SEP] second [SEP]`` of each pair, int32 [tokens + 1]: length of the first part, then the ids."""
     packed: list[np.ndarray] = []
     truncated = 0
     # What the tokenizer returns takes many times the memory of the ids.
@@ -81,14 +76,7 @@ def padded(packed: np.ndarray, bucket: int) -> np.ndarray:
 
 
 def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
-    """The logits of some pairs.
-
-    Args:
-      rows: int32 [B, bucket + 2], results of `padded`. A row of zeros, which fills up a batch, gives anything finite.
-
-    Returns:
-      float32 [B, number of labels].
-    """
+    """Logits, float32 [B, number of labels], of results of `padded`, int32 [B, bucket + 2], or of rows of zeros."""
     ids, first, lengths = rows[:, 2:], rows[:, 0], jnp.maximum(rows[:, 1], 1)
     positions = jnp.arange(ids.shape[1])
     second = (positions >= first[:, None]) & (positions < lengths[:, None])
@@ -99,16 +87,7 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
 class NliEncoder(Holder):
     """Answers how probable it is that a premise entails hypotheses, with a BERT that was fine-tuned for NLI.
 
-    Each call uses the weights that the network has when the call begins.
-
     A raw answer holds the logits of all labels, so that it can be read again in another way.
-
-    Attributes:
-      kinds: ``entailment`` alone.
-      model: the network.
-      tokenizer: a fast BERT tokenizer of transformers.
-      mesh: the devices.
-      max_tokens: longest pair.
     """
 
     kinds = frozenset({"entailment"})
@@ -121,12 +100,6 @@ class NliEncoder(Holder):
         batch_size: int | None = None,
         mesh: Mesh | None = None,
     ):
-        """Puts a model on the devices.
-
-        Args:
-          mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
-            among them that there is memory for copies of the parameters for.
-        """
         self.model = model
         self.tokenizer = tokenizer
         self.max_tokens = model.config.max_position_embeddings
@@ -149,23 +122,17 @@ class NliEncoder(Holder):
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
-        batch_size: int | None = None,
-        mesh: Mesh | None = None,
+        **options: Any,
     ) -> NliEncoder:
-        """Loads a model and makes it answer.
-
-        Args:
-          dtype: ``float32``, ``bfloat16`` or ``float16``, of the parameters and of the encoder's computation.
-        """
         from winobench.checkpoints import encoder_layouts
 
         model, tokenizer = encoder_layouts.load_bert(
             source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
-        return cls(model, tokenizer, batch_size=batch_size, mesh=mesh)
+        return cls(model, tokenizer, **options)
 
     def fingerprint(self) -> dict[str, Any]:
-        """As declared. What is not in it: the number of devices and the batch size, which change the last bits only."""
+        """See `Responder`. Number of devices and batch size change the last bits only."""
         model = self.held().model
         # SHA-256 over weights, config and tokenizer
         identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(self.tokenizer))
@@ -177,7 +144,7 @@ class NliEncoder(Holder):
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared. Short pairs come first. A pair that occurs several times is computed once."""
+        """See `Responder`. Short pairs come first. A pair that occurs several times is computed once."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -201,7 +168,7 @@ class NliEncoder(Holder):
                     yield index, finite("logits", [logits[each] for each in needed[index]])
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """As declared: the probability of entailment for each hypothesis, by a softmax over all labels."""
+        """The probability of entailment for each hypothesis, by a softmax over all labels."""
         check_failed(raw)
         rows = raw.get("logits")
         count, width = len(request.hypotheses), len(self.model.config.labels)
@@ -232,7 +199,6 @@ class NliEncoder(Holder):
 
 
 def entailment_label(labels: Sequence[str]) -> int:
-    """The number of the label that is called entailment."""
     found = [number for number, label in enumerate(labels) if label.lower() == ENTAILMENT]
     if len(found) != 1:
         raise InputError(
@@ -244,12 +210,7 @@ def entailment_label(labels: Sequence[str]) -> int:
 
 
 class ClipText:
-    """Answers how similar texts are, by the cosine of CLIP's text vectors.
-
-    Attributes:
-      kinds: ``similarity`` alone.
-      scorer: the CLIP.
-    """
+    """Answers how similar texts are, by the cosine of CLIP's text vectors."""
 
     kinds = frozenset({"similarity"})
 
@@ -258,21 +219,17 @@ class ClipText:
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> ClipText:
-        """Loads a model and makes it answer. Arguments and errors as in `Contrastive.from_pretrained`."""
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
     def held(self) -> ClipText:
-        """The same with the weights of this moment."""
         found = copy.copy(self)
         found.scorer = holding.hold(self.scorer)
         return found
 
     def fingerprint(self) -> dict[str, Any]:
-        """As declared."""
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """As declared."""
         return self.held()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -286,7 +243,6 @@ class ClipText:
                 yield index, finite("cosines", cosines)
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """As declared: the cosine with each of the other texts."""
         check_failed(raw)
         cosines = raw.get("cosines")
         if not is_numbers(cosines, len(request.others)):

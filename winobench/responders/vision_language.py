@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -145,7 +144,6 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 yield numbers[place], raw
 
     def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
-        """Raw answers to requests that are alike."""
         first = requests[0]
         if first.kind == PictureMatch.kind:
             return self._matcher.ask(requests)
@@ -251,7 +249,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             if temperature:
                 asked = zip(batch.images, batch.numbers.tolist(), strict=True)
                 keys = [self._draw_key(image, prompts[number], temperature, sample) for image, number in asked]
-                draws = decoding.Draws(*self._put((np.stack(keys), np.full(rows, temperature, np.float32))))
+                draws = decoding.Draws(
+                    *self._put((np.asarray(keys, np.uint32), np.full(rows, temperature, np.float32)))
+                )
             limits = self._put(np.where(np.arange(rows) < batch.count, limit, 0).astype(np.int32))
             written = decoding.generate(
                 self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
@@ -276,18 +276,11 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 prompts = decoding.ImagePrompts(pixels, *first, *(question or [()]))
                 yield _Batch(numbers, count, chosen, prompts)
 
-    def _put(self, arrays: Any) -> Any:
-        split = parallel.split_axis(self.mesh)
-        return jax.tree.map(lambda array: parallel.put(array, split), arrays)
-
     def _or_caption(self, prompts: Sequence[str]) -> list[str]:
         return [prompt or self._loaded.form.caption for prompt in prompts]
 
     def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """Tokens of a prompt behind the image, and of its options, which begin where the prompt's end.
-
-        Prompt and answer are one text for a decoder: options begin at the first token that any of them changes.
-        """
+        """Tokens of a prompt behind the image, and of its options: a decoder's begin where the first one differs."""
         text = self.template.replace("{}", prompt)
         ids = self._loaded.tokens("{}", [text])[1][0]
         if self.config.start is not None:
@@ -303,10 +296,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
     def _columns(
         self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Prompts in tokens of the language model, which ``limit`` others follow, and of the Q-Former that reads them.
-
-        All have one width, so that one program does: int32 [prompts, width], and their lengths.
-        """
+        """Prompts for the language model, before ``limit`` tokens, and Q-Former: int32 [prompts, width], lengths."""
         ids = self._loaded.tokens(self.template, prompts)[1] if ids is None else ids
         longest = getattr(self.config.text_config, "longest", None)
         if longest is not None:
@@ -320,12 +310,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             columns.append(_column(prompts, ids, self.config.qformer_config.max_position_embeddings, "the Q-Former"))
         return columns
 
-    def _draw_key(self, image: Any, prompt: str, temperature: float, sample: int) -> np.ndarray:
+    def _draw_key(self, image: Any, prompt: str, temperature: float, sample: int) -> tuple[int, int]:
         """The randomness of a text, which depends on the seed, the image, and the prompt alone: two words."""
         content = b"".join(part.tobytes() for part in jax.tree.leaves(image))
-        drawn_of = [self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample]
-        digest = hashlib.sha256(json.dumps(drawn_of).encode()).digest()
-        return np.frombuffer(digest[:8], "<u4").astype(np.uint32)
+        return shapes.random_key([self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample])
 
     def _text(self, number: int, tokens: list[int]) -> str:
         if decoding.NOT_FINITE in tokens:

@@ -1,14 +1,9 @@
 """VQAScore (Lin et al., 2024) of any model that judges options about images, such as one behind an API.
 
-The question is ``Does this figure show "..."? Please answer yes or no.`` and the score is P(yes). Where the API gives
-log-probabilities, those of the first token that begin with yes, Yes and so on are added up. Elsewhere it is the share
-of yes among a few answers at temperature 1, where a refusal is not a yes.
-
-The published code (t2v_metrics, ``gpt4v_model.py``) asks the same and takes the probability of the first token. It
-looks for the token ``Yes`` alone, among the two most likely ones, and scores a failed call as 0. Here twenty tokens are
-looked at, a failed call has no score, and models without log-probabilities vote.
-
-Every answer is paid for, so it goes into a store of responses before it is used.
+The score is P(yes): from the log-probabilities of the answer's first token, where the API gives them, otherwise the
+share of yes among a few answers at temperature 1. The published code (t2v_metrics, ``gpt4v_model.py``) looks for the
+token ``Yes`` alone, among the two most likely ones, and scores a failed call as 0. Here twenty tokens are looked at,
+and a failed call has no score. Every answer is paid for, so it goes into a store of responses before it is used.
 """
 
 from __future__ import annotations
@@ -147,11 +142,7 @@ class HostedVQAScore:
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
         """Scores every text for every image, float32 [num_images, num_texts]. Otherwise as `iter_scores`."""
         images, texts = checked_list("images", images), checked_texts(texts)
-        pairs = np.indices((len(images), len(texts)), dtype=np.int32).reshape(2, -1).T
-        scores = np.empty(len(pairs), np.float32)
-        for numbers, part in self.iter_scores(images, texts, pairs):
-            scores[numbers] = part
-        return scores.reshape(len(images), len(texts))
+        return common.over_grid((len(images), len(texts)), lambda pairs: self.iter_scores(images, texts, pairs))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike

@@ -91,7 +91,6 @@ class WithoutSamples:
         self._instance = uuid.uuid4().hex
 
     def held(self) -> WithoutSamples:
-        """The same with the weights of this moment."""
         found = copy.copy(self)
         from winobench.models import holding  # late: reports need this module, and no JAX
 
@@ -99,7 +98,6 @@ class WithoutSamples:
         return found
 
     def keep_in(self, folder: pathlib.Path, *, reuse: bool) -> None:
-        """Tells the scorer, if it wants to know."""
         if hasattr(self.scorer, "keep_in"):
             self.scorer.keep_in(folder, reuse=reuse)
 
@@ -111,13 +109,11 @@ class WithoutSamples:
         return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": self._instance}
 
     def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
-        """One sample, whatever is requested."""
         return np.array([NO_TIMESTEP])
 
     def iter_errors(
         self, images: Sequence[ImageSource], texts: Sequence[str], triples: np.ndarray, **_: Any
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `SampledScorer`."""
         pairs = np.asarray(triples)[:, :2]
         if hasattr(self.scorer, "iter_scores"):
             for numbers, scores in self.scorer.iter_scores(images, texts, pairs):
@@ -138,12 +134,11 @@ class WithoutSamples:
 
 
 def is_real(values: np.ndarray) -> bool:
-    """Whether an array holds real numbers: floats, bfloat16 among them, or integers, but not booleans or objects."""
+    """Whether an array holds floats, bfloat16 among them, or integers, but not booleans or objects."""
     return values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
 
 
 def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
-    """The scorer as the evaluation uses it."""
     if callable(getattr(scorer, "iter_errors", None)):
         return scorer
     if not callable(getattr(scorer, "score", None)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,26 +18,21 @@ from winobench.base.errors import InputError
 
 
 def positive(name: str, value: Any) -> int:
-    """Returns a whole number of at least 1. Raises InputError, with the argument's name, if it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(
-            f"{name} is {options.shown(value)}, but it must be a whole number of at least 1", code="out-of-range"
-        )
-    return int(value)
+    """A whole number of at least 1."""
+    return options.COUNT.check(name, value, "out-of-range")
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns one of the choices. Raises InputError, with the argument's name, if it is none."""
     return options.choice(*choices).check(name, value)
 
 
 def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarray:
-    """Returns int32 [n, 2] of (number of the image, number of the text). Raises InputError as `checked_rows`."""
+    """int32 [n, 2] of (number of the image, number of the text)."""
     return checked_rows("pairs", pairs, {"image": num_images, "text": num_texts})
 
 
 def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.ndarray:
-    """Returns int32 [n, number of columns], rows of numbers of things."""
+    """int32 [n, number of columns], rows of numbers of things."""
     rows = np.asarray(rows)
     if rows.size == 0:
         return np.zeros((0, len(limits)), np.int32)
@@ -57,7 +52,7 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
 
 
 def finite_scores(scores: np.ndarray) -> np.ndarray:
-    """Returns scores [images, texts]. Raises InputError unless all are finite."""
+    """Scores [images, texts]. Raises InputError unless all are finite."""
     wrong = np.argwhere(~np.isfinite(scores))
     if len(wrong):
         image, text = wrong[0].tolist()
@@ -66,6 +61,17 @@ def finite_scores(scores: np.ndarray) -> np.ndarray:
             code="not-finite",
         )
     return scores
+
+
+def over_grid(
+    shape: tuple[int, ...], iterate: Callable[[np.ndarray], Iterable[tuple[np.ndarray, np.ndarray]]]
+) -> np.ndarray:
+    """Float32 of this shape, of a function of int32 [n, dimensions] that yields (some of these rows, their values)."""
+    rows = np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T
+    values = np.empty(len(rows), np.float32)
+    for numbers, part in iterate(rows):
+        values[numbers] = part
+    return values.reshape(shape)
 
 
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
@@ -91,5 +97,5 @@ def image_key(image: Any) -> Any:
 
 
 def mesh_for(params: Sequence[jax.Array], mesh: Mesh | None) -> Mesh:
-    """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`. Raises InputError if it is none."""
+    """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`."""
     return parallel.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)

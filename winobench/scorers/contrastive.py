@@ -1,10 +1,6 @@
 """Image-text matching with CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023), from vectors of both.
 
-CLIP's score is the cosine of the two; SigLIP's is the logit that its sigmoid is taken of, a scale times the cosine and
-a bias.
-
-Images and texts are encoded once each, for any number of pairs, in batches of one shape that the devices share.
-The vectors come back to the host, where a pair costs one dot product.
+CLIP's score is the cosine; SigLIP's is the logit of its sigmoid: scale * cosine + bias.
 """
 
 from __future__ import annotations
@@ -51,12 +47,7 @@ _PAIRS_AT_ONCE = 4096
 
 
 class _Texts(NamedTuple):
-    """What becomes of the texts of a network.
-
-    Attributes:
-      ids: (tokenizer, texts, length) -> int32 [num_texts, length].
-      identity: tokenizer -> JSON values, what it does.
-    """
+    """(tokenizer, texts, length) -> int32 [num_texts, length], and tokenizer -> JSON values that identify it."""
 
     ids: Callable[[Any, Sequence[str], int], np.ndarray]
     identity: Callable[[Any], Sequence[Any]]
@@ -64,7 +55,7 @@ class _Texts(NamedTuple):
 
 _TEXTS_OF: dict[type, _Texts] = {
     # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
-    # that is used is that of the first end of text, and attention is causal.
+    # of the first end of text is used, and attention is causal.
     CLIPModel: _Texts(tokenizer_files.clip_ids, tokenizer_files.vocabulary_and_merges),
     SiglipModel: _Texts(siglip_files.siglip_ids, fast_tokenizers.fast_identity),
 }
@@ -258,7 +249,6 @@ class Contrastive(Holder):
         }
 
     def _model_fingerprint(self) -> str:
-        """SHA-256 over weights, config, preprocessing and tokenizer."""
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),
@@ -295,7 +285,7 @@ class Contrastive(Holder):
                 start = ready
 
     def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """The vectors of some images, in order, a batch at a time. Images are read by threads, ahead of the devices."""
+        """Vectors of some images, in order, batch by batch. Threads read images ahead of the devices."""
         loaded = tables.load_ahead(
             lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
         )
@@ -303,7 +293,6 @@ class Contrastive(Holder):
             yield from _encoded(self._image_encoder, loaded)
 
     def _text_batches(self, texts: Sequence[str], numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """The vectors of some texts, in order, a batch at a time."""
         yield from _encoded(self._text_encoder, iter(self._tokenize([texts[number] for number in numbers])))
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:
@@ -324,12 +313,7 @@ def _terms(model: CLIPModel | SiglipModel) -> tuple[float, float]:
 
 
 class _Column:
-    """The images or the texts of some pairs, and the vectors of those that are encoded so far.
-
-    Attributes:
-      rows: [num_pairs], the row of ``vectors`` that each pair needs, in order of first use.
-      vectors: float32 [num_items, width]. Rows that are not yet encoded hold anything. None before the first batch.
-    """
+    """The images or the texts of some pairs, and the vectors that are encoded so far."""
 
     def __init__(self, rows: np.ndarray, num_items: int, batches: Iterator[np.ndarray]):
         self.rows = rows
@@ -355,10 +339,7 @@ class _Column:
 
 
 def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Encodes items, a batch at a time: float32 [up to batch_size, width] each.
-
-    A batch that does not fit into a device's memory is halved, for good, and the work continues where it stopped.
-    """
+    """Yields float32 [up to batch_size, width]. A batch that does not fit into memory is halved, for good."""
     waiting: collections.deque[tuple[list[np.ndarray], jax.Array]] = collections.deque()
     undone: collections.deque[np.ndarray] = collections.deque()
     while True:

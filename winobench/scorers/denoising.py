@@ -1,7 +1,5 @@
-"""The denoising error of (image, text, sample) triples, and the compiled step that computes many of them.
-
-The error is the distance between what the denoiser predicts from the noisy latents of the image, given the text, and
-what it should predict (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 1-5).
+"""The denoising error of (image, text, sample) triples (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language
+Reasoners?", Eq. 1-5), and the compiled step that computes many of them.
 """
 
 from __future__ import annotations
@@ -149,7 +147,13 @@ def _step(
     texts: jax.Array,
     groups: jax.Array | None,
 ) -> jax.Array:
-    """See `fused_step`."""
+    """One error for each text row, float32 [n], in one compiled program.
+
+    Args:
+      noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
+      texts: int32 [n], text rows.
+      groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
+    """
 
     def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
         image, sample, timesteps = noised
@@ -192,36 +196,14 @@ def step_on(mesh: Mesh) -> Any:
     return _steps[mesh.devices.flat[0].platform]
 
 
-def fused_step(
-    how: Step,
-    params: Any,
-    latents: jax.Array,
-    text_states: Any,
-    noise: jax.Array,
-    noised: jax.Array,
-    texts: jax.Array,
-    groups: jax.Array | None,
-) -> jax.Array:
-    """One error for each text row, in one compiled program.
-
-    Args:
-      noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
-      texts: int32 [n], text rows.
-      groups: int32 [n], `Triples.group`, which counts the columns of its own device; None if m is n.
-
-    Returns:
-      float32 [n].
-    """
-    return step_on(how.mesh)(how, params, latents, text_states, noise, noised, texts, groups)
+def fused_step(how: Step, *arguments: Any) -> jax.Array:
+    return step_on(how.mesh)(how, *arguments)
 
 
 def make_step(
     how: Step, params: Callable[[], Any], texts: int
 ) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-    """The fused step with a network: takes latents, text states, noise, and an index from the host.
-
-    Returns a function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).
-    """
+    """(latents, text states, noise, int [4, n] of the host: image row, text row, sample, timestep) -> errors."""
     split, split_columns = parallel.split_axis(how.mesh), parallel.split_axis(how.mesh, axis=1)
     parts = parallel.data_parallelism(how.mesh)
 
@@ -244,12 +226,7 @@ def make_step(
 
 
 def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:
-    """How many triples a device works on at once by default.
-
-    Args:
-      latent_shape: (h, w, c).
-      resident: bytes of parameters and tables on each of them.
-    """
+    """Triples that a device works on at once by default. ``resident``: bytes of parameters and tables on it."""
     device = mesh.devices.flat[0]
     positions = latent_shape[0] * latent_shape[1]
     chosen = min(max(1, _POSITIONS_PER_STEP.on(mesh) // positions), _MAX_BATCH.on(mesh))

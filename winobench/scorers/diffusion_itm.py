@@ -1,8 +1,6 @@
 """Image-text matching with a diffusion model: how much does a text help to predict the noise added to an image?
 
-The error of a triple (image, text, sample) is the distance between what the denoiser predicts from the noisy latents
-of the image, given the text, and what it should predict (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language
-Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference of means.
+Scores are means, or differences of means, of the errors of `winobench.scorers.denoising`.
 """
 
 from __future__ import annotations
@@ -339,28 +337,19 @@ class DiffusionITM(Holder):
             math.prod(grid) * _BYTES_OF_A_TRIPLE,
             "lower num_samples, or give fewer images or texts at once",
         )
-        triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
-        errors = np.empty(len(triples), np.float32)
-        for rows, part in self.iter_errors(
-            [images[i] for i in first_image],
-            [texts[i] for i in first_text],
-            triples,
-            num_samples=num_samples,
-            seed=seed,
-            timesteps=timesteps,
-            noise=noise,
-        ):
-            errors[rows] = part
+        distinct = [images[i] for i in first_image], [texts[i] for i in first_text]
+        sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps, "noise": noise}
+        errors = common.over_grid(grid, lambda triples: self.iter_errors(*distinct, triples, **sampling))
         finite = np.isfinite(errors)
         if not finite.all():
-            image, text, sample = triples[int(np.argmin(finite))].tolist()
+            image, text, sample = np.unravel_index(np.argmin(finite), grid)
             said = options.shown(texts[first_text[text]])
             raise InputError(
                 f"the error of images[{int(first_image[image])}] under the text {said},"
                 f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise",
                 code="not-finite",
             )
-        return errors.reshape(grid)[np.ix_(image_of, text_of)]
+        return errors[np.ix_(image_of, text_of)]
 
     def iter_errors(
         self,
@@ -486,12 +475,12 @@ class DiffusionITM(Holder):
         return chosen, samples.padded_noise(noise, len(chosen))
 
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-        """The fused step with this scorer's network. Argument and result as in `denoising.make_step`."""
+        """The fused step with this scorer's network (`denoising.make_step`)."""
         how = denoising.Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
         return denoising.make_step(how, self._params.on_devices, texts)
 
     def _timed_steps(self) -> Callable[[int, int], None]:
-        """What `batch_sizes.search` runs: the steps of an evaluation, without images and texts."""
+        """The steps of an evaluation, without images and texts, for `batch_sizes.searched`."""
         latents, states = self._images.empty(), self._texts.empty()
         noise = parallel.put(samples.noise_key(0), parallel.replicated(self.mesh))
         step = self._step(1)

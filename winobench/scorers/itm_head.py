@@ -1,8 +1,6 @@
 """Image-text matching with BLIP (Li et al., 2022): a head that was trained to tell matching pairs from others.
 
-Its work is laid out for many pairs. An image is encoded once, down to the keys and values that the text encoder's
-cross-attentions make of it: these are two thirds of the work of a pair, and the same for each text. A text is tokenised
-once. A pair then costs one pass of the text encoder, or with the contrastive head one dot product.
+An image is encoded once, down to the keys and values of the text encoder's cross-attentions, two thirds of a pair.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ def _encode_texts(model: BlipForImageTextRetrieval, texts: jax.Array, head: str)
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What the step over pairs is compiled for: equal values share a compilation."""
+    """What the step over pairs is compiled for."""
 
     structure: functional.Structure
     head: str
@@ -225,7 +223,6 @@ class ItmHead(PairScorer):
         }
 
     def _model_fingerprint(self) -> str:
-        """Identifies config, weights, tokenizer and image processor: 64 hexadecimal digits."""
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),

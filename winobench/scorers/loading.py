@@ -17,30 +17,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of scorer, and what its checkpoints are told by.
-
-    Attributes:
-      path: ``module:class``, of a class that has ``from_pretrained``.
-      name: what messages call its checkpoints.
-      model_types: of the ``config.json`` in transformers' folders, or ``module:name`` of a mapping with these keys.
-        Empty if missing.
-      file: a file that no other kind has; None if missing.
-    """
-
     path: str
     name: str
     model_types: tuple[str, ...] | str = ()
     file: str | None = None
 
     def types(self) -> tuple[str, ...]:
-        """``model_types``, looked up."""
         if not isinstance(self.model_types, str):
             return self.model_types
         module, _, name = self.model_types.partition(":")
         return tuple(getattr(importlib.import_module(module), name))
 
     def files(self) -> str:
-        """The files that tell the kind, for messages."""
         return ", ".join(filter(None, ("config.json" if self.model_types else None, self.file)))
 
 
@@ -51,7 +39,7 @@ SCORERS: dict[str, Kind] = {
     "contrastive": Kind(
         "winobench.scorers.contrastive:Contrastive",
         "CLIP or SigLIP",
-        # Of the last one, the scorer says what is read in its place.
+        # The scorer refuses the last one with a better sentence.
         ("clip", "siglip", "siglip2"),
         "open_clip_config.json",
     ),
@@ -150,12 +138,7 @@ def check_scorer(
     of_samples: Mapping[str, Any] | None = None,
     deeply: bool = True,
 ) -> ModelRef:
-    """Checks a model's options, reading small files alone: before any of several models runs.
-
-    Args:
-      of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
-        are given. Of plugged-in scorers only the evaluation itself can tell.
-    """
+    """Checks a model's options by small files. ``of_samples``: an evaluation's options for scorers with noise."""
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     ref = resolve(model, revision)
@@ -168,7 +151,6 @@ def check_scorer(
 
 
 def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Sequence[int] | None) -> None:
-    """Refuses options that a diffusion model does not have."""
     import jax
 
     from winobench.diffusion import families, folders
@@ -192,7 +174,6 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
 
 
 def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
-    """Refuses options that a kind of scorer does not have."""
     if max_pixels is not None and ref.kind != "vqa_score":
         raise InputError(
             f"max_pixels is an option of vision-language models, but {ref.name!r} is none: leave it out",

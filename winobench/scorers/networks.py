@@ -25,39 +25,26 @@ from winobench.models.holding import Holder
 
 @dataclasses.dataclass(frozen=True)
 class NetworkFunction:
-    """A function of a network as one of its parameters, for `winobench.engine.tables.Encoder`.
-
-    Equal values share a compilation, so ``function`` and ``settings`` are to compare by what they do.
-
-    Attributes:
-      structure: the network without its parameters.
-      function: ``(network, batch, *settings) -> pytree of arrays [n, ...]``. Pure.
-      settings: what else it is given.
-    """
+    """A function of a network's parameters, for `winobench.engine.tables.Encoder`. Equal values share a compilation."""
 
     structure: functional.Structure
     function: Callable[..., Any]
     settings: tuple[Any, ...] = ()
 
     def __call__(self, params: list[jax.Array], batch: jax.Array) -> Any:
-        """The parameters and a batch -> what the function makes of them."""
         network = self.structure.module(params)
         with functional.precision(network.dtype):
             return self.function(network, batch, *self.settings)
 
 
 def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.Array]]:
-    """Puts a network on the devices of a mesh: returns its structure, and its parameters there."""
+    """Puts a network on the devices of a mesh: its structure, and its parameters there."""
     structure, params = functional.split(network)
     return structure, parallel.place_parameters(params, mesh)
 
 
 class HoldsLoaded(Holder):
-    """A `Holder` of a loaded language model, whose arrays are on some devices already.
-
-    Attributes:
-      mesh: the devices.
-    """
+    """A `Holder` of a loaded language model, whose arrays are on the devices of ``mesh`` already."""
 
     MODEL = "_loaded"
     _shardings: tuple[Any, ...] = ()
@@ -75,13 +62,14 @@ class HoldsLoaded(Holder):
         self._shardings = tuple(array.sharding for array in params)
         return structure, params
 
+    def _put(self, arrays: Any) -> Any:
+        """The rows of a batch, split over the devices."""
+        split = parallel.split_axis(self.mesh)
+        return jax.tree.map(lambda array: parallel.put(array, split), arrays)
+
 
 class HoldsVisionLanguage(HoldsLoaded):
-    """A `HoldsLoaded` of a vision-language model, whose texts come in a template.
-
-    Attributes:
-      TEMPLATE: the option that sets the template.
-    """
+    """A `HoldsLoaded` of a vision-language model. ``TEMPLATE`` is the option with the text around prompts."""
 
     TEMPLATE: ClassVar[str]
 
@@ -110,7 +98,7 @@ class HoldsVisionLanguage(HoldsLoaded):
           InputError: files are missing or damaged, it is not a vision-language model, or an option is not one of its
             choices.
         """
-        from winobench.checkpoints.vision_language import load_vision_language  # late: it knows all networks
+        from winobench.checkpoints.vision_language import load_vision_language  # late: it imports all networks
 
         check_options(cls, others)
         cls._check_choices(**others)

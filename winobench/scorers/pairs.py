@@ -36,14 +36,7 @@ TEXT_STEP = 8
 
 
 class PairScorer(Holder):
-    """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows.
-
-    Each call uses the weights that the model has when the call begins.
-
-    Attributes:
-      processor: makes images ready for the network.
-      mesh: the devices.
-    """
+    """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows."""
 
     def __init__(
         self,
@@ -54,16 +47,7 @@ class PairScorer(Holder):
         batch_size: int | None,
         rows: int | None,
     ):
-        """Puts the model, which the class has by now, on the devices.
-
-        Args:
-          processor: makes images ready for the network.
-          mesh: the devices.
-          example_text: a longest text, as `_tokenize` gives it.
-          batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
-          rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed amount
-            of memory, and those of one batch if they take at most twice as much, when None.
-        """
+        """Puts the model on the devices. ``example_text``: a longest text, as `_tokenize` gives it."""
         self.processor = processor
         self.mesh = mesh
         self._example_text = example_text
@@ -80,14 +64,7 @@ class PairScorer(Holder):
         params: list[jax.Array],
         image_spec: PartitionSpec | None = None,
     ) -> None:
-        """Prepares the tables' encoders.
-
-        Args:
-          encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
-          encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
-          params: the network's, on the devices.
-          image_spec: what each device has of the table of images, where several share the parameters. All when None.
-        """
+        """Prepares the tables' encoders. ``image_spec``: a device's part of the images' table. All when None."""
         self._params = params
         if self._image_rows is None:
             self._image_rows = self._default_rows(encode_image, self.processor.blank)
@@ -120,12 +97,9 @@ class PairScorer(Holder):
         images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])
         first_text, text_of = common.distinct(texts)
-        grid = (len(first_image), len(first_text))
-        pairs = np.indices(grid, dtype=np.int32).reshape(2, -1).T
-        scores = np.empty(len(pairs), np.float32)
-        for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
-            scores[numbers] = part
-        return common.finite_scores(scores.reshape(grid)[np.ix_(image_of, text_of)])
+        images, texts = [images[i] for i in first_image], [texts[i] for i in first_text]
+        scores = common.over_grid((len(images), len(texts)), lambda pairs: self.iter_scores(images, texts, pairs))
+        return common.finite_scores(scores[np.ix_(image_of, text_of)])
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike

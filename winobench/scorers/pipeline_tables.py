@@ -42,20 +42,9 @@ def image_batch(image_size: int, mesh: Mesh) -> int:
 
 
 class ImageTables:
-    """The autoencoder on the devices, and tables of latents.
-
-    Attributes:
-      encoder: what fills the tables.
-      latent_shape: (h, w, c) of an image's latents.
-      table_bytes: of a table.
-    """
+    """The autoencoder on the devices, and tables of latents [rows, h, w, c]."""
 
     def __init__(self, pipeline: Pipeline, image_size: int, mesh: Mesh, rows: int | None):
-        """Puts the autoencoder on the devices.
-
-        Args:
-          image_size: height and width, in pixels, that images are resized to.
-        """
         self._size = image_size
         function, params = pipeline.image_function()
         latents = pure_functions.shapes(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
@@ -71,7 +60,6 @@ class ImageTables:
         return np.zeros((self._size, self._size, 3), np.uint8)
 
     def empty(self) -> Any:
-        """The array of a table without images."""
         return self.encoder.empty_table(self._rows, self.blank)
 
     def table(self, images: Sequence[Any]) -> tables.DeviceTable:
@@ -90,13 +78,7 @@ class ImageTables:
 
 
 class TextTables:
-    """The text encoders on the devices, or staged, and tables of what the denoiser is given of texts.
-
-    Attributes:
-      encoder: what fills the tables.
-      store: of encoders that are staged, what keeps their results. Otherwise None.
-      table_bytes: of a table.
-    """
+    """The text encoders on the devices, or staged, and tables of what the denoiser gets of texts."""
 
     def __init__(
         self,
@@ -111,9 +93,8 @@ class TextTables:
         """Puts the text encoders on the devices, unless they are staged.
 
         Args:
-          image_size: height and width, in pixels, of the images.
-          make_room: of encoders that are staged: they encode all texts of a table first and then leave the devices, and
-            this is called before they are put there. None for encoders that stay.
+          make_room: of staged encoders, which encode all of a table and then leave the devices. Called before they
+            are put there. None for encoders that stay.
         """
         self._pipeline, self._image_size = pipeline, image_size
         function, params = pipeline.text_function(dtype)
@@ -143,7 +124,6 @@ class TextTables:
         return [jax.tree.map(lambda leaf, number=number: leaf[number], ids) for number in range(len(texts))]
 
     def empty(self) -> Any:
-        """The arrays of a table without texts."""
         return self.encoder.empty_table(self._rows, self._example(self.tokenize([""])[0]))
 
     def table(self, texts: Sequence[str]) -> tables.DeviceTable:

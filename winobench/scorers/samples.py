@@ -1,7 +1,6 @@
 """Samples of an evaluation: which noise and which timestep belong to sample i.
 
-Both depend on the seed and on i alone, never on batch, device or number of processes: every pair is judged on the
-same samples, and a rerun draws them again.
+Both depend on the seed and on i alone, never on batch, device or number of processes.
 """
 
 from __future__ import annotations
@@ -18,23 +17,18 @@ from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
 
 DEFAULT_NUM_SAMPLES = 32
-TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 
 # The streams of a seed.
 _NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
 
-# Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
+# Samples whose timesteps are sampled by one call: a fixed shape, so that the number of samples compiles nothing.
 _BLOCK = 1024
 
-# Samples that a table of given noise has room for, at least.
-_MIN_NOISE_ROWS = 64
-
 # The published loop steps through range(10, 990, int(1000 / n)).
-_PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
+_PUBLISHED_SPAN = 1000
 
 
 def check_seed(seed: int) -> int:
-    """Returns the seed as an int."""
     return options.SEED.check("the seed", seed)
 
 
@@ -44,15 +38,7 @@ def noise_key(seed: int) -> jax.Array:
 
 
 def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Standard normal noise of some samples.
-
-    Args:
-      sample_index: int32 [n].
-      shape: of one sample's latents, (h, w, c).
-
-    Returns:
-      float32 [n, h, w, c]. Row k depends on the key and ``sample_index[k]`` alone.
-    """
+    """Standard normal noise, float32 [n, *shape]. Row k depends on the key and ``sample_index[k]`` alone."""
     return jax.vmap(lambda index: random_numbers.normal(jax.random.fold_in(key, index), shape))(sample_index)
 
 
@@ -70,19 +56,13 @@ def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.
 
 
 def visiting_order(num_samples: int, seed: int) -> np.ndarray:
-    """The random order in which a race meets its samples, independent of their noise and timesteps.
-
-    Returns int64 [num_samples], each number of a sample once.
-    """
+    """The order in which a race meets its samples, int64 [num_samples], independent of noise and timesteps."""
     # Two numbers a sample: of 32-bit floats alone, two of a thousand may be equal.
     return np.lexsort(_uniform(check_seed(seed), 2 * num_samples, _ORDER_STREAM).reshape(num_samples, 2).T)
 
 
 def low_discrepancy(count: int, seed: int) -> np.ndarray:
-    """Points that spread evenly over [0, 1), any first n of them: van der Corput's, shifted by a random number.
-
-    Returns float64 [count].
-    """
+    """Points that spread evenly over [0, 1), any first n of them: float64 [count]. Shifted by a random number."""
     return (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
 
 
@@ -105,7 +85,7 @@ def choose_timesteps(
     num_train_timesteps: int = 1000,
     timestep_range: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """The timestep of each sample.
+    """The timestep of each sample: int32 [num_samples], or [length of the range] for ``published``.
 
     Args:
       rule: ``uniform`` draws each timestep independently, so that the first 16 of 32 samples are those of 16;
@@ -114,18 +94,14 @@ def choose_timesteps(
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
         range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.
         An integer array is taken as it is.
-      seed: of ``uniform``, ``low_discrepancy`` and ``stratified``. An integer from 0 to 2**32 - 1.
-
-    Returns:
-      int32 [num_samples], or [length of the range] for ``published``.
     """
     seed = check_seed(seed)
     first, end = check_timestep_range(timestep_range, num_train_timesteps)
     if not isinstance(rule, str):
-        return _given_timesteps(rule, num_samples, num_train_timesteps)
-    if rule not in TIMESTEP_RULES:
+        return _given(rule, num_samples, num_train_timesteps)
+    if rule not in options.TIMESTEP_RULES:
         raise InputError(
-            f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEP_RULES)}, or an array",
+            f"timesteps is {rule!r}, but it must be one of {', '.join(options.TIMESTEP_RULES)}, or an array",
             code="unknown-name",
         )
     count = DEFAULT_NUM_SAMPLES if num_samples is None else check_num_samples(num_samples)
@@ -136,7 +112,7 @@ def choose_timesteps(
                 " another rule",
                 code="out-of-range",
             )
-        timesteps = np.arange(_PUBLISHED_FIRST, _PUBLISHED_LAST, int(_PUBLISHED_SPAN / count), dtype=np.int32)
+        timesteps = np.arange(10, 990, int(_PUBLISHED_SPAN / count), dtype=np.int32)
         if timesteps[-1] >= num_train_timesteps:
             raise InputError(
                 f"timesteps='published' reaches {timesteps[-1]}, but this model has {num_train_timesteps} timesteps:"
@@ -165,26 +141,16 @@ def choose_of_schedule(
     timestep_range: tuple[int, int] | None = None,
     left_out: int = 0,
 ) -> np.ndarray:
-    """The timestep of each sample, of any schedule.
-
-    Args:
-      rule: see `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
-        ``published`` is that of `FlowSchedule.published_levels`, and an array holds noise levels.
-
-    Returns:
-      int32 [num_samples], or float32 of a continuous schedule.
-    """
+    """As `choose_timesteps`, of any schedule: float32 noise levels of a continuous one, chosen among its T levels."""
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
-        numbers = choose_timesteps(
-            rule, num_samples, seed=seed, num_train_timesteps=total, timestep_range=timestep_range
-        )
-        return schedule.timesteps_at(numbers)
+        how = {"seed": seed, "num_train_timesteps": total, "timestep_range": timestep_range}
+        return schedule.timesteps_at(choose_timesteps(rule, num_samples, **how))
     check_seed(seed)
     check_timestep_range(timestep_range, total)
     if isinstance(rule, str):
         return schedule.published_levels(DEFAULT_NUM_SAMPLES if num_samples is None else num_samples, left_out)
-    return _given_levels(rule, num_samples)
+    return _given(rule, num_samples, None)
 
 
 def draws_from_range(timesteps: str | ArrayLike) -> bool:
@@ -193,23 +159,18 @@ def draws_from_range(timesteps: str | ArrayLike) -> bool:
 
 
 def check_num_samples(num_samples: int) -> int:
-    """Returns the number of samples as an int."""
     return options.NUM_SAMPLES.check("num_samples", num_samples)
 
 
 def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_timesteps: int) -> tuple[int, int]:
-    """Returns the first timestep of the range and the one after its last."""
+    """The first timestep of the range and the one after its last."""
     if timestep_range is None:
         return 0, num_train_timesteps
     return options.span(num_train_timesteps).check("timestep_range", timestep_range)
 
 
 def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
-    """Returns given noise as an array [num_samples, h, w, c].
-
-    Args:
-      latent_shape: (h, w, c) of a sample's noise.
-    """
+    """Given noise as an array [num_samples, h, w, c]."""
     if isinstance(noise, jax.Array) and jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
         noise = jax.random.key_data(noise)
     noise = np.asarray(noise)
@@ -234,51 +195,34 @@ def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
             code="wrong-shape",
         )
     # A power of two, so that other numbers of samples seldom compile again.
-    rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
+    rows = max(64, 1 << (len(noise) - 1).bit_length())
     padded = np.zeros((rows, *noise.shape[1:]), np.float32)
     padded[: len(noise)] = noise
     return padded
 
 
-def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:
+def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int | None) -> np.ndarray:
+    """Listed timesteps as int32, or without a number of them noise levels as float32."""
     timesteps = np.asarray(values)
-    if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, np.integer):
+    of_levels = num_train_timesteps is None
+    one = "noise level, a number above 0 and up to 1" if of_levels else "whole number, the timestep"
+    kind = np.floating if of_levels else np.integer
+    if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, kind):
         raise InputError(
-            f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but it must be a list of at"
-            " least one whole number, the timestep of each sample",
+            f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but this model's must be a"
+            f" list of at least one {one}, of each sample",
             code="wrong-shape",
         )
-    if timesteps.min() < 0 or timesteps.max() >= num_train_timesteps:
+    low, high = timesteps.min(), timesteps.max()
+    if not (low > 0 and high <= 1 if of_levels else low >= 0 and high < num_train_timesteps):  # NaN compares as false
+        allowed = "noise levels above 0 and up to 1" if of_levels else f"0 to {num_train_timesteps - 1}"
         raise InputError(
-            f"timesteps runs from {timesteps.min()} to {timesteps.max()}, but this model's timesteps are 0 to"
-            f" {num_train_timesteps - 1}",
+            f"timesteps runs from {low:.7g} to {high:.7g}, but this model's timesteps are {allowed}",
             code="out-of-range",
         )
-    _check_length(timesteps, num_samples)
-    return timesteps.astype(np.int32)
-
-
-def _given_levels(values: ArrayLike, num_samples: int | None) -> np.ndarray:
-    levels = np.asarray(values)
-    if levels.ndim != 1 or not levels.size or not np.issubdtype(levels.dtype, np.floating):
-        raise InputError(
-            f"timesteps is an array of shape {levels.shape} and type {levels.dtype}, but this model's must be a list of"
-            " at least one noise level, a number above 0 and up to 1, of each sample",
-            code="wrong-shape",
-        )
-    if not (levels.min() > 0 and levels.max() <= 1):  # NaN compares as false
-        raise InputError(
-            f"timesteps runs from {levels.min():g} to {levels.max():g}, but this model's are noise levels above 0 and"
-            " up to 1",
-            code="out-of-range",
-        )
-    _check_length(levels, num_samples)
-    return levels.astype(np.float32)
-
-
-def _check_length(timesteps: np.ndarray, num_samples: int | None) -> None:
     if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
         raise InputError(
             f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out",
             code="two-numbers-of-samples",
         )
+    return timesteps.astype(np.float32 if of_levels else np.int32)

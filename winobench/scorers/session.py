@@ -36,7 +36,7 @@ class Session:
         Args:
           make_step: number of texts that share an image and a sample -> the step that scores such batches, a function
             of (latents, text states, noise, index int32 [4, n]: image row, text row, sample, timestep).
-          timesteps: int32 [num_samples], the timestep of each sample (`Schedule.as_whole_numbers`).
+          timesteps: int32 [num_samples] (`Schedule.as_whole_numbers`).
         """
         self._make_step = make_step
         self._images = images
@@ -50,7 +50,6 @@ class Session:
 
     @property
     def capacity(self) -> tuple[int, int]:
-        """How many images and how many texts are kept encoded."""
         return self._images.capacity, self._texts.capacity
 
     def iter_errors(

@@ -1,15 +1,9 @@
 """VQAScore (Lin et al., 2024): how likely a vision-language model answers that an image shows a text.
 
-The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
-answer, exp(-the mean of the cross-entropies of its tokens), the one that ends it included, but of Qwen3-VL.
-
-An image goes through the vision tower once, down to the state that all questions about it share: for InstructBLIP the
-keys and values of the Q-Former's cross-attentions, for BLIP-2, whose Q-Former reads no question, the language model's
-input, for LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass of the
-Q-Former, if it reads the question, and of the language model over the rest.
-
-This is the fast path, with tables of images and a step over pairs. `winobench.responders.vision_language` answers other
-questions with the same model.
+As published, the score is exp(-mean of the cross-entropies of the answer's tokens), the one that ends it included,
+except for Qwen3-VL. An image is encoded once, down to the state that all questions share
+(`VisionLanguageNetwork.encode_image`). This is the fast path, with tables of images. The same model answers other
+questions in `winobench.responders.vision_language`.
 """
 
 from __future__ import annotations
@@ -62,11 +56,7 @@ def _image_states(
 def _encode_images(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """As `_image_states`, with arrays of the table's shape.
-
-    Where a row is one line, taking some of them copies these alone. TPUs lay out the axes of a larger array in another
-    order, and XLA would transpose the whole table, at each step, before it takes a row.
-    """
+    """As `_image_states`, with rows of one line: TPUs would transpose a table of larger arrays at each step."""
     kept = model.image_axes
     return jax.tree.map(lambda x: x.reshape(*x.shape[:kept], -1), _image_states(model, images, processor, before))
 
@@ -78,14 +68,7 @@ def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """The settings that the step over pairs is compiled for: equal values share a compilation.
-
-    Attributes:
-      structure: of the network.
-      answers: the tokens of each answer.
-      mesh: the devices.
-      shapes: see `image_shapes`.
-    """
+    """What the step over pairs is compiled for. ``shapes``: see `image_shapes`."""
 
     structure: functional.Structure
     answers: tuple[tuple[int, ...], ...]
@@ -142,13 +125,10 @@ def lower_step(
     answers: tuple[tuple[int, ...], ...],
     mesh: Mesh,
     shapes: tuple[tuple[int, ...], ...],
-    params: Any,
-    images: Any,
-    texts: Any,
-    index: Any,
+    *arguments: Any,
 ) -> jax.stages.Lowered:
     """The step of a `VQAScore` over pairs, lowered for abstract arrays at their places."""
-    return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
+    return _score_pairs.lower(_Step(structure, answers, mesh, shapes), *arguments)
 
 
 class VQAScore(networks.HoldsVisionLanguage, PairScorer):
@@ -373,11 +353,7 @@ def _answer_by_answer(
 def _answer_tokens(
     name: str, answer: Any, tokenizer: Any, follows: bool, *, before: str = "", end: int | None = None
 ) -> tuple[int, ...]:
-    """The tokens of an answer. Raises InputError for one that the model cannot give.
-
-    ``follows``: the answer follows the question in one text, so that the tokenizer puts nothing around it. ``before``
-    is between both. ``end`` is the token that ends the answer, None where it is not scored.
-    """
+    """Tokens of an answer, which ``follows`` the question in one text, behind ``before``. ``end`` ends it if scored."""
     check_texts([answer])
     ids = tuple(tokenizer(before + answer, add_special_tokens=not follows)["input_ids"])
     ids += (end,) * (follows and end is not None)

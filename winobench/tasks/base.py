@@ -95,7 +95,7 @@ class PublishedData:
         item with a file that does not exist for whatever is missing, so that the set is known to be partial.
       fetch: ``fetch(folder, progress) -> line for the user`` gets what is not a single file, such as images of many web
         sites, once for all tasks of the folder; ``progress(what, unit)`` is a context with a
-        `winobench.data.downloads.Display`.
+        `winobench.base.progress.Progress`.
     """
 
     read: Callable[[pathlib.Path], Iterable[Item | LeftOut]]

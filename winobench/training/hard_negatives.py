@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
@@ -81,14 +82,14 @@ class LossConfig:
                     f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}",
                     code="unknown-name",
                 )
-        if self.threshold is not None and not (_is_number(self.threshold) and 0 < self.threshold < math.inf):
+        if self.threshold is not None and not (options.is_number(self.threshold) and 0 < self.threshold < math.inf):
             raise InputError(
                 f"hard negatives: threshold is {self.threshold!r}, but must be a positive number, or none for no"
                 " threshold",
                 code="out-of-range",
             )
         span = self.timestep_range
-        if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(_is_whole, span))):
+        if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(options.is_whole, span))):
             raise InputError(
                 f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last",
                 code="out-of-range",
@@ -397,11 +398,3 @@ def _fold(values: jax.Array) -> jax.Array:
     """[B, R, ...] -> [B * R, ...]. An example's rows stay together, so rows stay on their device."""
     # The size in words: -1 has no meaning for texts of no tokens, as those of an encoder that is left out.
     return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -285,7 +285,7 @@ def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
     own = {task.name: task for task in clevr_hardneg.validation_tasks(seed=config.seed)}
     if names is None:
         names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    chosen = options.comma_separated(names)
     return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
 
 

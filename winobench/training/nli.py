@@ -89,7 +89,7 @@ class Training(tuning.Tuning):
         _check(config)
         dtype = models.as_dtype(config.dtype)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
-        sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
+        sets = options.comma_separated(config.data.sets)
         pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
         validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())

@@ -47,6 +47,7 @@ def test_what_is_learned_helps_on_the_other_half(folder):
     assert learned.num_questions > 2 * 20 + 4 * 20
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
     path = learned_weights.write(run := reading.read_run(folder), learned_weights.learn(run))
     tasks = [fakes.text_task(count=60)]
@@ -64,13 +65,14 @@ def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
     assert f"{task.results['accuracy']['value']}"[:8] in last
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_section_and_its_file(folder, tmp_path):
     page = report.write_report([folder], tmp_path / "report", fit_timesteps=True)
     assert "Learned weights of timesteps" in page.read_text()
     written = json.loads((folder / learned_weights.FILE).read_text())
     assert len(written["weights"]) == len(written["edges"]) + 1
     assert (tmp_path / "report" / "learned_weights.csv").read_text().count("\n") > 3
-    assert "Learned weights" not in report.write_report([folder], tmp_path / "plain").read_text()
+    assert learned_weights_section(ReportData([reading.read_run(folder)], 10, 0)) is None
 
 
 def test_runs_that_teach_nothing_are_named(run_folders):

@@ -2,7 +2,7 @@
 
 import csv
 
-from winobench.report import figures
+from winobench.report import figures, wording
 from winobench.report.sections import shared
 from winobench.report.sections.shared import ReportData
 from winobench.runs import reading
@@ -15,13 +15,13 @@ def test_more_than_three_runs_are_compared_with_the_first(run_folders):
 
 
 def test_numbers_are_written_for_people():
-    assert shared.percent(0.12345) == "12.3"
-    assert shared.percent(-0.0004, sign=True) == "0.0"
-    assert shared.percent(-0.004, sign=True) == "−0.4"
-    assert shared.percent(0.004, sign=True) == "+0.4"
-    assert shared.number(-0.784) == "−0.78"
-    assert shared.probability(0.0123) == "0.012"
-    assert shared.probability(1 / 10_001) == "0.0001"
+    assert wording.percent(0.12345) == "12.3"
+    assert wording.percent(-0.0004, sign=True) == "0.0"
+    assert wording.percent(-0.004, sign=True) == "−0.4"
+    assert wording.percent(0.004, sign=True) == "+0.4"
+    assert wording.number(-0.784) == "−0.78"
+    assert wording.probability(0.0123) == "0.012"
+    assert wording.probability(1 / 10_001) == "0.0001"
 
 
 def test_panels_beyond_the_first_twelve_are_folded():

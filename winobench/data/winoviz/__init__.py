@@ -1,41 +1,33 @@
 """WinoViz items: their layout in files, the annotation rules, and how harder versions are made of single-hop items.
 
-An item is a pair of questions. Each has its own premise and both choose between the same two hypotheses. The first
-hypothesis is right for the first premise, the second for the second one.
-
-**Versions.** Of one and the same pair of premises there can be
+An item is a pair of questions. Each has its own premise and both choose between the same two hypotheses, of which the
+first is right for the first premise. Of one pair of premises there can be
 
 - ``single``: hypotheses that name a visual attribute ("The tomato was red.");
 - ``multi``: hypotheses that name another object with that attribute ("The tomato was the color of a fire engine.");
-- ``pragmatic``: the step from the premise to the property that it is about. The hypotheses are sentences that state
-  the properties ("The tomato was ripe.");
+- ``pragmatic``: the step from the premise to its property, with hypotheses that state it ("The tomato was ripe.");
 - ``visual``: the step from the property to the attribute. The premises are the sentences that state the properties, and
   the hypotheses are those of the single-hop item.
 
-The layouts of files are described in `winobench.data.winoviz.files`. Files are checked and multi-hop items are built
-from the command line, too: ``python -m winobench.data.winoviz``.
+``python -m winobench.data.winoviz`` checks files and builds multi-hop items.
 
 Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendices A.1, A.2 and A.5.
 """
 
-from winobench.data.winoviz.decoupled import build_decoupled
 from winobench.data.winoviz.files import FILE_NAMES, read_items, write_items
 from winobench.data.winoviz.items import ASSETS, ATTRIBUTE_KINDS, VERSIONS, Item
 from winobench.data.winoviz.multi_hop import MultiHop, Prototypes, build_multi_hop, read_prototypes
-from winobench.data.winoviz.rules import MIN_PREMISE_WORDS, RULES, RuleBreak, check_item, check_items
+from winobench.data.winoviz.rules import RULES, check_item, check_items
 
 __all__ = [
     "ASSETS",
     "ATTRIBUTE_KINDS",
     "FILE_NAMES",
-    "MIN_PREMISE_WORDS",
     "RULES",
     "VERSIONS",
     "Item",
     "MultiHop",
     "Prototypes",
-    "RuleBreak",
-    "build_decoupled",
     "build_multi_hop",
     "check_item",
     "check_items",

@@ -32,6 +32,8 @@ FILE_NAMES = ("items.jsonl", "items.csv")
 _SINGULARS = {"premises": "premise", "hypotheses": "hypothesis", "properties": "property"}
 _SINGULARS |= {"attributes": "attribute", "prototypes": "prototype"}
 _REQUIRED = ("id", "object", "version", "premises", "hypotheses")
+_PAIR_COLUMNS = (f"{_SINGULARS[field]}_{number}" for field in PAIRS for number in (1, 2))
+_COLUMNS = ("id", "object", "version", *_PAIR_COLUMNS, "attribute_kind", "source")
 
 
 def read_items(path: str | os.PathLike) -> list[Item]:
@@ -42,10 +44,7 @@ def read_items(path: str | os.PathLike) -> list[Item]:
     path = pathlib.Path(path)
     rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
     if rows is None:
-        raise InputError(
-            f"{path} is neither a .jsonl nor a .csv file: give WinoViz items in one of these layouts",
-            code="unsupported-file-format",
-        )
+        raise _unknown_format(path)
     items, lines = [], {}
     for line, values in rows(path):
         where = f"line {line} of {path}"
@@ -76,15 +75,17 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
                 row |= {f"{_SINGULARS[key]}_{n}": text for n, text in enumerate(value, 1)} if key in PAIRS else {}
                 row |= {} if key in PAIRS else {key: value}
             rows.append(row)
-        text = csv_cells.write_rows(_columns(), rows, line_end="\n")
+        text = csv_cells.write_rows(_COLUMNS, rows, line_end="\n")
     else:
-        raise InputError(
-            f"{path} is neither a .jsonl nor a .csv file: name one of these", code="unsupported-file-format"
-        )
+        raise _unknown_format(path)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error}): name another file", code="cannot-write") from None
+
+
+def _unknown_format(path: pathlib.Path) -> InputError:
+    return InputError(f"{path} is neither a .jsonl nor a .csv file: name one of these", code="unsupported-file-format")
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -103,14 +104,14 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     columns = reader.fieldnames or []
-    needed = [column for column in _columns() if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
+    needed = [column for column in _COLUMNS if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
     for column in ("id", "object", "version", *needed):
         if column not in columns:
             raise InputError(f"{path} has no column {column!r}: add it", code="missing-column")
     for column in columns:
-        if column not in _columns() or columns.count(column) > 1:
+        if column not in _COLUMNS or columns.count(column) > 1:
             raise InputError(
-                f"{path} has a column {column!r} too many: the columns are {', '.join(_columns())}",
+                f"{path} has a column {column!r} too many: the columns are {', '.join(_COLUMNS)}",
                 code="unknown-column",
             )
     while True:
@@ -139,11 +140,6 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield line, values
 
 
-def _columns() -> tuple[str, ...]:
-    pairs = [f"{_SINGULARS[field]}_{number}" for field in PAIRS for number in (1, 2)]
-    return ("id", "object", "version", *pairs, "attribute_kind", "source")
-
-
 def _item(values: dict[str, Any], where: str) -> Item:
     known = [field.name for field in dataclasses.fields(Item)]
     for field in values:
@@ -167,15 +163,13 @@ def _item(values: dict[str, Any], where: str) -> Item:
                 )
         elif not _is_text(value):
             raise InputError(f"{field!r} in {where} is not a text: mend it", code="not-a-text")
-    version, kind = values["version"], values.get("attribute_kind", "other")
-    if version not in VERSIONS:
-        raise InputError(
-            f"'version' in {where} is {version!r}: it is one of {', '.join(VERSIONS)}", code="unknown-name"
-        )
-    if kind not in ATTRIBUTE_KINDS:
-        raise InputError(
-            f"'attribute_kind' in {where} is {kind!r}: it is one of {', '.join(ATTRIBUTE_KINDS)}", code="unknown-name"
-        )
+    version = values["version"]
+    for field, value, known in (
+        ("version", version, VERSIONS),
+        ("attribute_kind", values.get("attribute_kind", "other"), ATTRIBUTE_KINDS),
+    ):
+        if value not in known:
+            raise InputError(f"{field!r} in {where} is {value!r}: it is one of {', '.join(known)}", code="unknown-name")
     if version in ("pragmatic", "visual") and "source" not in values:
         raise InputError(
             f"{where} has no 'source': a {version} item names the single-hop item that it was made of",
@@ -197,21 +191,13 @@ def _is_text(value: Any) -> bool:
 def _check_sources(items: Sequence[Item], lines: Mapping[str, int], path: pathlib.Path) -> None:
     singles = {item.id for item in items if item.version == "single"}
     made: dict[tuple[str, str], str] = {}
-    for item in items:
-        where = f"line {lines[item.id]} of {path}"
-        if item.source is None:
-            continue
+    for item in (item for item in items if item.source is not None):
+        where = f"'source' in line {lines[item.id]} of {path} is {item.source!r}"
         if item.source not in singles:
-            raise InputError(
-                f"'source' in {where} is {item.source!r}, which is no single-hop item of the file: correct it",
-                code="unknown-source",
-            )
+            raise InputError(f"{where}, which is not a single-hop item of the file: correct it", code="unknown-source")
         other = made.setdefault((item.source, item.version), item.id)
         if other != item.id and item.version != "multi":
-            raise InputError(
-                f"'source' in {where} is {item.source!r}, as in the {item.version} item {other!r}: keep one",
-                code="repeated-source",
-            )
+            raise InputError(f"{where}, as in the {item.version} item {other!r}: keep one", code="repeated-source")
 
 
 def read_text(path: pathlib.Path) -> str:

@@ -20,31 +20,18 @@ PAIRS = ("premises", "hypotheses", "properties", "attributes", "prototypes")
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A pair of questions that share their hypotheses.
+    """A pair of questions that share their hypotheses."""
 
-    Attributes:
-      id: unique in its file.
-      object: what both premises and both hypotheses are about, e.g. ``"tomato"``.
-      version: one of ``VERSIONS``.
-      premises: two sentences.
-      hypotheses: two sentences. Each is right for the premise in the same place.
-      properties: of each premise, e.g. ``("unripe", "ripe")``; None where the file does not say.
-      attributes: of each premise, e.g. ``("green", "red")``; None where the file does not say.
-      attribute_kind: one of ``ATTRIBUTE_KINDS``.
-      source: id of the single-hop item that this one was made of.
-      prototypes: the objects that a multi-hop item names, e.g. ``("a cucumber", "a fire engine")``.
-    """
-
-    id: str
-    object: str
-    version: str
+    id: str  # unique in its file
+    object: str  # of both premises and both hypotheses, e.g. "tomato"
+    version: str  # of VERSIONS
     premises: tuple[str, str]
-    hypotheses: tuple[str, str]
-    properties: tuple[str, str] | None = None
-    attributes: tuple[str, str] | None = None
-    attribute_kind: str = "other"
-    source: str | None = None
-    prototypes: tuple[str, str] | None = None
+    hypotheses: tuple[str, str]  # each is right for the premise in the same place
+    properties: tuple[str, str] | None = None  # of each premise, e.g. ("unripe", "ripe")
+    attributes: tuple[str, str] | None = None  # of each premise, e.g. ("green", "red")
+    attribute_kind: str = "other"  # of ATTRIBUTE_KINDS
+    source: str | None = None  # id of the single-hop item that this one was made of
+    prototypes: tuple[str, str] | None = None  # that a multi-hop item names, e.g. ("a cucumber", "a fire engine")
 
     def to_json(self) -> dict[str, Any]:
         """As an object of a JSONL file. What is not known is left out."""

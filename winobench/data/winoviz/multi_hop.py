@@ -1,7 +1,4 @@
-"""Multi-hop items, built of single-hop ones: another object takes the attribute's place.
-
-Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendix A.2.
-"""
+"""Multi-hop items, built of single-hop ones: another object takes the attribute's place (appendix A.2)."""
 
 from __future__ import annotations
 
@@ -17,19 +14,14 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.data.winoviz.files import read_text
 from winobench.data.winoviz.items import ASSETS, Item, derived_id
-from winobench.data.winoviz.words import stems
+from winobench.data.winoviz.rules import stems
 
 
 class Prototypes(NamedTuple):
-    """Objects that have an attribute typically.
+    """Objects that have an attribute typically."""
 
-    Attributes:
-      phrases: attribute kind -> the phrase that replaces the attribute, ``{}`` for the object.
-      table: attribute kind -> attribute -> objects with their article, at least one.
-    """
-
-    phrases: Mapping[str, str]
-    table: Mapping[str, Mapping[str, Sequence[str]]]
+    phrases: Mapping[str, str]  # attribute kind -> the phrase that replaces the attribute, ``{}`` for the object
+    table: Mapping[str, Mapping[str, Sequence[str]]]  # attribute kind -> attribute -> objects with article
 
 
 def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Prototypes:
@@ -56,12 +48,7 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
 
 
 class MultiHop(NamedTuple):
-    """What `build_multi_hop` makes.
-
-    Attributes:
-      items: the multi-hop items.
-      left_out: (id of a single-hop item, why no multi-hop item can be made of it).
-    """
+    """The multi-hop items, and the ids of the single-hop items of which none can be made, with the reason."""
 
     items: list[Item]
     left_out: list[tuple[str, str]]
@@ -72,9 +59,10 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
 
     "The tomato was red." becomes "The tomato was the color of a fire engine.", "made of glass" becomes "made of the
     same material as a window pane". Of the objects of an attribute, the one that has been used least is taken, the
-    first in the table among equals. Never one that the item itself mentions. Items of other versions are passed over.
+    first in the table among equals, but never one that the item itself mentions. Items of other versions are passed
+    over.
 
-    Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"). Those for
+    Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"). The phrases for
     shapes and materials are ours.
     """
     prototypes = read_prototypes() if prototypes is None else prototypes
@@ -107,7 +95,6 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
 
 
 def _choose_prototypes(item: Item, prototypes: Prototypes, used: Mapping[str, int]) -> tuple[str, str]:
-    """Raises LookupError with the reason if missing."""
     if item.attributes is None:
         raise LookupError("the item states no attributes")
     if item.attribute_kind not in prototypes.table:

@@ -1,7 +1,4 @@
-"""The annotation rules of WinoViz, as far as they can be checked by rule.
-
-Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendix A.5.
-"""
+"""The annotation rules of WinoViz, as far as they can be checked by rule (appendix A.5)."""
 
 from __future__ import annotations
 
@@ -10,9 +7,42 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from winobench.data.winoviz.items import Item
-from winobench.data.winoviz.words import SMALL_WORDS, stem, stems, words_of
 
 MIN_PREMISE_WORDS = 10
+
+_ENDINGS = ("ish", "ing", "ed", "es", "en", "ly", "s", "e")
+
+
+def words_of(text: str) -> list[str]:
+    """In lower case, without a possessive s."""
+    return re.findall(r"[^\W_]+", re.sub(r"[’']s\b", "", text.lower()))
+
+
+# Words that say nothing about what a longer expression names.
+SMALL_WORDS = frozenset(
+    words_of(
+        "a an and are as at be been being by can for from had has have he her him his in into is it its more most no"
+        " not of off on onto or out over own she so than that the their them then there they this to too up very was"
+        " were when with without"
+    )
+)
+
+
+def stem(word: str) -> str:
+    """The word without a common ending: enough to find "carved" in "carve", no linguistics."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending)
+            break
+    if len(word) > 3 and word[-1] == word[-2]:
+        word = word[:-1]
+    return word[:-1] + "y" if word.endswith("i") else word
+
+
+def stems(text: str) -> set[str]:
+    """The words that count, without their endings."""
+    return {stem(word) for word in words_of(text) if word not in SMALL_WORDS}
+
 
 RULES: Mapping[str, str] = {
     "labels": "the item states properties and attributes, without which most rules cannot be checked",
@@ -48,27 +78,19 @@ _PAST_VERBS = frozenset(
 
 
 class RuleBreak(NamedTuple):
-    """An annotation rule that an item breaks.
+    """An annotation rule that an item breaks."""
 
-    Attributes:
-      item: its id.
-      rule: a name in ``RULES``.
-      message: what breaks it, in words.
-    """
-
-    item: str
-    rule: str
+    item: str  # its id
+    rule: str  # a name in ``RULES``
     message: str
 
 
 def check_item(item: Item) -> list[RuleBreak]:
-    """The annotation rules that an item breaks, in the order of ``RULES``.
+    """The annotation rules that an item breaks, in the order of ``RULES``, which says what each version can break.
 
     Words are compared without their endings ("carved" names "carve"), and small words ("in", "the", "not") do not
-    count. A property or an attribute is mentioned where any of its other words is. An object or a prototype where all
-    are. Not all rules can be broken by all versions: see ``RULES``.
-
-    Source: appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.
+    count. A property or an attribute is mentioned where any of its other words is, an object or a prototype where all
+    are. (Appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.)
     """
     found: dict[str, list[str]] = {rule: [] for rule in RULES}
     object_words = stems(item.object)
@@ -132,12 +154,11 @@ def check_item(item: Item) -> list[RuleBreak]:
 
 
 def check_items(items: Iterable[Item]) -> list[RuleBreak]:
-    """The annotation rules that items break. See `check_item`."""
     return [problem for item in items for problem in check_item(item)]
 
 
 def _difference(hypotheses: tuple[str, str], labels: tuple[str, str] | None) -> str | None:
-    """What is wrong with the difference between two hypotheses: more than ``labels`` name, or nothing in common."""
+    """The fault of the difference between two hypotheses: more than ``labels`` name, or nothing in common."""
     first, second = words_of(hypotheses[0]), words_of(hypotheses[1])
     shortest = min(len(first), len(second))
     start = next((n for n in range(shortest) if first[n] != second[n]), shortest)

@@ -1,10 +1,10 @@
 """WSC+: sentences with a pronoun and two candidates, most of them written by language models (Zahraei and Emami 2024).
 
-The data are one CSV file of 3,026 rows, which the user brings. Nothing of it is shipped but identifiers of the rows
-that form the validation set. What the file leaves open is recovered here:
+The data are one CSV file of 3,026 rows, which the user brings. Only identifiers of the rows of the validation set are
+shipped. This package recovers what the file leaves open:
 
 * **text**: some cells were decoded by the wrong table once or more, so that an apostrophe has become ``â€™`` or
-  worse. `repair` undoes that cell by cell. What stood in the file is kept in ``Item.original``.
+  worse. `repair` undoes that cell by cell. ``Item.original`` keeps the cell.
 * **splits**: the 26 rows of the generator ``Human`` are the few-shot set. The 700 questions of the published result
   files are the validation set. They were taken from 699 rows of the data, whose identifiers are in
   ``assets/wscplus/validation_ids.json``: 688 are as they were asked, 11 were edited, and the last question is another
@@ -29,17 +29,14 @@ from winobench.data.wscplus.items import (
     ASSETS,
     GENERATORS,
     NEITHER,
-    NUM_ITEMS,
     SPLITS,
     TYPES,
     UNTYPED,
     Item,
     composition,
-    missing_validation,
     validation_ids,
 )
-from winobench.data.wscplus.joining import Joined, join
-from winobench.data.wscplus.results import validation
+from winobench.data.wscplus.results import join, validation
 from winobench.data.wscplus.text import normalize, repair
 
 __all__ = [
@@ -48,17 +45,14 @@ __all__ = [
     "FILE_NAME",
     "GENERATORS",
     "NEITHER",
-    "NUM_ITEMS",
     "RESULT_FILES",
     "SPLITS",
     "TYPES",
     "UNTYPED",
     "Item",
-    "Joined",
     "composition",
     "data_file",
     "join",
-    "missing_validation",
     "normalize",
     "read",
     "read_rows",

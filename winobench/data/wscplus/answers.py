@@ -9,48 +9,22 @@ from winobench.base.texts import readable
 from winobench.data import wscplus as data
 
 _DIGIT = r"\W{0,6}(?:boxed\{\W*)?(?:(?:the\s+)?(?:index|number)\W+)?([012])\b(?!\.\d|\s*(?:or\b|/)\s*[012]\b)"
-
-
 _IS = r"(?:\s+to\s+th(?:e|is)\s+question)?(?:\s+(?:is|was|would be|should be|must be))?"
-
-
 _WORD = r"(?:answer|response|conclusion|decision|choice|result|assessment|verdict)"
-
-
 _FINAL = re.compile(rf"\bfinal\s+{_WORD}{_IS}(?:{_DIGIT}|\W+(?P<words>[^\n]*))", re.I)
-
-
 _MAJORITY = re.compile(rf"\bmajority(?:[\s\w]{{0,200}}?\bvote)?[^\n.;\d]{{0,60}}?{_DIGIT}", re.I)
-
-
 _ANSWER = re.compile(rf"\b{_WORD}{_IS}{_DIGIT}", re.I)
-
-
 _BOXED = re.compile(r"\\boxed\{\W*([012])\W*\}")
-
-
 _LEADING = re.compile(
     r"\W*(?:A(?:nswer)?\s*:\W*)?([012])[*\])\"'`$]{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
 )
-
-
 _LEADING_DOT = re.compile(r"\W*(?:A(?:nswer)?\s*:\W*)?([012])[.)\]](?!\d)", re.I)
-
-
 _LISTED = re.compile(r"^\W{0,100}\d[.)]\s", re.M)
-
-
 # Models that were trained to continue texts continue with the next question, in the form of the prompts.
 _NEXT_QUESTION = re.compile(r"(?<=\S)[^\S\n]*\n\s*Q\s*:")
-
-
 _SEMICOLON = re.compile(r"(?:^|[\n.:])\W{0,4}([012])\s*;")
-
-
 # What follows a name that is an answer by itself, and not the beginning of a sentence about it.
 _NAME_END = re.compile(r"[\W_]*$|[\W_]*[.,;:!\n]|\s*[-\u2013\u2014(]|\s+(?:as|because|since)\b", re.I)
-
-
 _UNDECIDED = re.compile(
     r"\b(?:neither|none of|ambig|unclear|undetermin|undecid|unsure|uncertain|insufficient|not enough"
     r"|(?:not|\w+n't)\s+(?:\w+\s+){0,2}(?:clear|sure|certain|know)"
@@ -64,14 +38,14 @@ _UNDECIDED = re.compile(
 
 
 def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) -> int | None:
-    """The answer that a text gives: 0, 1 or 2, or None if missing.
+    """The answer in a text: 0, 1 or 2, or None if missing.
 
-    In this order: what the last ``Final Answer:`` names. The result of a majority vote. A boxed number. A number at
-    the beginning (``0; ...``, ``A: 1``). The last ``answer is 1``. The last ``1;`` that begins a sentence. Where there
-    is not a number, words: a candidate's name as an answer at the beginning. That nobody can tell (``neither``,
-    ``ambiguous``, ``cannot be determined``, a refusal to answer, the paper counts refusals so). The one candidate that
-    is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text. Thoughts in
-    ``<think>`` tags, and everything from a made-up next question on, are not answer.
+    In this order: what the last ``Final Answer:`` names. The result of a majority vote. A boxed number. A number at the
+    beginning (``0; ...``, ``A: 1``). The last ``answer is 1``. The last ``1;`` that begins a sentence. If there is no
+    number, words (behind ``Final Answer:``, or in the last line, or in the whole text): a candidate's name as an answer
+    at the beginning. That nobody can tell (``neither``, ``ambiguous``, ``cannot be determined``, or a refusal, which
+    the paper counts so). The one candidate that is named. Thoughts in ``<think>`` tags, and everything from a made-up
+    next question on, are not part of the answer.
     """
     # Thoughts that were cut off hold no answer either.
     text = readable(text.rpartition("</think>")[2].partition("<think>")[0]).strip()

@@ -8,10 +8,11 @@ import dataclasses
 import difflib
 import hashlib
 import io
+import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from winobench.base import csv_cells, files
 from winobench.base.errors import InputError
@@ -24,10 +25,7 @@ COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "mo
 """The columns of the layout. A file may have others as well, as the files of recorded answers do."""
 
 FILE_NAME = "WSC+.csv"
-
-RESULT_FILES = ("GPT4_results.csv", "GPT3_results.csv")
-"""The published files of recorded answers."""
-
+RESULT_FILES = ("GPT4_results.csv", "GPT3_results.csv")  # the published files of recorded answers
 _TEXT_COLUMNS = ("statement", "pronoun", "snippet", "options", "reason")
 _GENERATOR_NAMES = {"gpt4": "GPT4", "gpt35turbo": "GPT3", "gpt35": "GPT3", "claude2": "Claude2", "human": "Human"}
 _MODEL_COLUMN = {"GPT3": "GPT3.5 Turbo"}
@@ -38,7 +36,7 @@ _PAIR_SIMILARITY = 0.3
 
 
 def data_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Where the user puts the file: ``wscplus/WSC+.csv`` in the folder of all data."""
+    """The user's file ``wscplus/WSC+.csv`` in the folder of all data."""
     return data_folder(data_dir) / "wscplus" / FILE_NAME
 
 
@@ -49,15 +47,12 @@ def result_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path | Non
 
 
 def read(path: str | os.PathLike) -> tuple[Item, ...]:
-    """All rows of a file in the layout of WSC+, in its order.
+    """All rows of a CSV file in the layout of WSC+, in its order.
 
-    A file of recorded answers (one with the column ``predicted_answer``) is read as well. Its rows are shuffled, so
-    that it has no pairs, and all of them are validation items. Its authors' slips in the column ``type`` are not fault:
-    such a row is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type up.
-
-    Args:
-      path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one.
-        Bytes that are no UTF-8 are read as Windows-1252.
+    UTF-8 with or without a byte order mark, or UTF-16 with one; bytes that are no UTF-8 are read as Windows-1252. A
+    file of recorded answers (one with the column ``predicted_answer``) has shuffled rows, so no pairs, and all of them
+    are validation items. A wrong ``type`` in it is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type
+    up.
     """
     path = pathlib.Path(path)
     header, rows = _rows(path)
@@ -73,7 +68,7 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
         of_others = "few_shot" if item.generator == "Human" else "test"
         split = "validation" if recorded or item.id in known else of_others
         items.append(dataclasses.replace(item, split=split))
-    return tuple(items) if recorded else tuple(_with_pairs(items))
+    return tuple(items if recorded else _with_pairs(items))
 
 
 def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
@@ -82,7 +77,7 @@ def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
 
 
 def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
-    """Writes items as a CSV file of the same layout (UTF-8), which `read` gives back. Whole or not at all."""
+    """Writes items as a CSV file of the same layout (UTF-8), which `read` gives back."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -95,8 +90,7 @@ def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
 
 
 def parse_options(text: str) -> tuple[str, str] | None:
-    """The two candidates in a list as Python writes it, or as hands do: quotation marks may be missing, or occur within
-    the text that they enclose."""
+    """The two candidates in a list as Python writes it, or as hands do: marks may be missing, or inside the text."""
     text = text.strip()
     try:
         values = ast.literal_eval(text)
@@ -108,7 +102,8 @@ def parse_options(text: str) -> tuple[str, str] | None:
         values = re.split(r"""(?<=['"])\s*,\s*(?=['"])""", inner)
         if len(values) != 2:
             values = inner.split(",")
-        values = [_unquoted(value.strip()) for value in values]
+        # A single apostrophe at the end goes too, as nothing in the data ends in a possessive plural.
+        values = [re.sub(r"""^['"]|['"]\Z""", "", value.strip()) for value in values]
     if not isinstance(values, list | tuple) or len(values) != 2:
         return None
     if not all(isinstance(value, str) and value.strip() for value in values):
@@ -117,17 +112,11 @@ def parse_options(text: str) -> tuple[str, str] | None:
     return (first, second) if first.lower() != second.lower() else None
 
 
-def _with_pairs(items: Sequence[Item]) -> list[Item]:
+def _with_pairs(items: list[Item]) -> list[Item]:
     """Neighbours of type traditional and the same generator are pairs where they share enough words."""
-    items = list(items)
-    index = 0
-    while index + 1 < len(items):
-        first, second = items[index], items[index + 1]
-        if _is_pair(first, second):
+    for index, (first, second) in enumerate(itertools.pairwise(list(items))):
+        if items[index].pair is None and _is_pair(first, second):
             items[index : index + 2] = (dataclasses.replace(item, pair=first.id) for item in (first, second))
-            index += 2
-        else:
-            index += 1
     return items
 
 
@@ -222,13 +211,3 @@ def _item(row: Mapping[str, str], number: int, path: pathlib.Path, recorded: boo
         row=number,
         original=original,
     )
-
-
-def _unquoted(text: str) -> str:
-    """Without the quotation marks at the ends. A single apostrophe at the end is dropped too where it has no partner,
-    as nothing in the data ends in a possessive plural."""
-    if text[:1] in ("'", '"'):
-        text = text[1:]
-    if text[-1:] in ("'", '"'):
-        text = text[:-1]
-    return text

@@ -11,59 +11,34 @@ from collections.abc import Iterable, Mapping
 from winobench.base import json_files
 
 TYPES = ("traditional", "ambiguous", "offensive")
-
-UNTYPED = ""
-"""The type of a recorded answer's row that names none, and whose sentence the data do not have."""
-
+UNTYPED = ""  # the type of a recorded answer's row that names none, and whose sentence the data do not have
 GENERATORS = ("GPT4", "GPT3", "Claude2", "Human")
 """The generators of the published data. A file of other sentences may name others."""
 
 SPLITS = ("validation", "test", "few_shot")
-
-NEITHER = 2
-"""The answer of a question that its text does not decide."""
-
-NUM_ITEMS = 3026
-"""Rows of the published file."""
-
+NEITHER = 2  # the answer of a question that its text does not decide
 ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "wscplus"
 """The folder of the validation set's identifiers, the prompts and the published numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One sentence and the question about its pronoun. All texts are repaired. White space is as in the file.
+    """One sentence and the question about its pronoun. All texts are repaired. White space is as in the file."""
 
-    Attributes:
-      id: unique within its file. Made of the content of the row, so that it does not change with the row's place.
-      statement: the sentence, or two.
-      pronoun: as in the file, ``"he"``, ``"One of them"``.
-      snippet: the words around the pronoun that the question quotes.
-      options: the two candidates, stripped.
-      answer: 0 or 1 for the candidate that the pronoun refers to, 2 for neither.
-      reason: why, in words. May be empty.
-      generator: ``GPT4``, ``GPT3`` (gpt-3.5-turbo), ``Claude2`` or ``Human``, or what the file names.
-      type: ``traditional``, ``ambiguous`` or ``offensive``. Of a recorded answer also ``UNTYPED``.
-      split: ``validation``, ``test`` or ``few_shot``.
-      pair: the id of the pair's first item, for both; None for an item without a partner.
-      options_text: the list of candidates as the file writes it, which is how questions quote it.
-      row: its number in the file, from 1. The header does not count.
-      original: column -> what the file has, for the cells that `repair` changed, and for a type that is none.
-    """
-
-    id: str
+    id: str  # unique within its file, of the row's content: it does not change with the row's place
     statement: str
     pronoun: str
-    snippet: str
-    options: tuple[str, str]
-    answer: int
-    reason: str
-    generator: str
-    type: str
+    snippet: str  # the words around the pronoun that the question quotes
+    options: tuple[str, str]  # the two candidates, stripped
+    answer: int  # 0 or 1 for the candidate that the pronoun refers to, 2 for neither
+    reason: str  # may be empty
+    generator: str  # of GENERATORS, or what the file names
+    type: str  # of TYPES. Of a recorded answer also UNTYPED
     split: str = "test"
-    pair: str | None = None
-    options_text: str = ""
-    row: int = 0
+    pair: str | None = None  # the id of the pair's first item, for both
+    options_text: str = ""  # the list as the file writes it, which is how questions quote it
+    row: int = 0  # from 1. The header does not count
+    # Column -> what the file has, for the cells that `repair` changed, and for an unknown type.
     original: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self):
@@ -72,12 +47,9 @@ class Item:
 
 
 def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
-    """How many items there are by type, by generating model and by split.
+    """How many items there are by type, by generating model and by split (Table 2).
 
-    Items that people wrote, which are the examples for prompts, have no generating model: Table 2 counts them among
-    the types alone.
-
-    Source: Zahraei and Emami 2024, Table 2.
+    Items that people wrote, which are the examples for prompts, have no generating model.
     """
     items = list(items)
     counts = {
@@ -89,12 +61,5 @@ def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
 
 @functools.cache
 def validation_ids() -> tuple[str, ...]:
-    """The ids of the 699 rows that the validation questions are from, in the (shuffled) order of the published result
-    files."""
+    """Ids of the 699 rows of the validation questions, in the (shuffled) order of the published result files."""
     return tuple(json_files.read(ASSETS / "validation_ids.json")["ids"])
-
-
-def missing_validation(items: Iterable[Item]) -> tuple[str, ...]:
-    """Those of `validation_ids` that none of these items has."""
-    there = {item.id for item in items}
-    return tuple(id for id in validation_ids() if id not in there)

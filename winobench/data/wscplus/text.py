@@ -13,9 +13,9 @@ def repair(text: str) -> str:
 
     Only sequences are touched that are UTF-8 of one character if a table is applied backwards: of the Latin-1
     supplement (two bytes, as for ``é``), from U+2000 to U+2FFF (three bytes, as for ``’``), or in one of the two other
-    tables. Such sequences
-    (``Ã©``, ``â€™``, ``‚Äô``) do not occur in clean English or Western European text, which is left as it is. Control
-    characters from U+0080 to U+009F that remain are read as Windows-1252. Idempotent: the result is a fixed point.
+    tables. Such sequences (``Ã©``, ``â€™``, ``‚Äô``) do not occur in clean English or Western European text, which is
+    left as it is. Control characters from U+0080 to U+009F that remain are read as Windows-1252. The result is a fixed
+    point.
     """
     if text.isascii():
         return text
@@ -61,6 +61,5 @@ def _wrong_decodings() -> tuple[tuple[re.Pattern[str], Any], ...]:
 
 
 def normalize(text: str) -> str:
-    """A text without what differs between copies of the same sentence: repaired, lower case, letters and digits of
-    ASCII alone, single spaces."""
+    """Without what differs between copies of one text: repaired, lower case, ASCII letters and digits, single spaces"""
     return " ".join(re.findall("[a-z0-9]+", repair(text).lower()))

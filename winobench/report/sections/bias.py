@@ -12,28 +12,14 @@ import numpy as np
 from winobench import metrics
 from winobench.data.published_numbers import PublishedNumber
 from winobench.report import figures, published
+from winobench.report.cells import ABSENT, NUMBER_COLUMNS, Cell, Table, TableRow, drawn_values
 from winobench.report.figures import Panel
-from winobench.report.sections.shared import (
-    ABSENT,
-    NUMBER_COLUMNS,
-    Cell,
-    Details,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    drawn_values,
-    number,
-    probability,
-    readable,
-    spread_of,
-)
+from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.wording import number, probability, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.run import TaskRun
 
-STARS_BELOW = 0.01
-"""One-sided p-value under which an effect size gets a star (paper, Tables 3 and 5)."""
-
+STARS_BELOW = 0.01  # one-sided p-value of an effect size with a star (paper, Tables 3 and 5)
 _TABLES = ("3", "5")
 
 
@@ -81,9 +67,7 @@ def bias_section(report_data: ReportData) -> Section | None:
 def _names(report_data: ReportData, task: str) -> tuple[list[str], list[str], list[str]]:
     """The rows of a task's results: pairs of groups, averages over these, and groups."""
     names = report_data.names(task)
-    pairs = [
-        name for name in names if any(entry and "p_one_sided" in entry for entry in report_data.entries(task, name))
-    ]
+    pairs = [name for name in names if any("p_one_sided" in (entry or ()) for entry in report_data.entries(task, name))]
     groups = [name for name in names if "/" in name]
     return pairs, [name for name in names if name not in pairs and name not in groups], groups
 
@@ -113,23 +97,15 @@ def _effect_rows(report_data: ReportData, task: str, names: Sequence[str]) -> li
         printed = "; ".join(f"{other.printed} {model}" for model, other in quoted if other is not None)
         for run, entry, family in zip(report_data.runs, report_data.entries(task, name), families, strict=True):
             if entry:
-                rows.append(
-                    {
-                        "run": run.label,
-                        "task": task,
-                        "pair": name,
-                        **{key: entry[key] for key in NUMBER_COLUMNS},
-                        **{key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")},
-                        "star": is_starred(entry),
-                        "p_one_sided_holm": family.get(name),
-                        "paper": printed,
-                    }
-                )
+                p_values = {key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")}
+                found = {"run": run.label, "task": task, "pair": name, **{key: entry[key] for key in NUMBER_COLUMNS}}
+                found |= {**p_values, "star": is_starred(entry), "p_one_sided_holm": family.get(name), "paper": printed}
+                rows.append(found)
     return rows
 
 
 def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[str]:
-    """Which pairs are left out, and what the averages would be without bias."""
+    """Left-out pairs, and the averages without any bias."""
     notes = []
     unbiased: dict[str, list[str]] = {}
     for run, record in zip(report_data.runs, report_data.records(task), strict=True):
@@ -141,8 +117,8 @@ def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[st
     shown = set(report_data.names(task))
     for said, metrics_of in published.notes(_TABLES, task).items():
         if names := [readable(name) for name in metrics_of if name in shown]:
-            of_them = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
-            notes.append(f"{task_label(task)}: {of_them} {' and '.join(names)}: {said}. Ours follow Eq. 8.")
+            whose = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
+            notes.append(f"{task_label(task)}: {whose} {' and '.join(names)}: {said}. Ours follow Eq. 8.")
     for value, labels in unbiased.items():
         whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
         notes.append(
@@ -183,11 +159,10 @@ def _effect(entry: Mapping[str, Any] | None, p_adjusted: float | None) -> Cell:
     text = _starred(entry["value"], is_starred(entry))
     if p_adjusted is not None and p_adjusted < STARS_BELOW:
         text += "†"
-    small = f"{number(entry['low'])} to {number(entry['high'])}"
     below = ""
     if entry.get("p_one_sided") is not None:
         below = f"p {probability(entry['p_one_sided'])}; {probability(entry['p_two_sided'])}"
-    return Cell(text, small, "value", below=below)
+    return Cell(text, f"{number(entry['low'])} to {number(entry['high'])}", "value", below=below)
 
 
 def _quoted(other: PublishedNumber | None) -> Cell:
@@ -208,7 +183,7 @@ def _association(entry: Mapping[str, Any] | None) -> Cell:
 
 
 def _pair_label(name: str) -> str:
-    """``Christian-Muslim`` as two names. A name of another form as it is."""
+    """``Christian-Muslim`` as two names. Names of other forms stay."""
     return name.replace("-", " / ") if re.fullmatch(r"\w+-\w+", name) else readable(name)
 
 
@@ -221,10 +196,6 @@ def _forest_panel(report_data: ReportData, task: str, pairs: Sequence[str]) -> P
         series.append((mark, drawn_values(entries)))
         stars.append([bool(entry) and is_starred(entry) for entry in entries])
     labels = [_pair_label(name) for name in pairs]
-    height = 0.8 + len(pairs) * max(0.3, 0.14 * len(series) + 0.08)
-
-    def draw(axes) -> None:
-        figures.forest(axes, labels, series, stars=np.array(stars), span="effect size d (95% interval)")
-
     description = f"Forest plot of the effect sizes of {task_label(task)}"
-    return Panel(task_label(task), draw, 5.2, height, description, figures.forest_margins(labels))
+    span = "effect size d (95% interval)"
+    return figures.forest_panel(task_label(task), labels, series, np.array(stars), span, description)

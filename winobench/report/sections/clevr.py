@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from winobench.report import published
-from winobench.report.sections.shared import (
-    NUMBER_COLUMNS,
-    Cell,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    percent,
-    proportion_cell,
-)
+from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow, proportion_cell
+from winobench.report.sections.shared import ReportData, Section
+from winobench.report.wording import percent
 
-CLEVR_LABELS = {
+CLEVR_LABELS = {  # in the order of the paper's Table 6
     "pair_binding_size": "Pair binding (size)",
     "pair_binding_color": "Pair binding (colour)",
     "binding_shape_color": "Binding (shape | colour)",
@@ -23,8 +16,6 @@ CLEVR_LABELS = {
     "recognition_shape": "Recognition (shape)",
     "spatial": "Spatial",
 }
-"""CLEVR's sub-tasks in the order of the paper's Table 6."""
-
 _TABLE = ("6",)
 
 

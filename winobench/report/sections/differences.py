@@ -9,30 +9,17 @@ from typing import Any
 import numpy as np
 
 from winobench.report import analysis
-from winobench.report.sections.shared import (
-    ABSENT,
-    FEW_RUNS,
-    MINUS,
-    Cell,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    percent,
-    readable,
-    spread_of,
-    sub_task_folds,
-)
+from winobench.report.cells import ABSENT, Cell, Table, TableRow
+from winobench.report.sections.shared import FEW_RUNS, ReportData, Section, sub_task_folds
+from winobench.report.wording import MINUS, percent, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.rows import rows_of
 from winobench.runs.run import Run
 
-NO_NOISE = "‡"
-"""What stands at marks that do not know the noise of the samples."""
+NO_NOISE = "‡"  # at marks without the noise of the samples
 
-# Metric -> right and wrong under resampled samples, or None, and why these are not known.
+# Metric -> right and wrong under resampled samples, or None, and the reason.
 _Draws = tuple[Mapping[str, np.ndarray] | None, str]
-
 # Task and row of its results -> place of a pair of runs -> their difference.
 _Found = dict[tuple[str, str], dict[int, analysis.Difference]]
 
@@ -53,7 +40,7 @@ def difference_section(report_data: ReportData) -> Section | None:
         [
             "Percentage points by which the second run is better than the first, over the examples that both have "
             f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
-            f"for pairs, widened to what examples that share {a_cluster} carry.",
+            f"for pairs, widened to what examples that share {a_cluster} carry."
         ],
         notes=notes,
     )
@@ -85,7 +72,7 @@ def difference_section(report_data: ReportData) -> Section | None:
 
 
 def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> tuple[_Found, list[str]]:
-    """The differences, and sentences on what was not compared, or not all of it."""
+    """The differences, and sentences on missing or partial comparisons."""
     found: _Found = {}
     notes = []
     lacking: dict[str, list[str]] = {}
@@ -128,7 +115,7 @@ def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> t
 
 
 def _of_samples(report_data: ReportData, found: _Found) -> str:
-    """What the intervals know of the samples, if there are any."""
+    """The sentence on the noise of the samples, if there are any."""
     if all(run.tasks[task].deterministic for task, _ in found for run in report_data.runs if task in run.tasks):
         return ""
     said = " They also know that other noise and timesteps would, from the recorded errors of each sample"
@@ -138,7 +125,7 @@ def _of_samples(report_data: ReportData, found: _Found) -> str:
 
 
 def _draws(run: Run, task: str) -> _Draws:
-    """The answers under resampled samples, or why they are unknown."""
+    """The answers under resampled samples, or the reason for none."""
     record = run.tasks[task]
     if record.deterministic or record.examples is None:
         return None, ""
@@ -179,27 +166,22 @@ def _records(
         group, _, metric = name.rpartition("/")
         for place, difference in by_pair.items():
             first, second = pairs[place]
-            rows.append(
-                {
-                    "first": report_data.runs[first].label,
-                    "second": report_data.runs[second].label,
-                    "task": task,
-                    "metric": metric,
-                    "group": group,
-                    "difference": difference.value,
-                    "low": difference.low,
-                    "high": difference.high,
-                    "excludes_zero": difference.excludes_zero,
-                    "p": difference.p_value,
-                    "p_adjusted": difference.p_adjusted,
-                    "clear": difference.is_clear,
-                    "knows_samples": not difference.lacks_noise,
-                    f"{clusters}_apart": difference.clusters_apart,
-                    "n": difference.num_examples,
-                    "only_first": difference.only_first,
-                    "only_second": difference.only_second,
-                }
-            )
+            called = {"first": report_data.runs[first].label, "second": report_data.runs[second].label, "task": task}
+            values = {"difference": difference.value, "low": difference.low, "high": difference.high}
+            verdicts = {
+                "excludes_zero": difference.excludes_zero,
+                "p": difference.p_value,
+                "p_adjusted": difference.p_adjusted,
+                "clear": difference.is_clear,
+                "knows_samples": not difference.lacks_noise,
+            }
+            counts = {
+                f"{clusters}_apart": difference.clusters_apart,
+                "n": difference.num_examples,
+                "only_first": difference.only_first,
+                "only_second": difference.only_second,
+            }
+            rows.append({**called, "metric": metric, "group": group, **values, **verdicts, **counts})
     return rows
 
 
@@ -210,7 +192,7 @@ def _compare(one: Run, other: Run, task: str, draws: Sequence[_Draws]) -> tuple[
         return None
     lacks_noise = any(reason for _, reason in draws)
     first, second = (analysis.select(record, rows) for record, rows in zip((first, second), shared, strict=True))
-    # The groups of the first run count for both: they are not part of what was asked.
+    # The groups of the first run count for both: they are not part of the question.
     second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
     rows, others = (
         {row.name: row for row in rows_of(record, None if lacks_noise else _taken(redrawn, taken))}
@@ -219,11 +201,8 @@ def _compare(one: Run, other: Run, task: str, draws: Sequence[_Draws]) -> tuple[
     names = [name for name in rows if name in others]  # a run with a limit may lack whole pairs
     if not names:
         return None
-    found = analysis.paired_differences(
-        [rows[name] for name in names],
-        [others[name] for name in names],
-        first.examples.dependence,
-    )
+    pairs = ([rows[name] for name in names], [others[name] for name in names])
+    found = analysis.paired_differences(*pairs, first.examples.dependence)
     return [dataclasses.replace(difference, lacks_noise=lacks_noise) for difference in found], len(shared[0])
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from winobench.report.sections.shared import ABSENT, Bar, Cell, ReportData, Section, Table, TableRow
+from winobench.report.cells import ABSENT, PROPORTION_COLUMNS, Bar, Cell, Table, TableRow
+from winobench.report.sections.shared import ReportData, Section
+from winobench.report.wording import short_interval
 from winobench.runs.labels import task_label
 
 _PREFIXES = ("selfbench_", "clevr_selfbench_")
 _CORRECT = ", correct"
-_COLUMNS = ("value", "low", "high", "chance", "n", "ties")
 
 
 def drawers_section(report_data: ReportData) -> Section | None:
-    """A row a generator, a column a scorer. All images, and those that show what they should."""
+    """A row a generator, a column a scorer, for all images and for correct ones."""
     tasks = [task for task in report_data.tasks if task.startswith(_PREFIXES)]
     rows, records = [], []
     for task in tasks:
@@ -24,10 +25,12 @@ def drawers_section(report_data: ReportData) -> Section | None:
             kept = "correct ones" if drawer.endswith(_CORRECT) else ""
             cells = [_cell(entry, number) for number, entry in enumerate(entries)]
             rows.append(TableRow([Cell(drawer.removesuffix(_CORRECT), kept), *cells]))
-            for run, entry in zip(report_data.runs, entries, strict=True):
-                if entry:
-                    of_entry = {column: entry[column] for column in _COLUMNS}
-                    records.append({"scorer": run.label, "drawer": drawer, "task": task, **of_entry})
+            records += [
+                {"scorer": run.label, "drawer": drawer, "task": task}
+                | {column: entry[column] for column in PROPORTION_COLUMNS}
+                for run, entry in zip(report_data.runs, entries, strict=True)
+                if entry
+            ]
     if not records:
         return None
     intro = (
@@ -49,6 +52,5 @@ def drawers_section(report_data: ReportData) -> Section | None:
 def _cell(entry, number: int) -> Cell:
     if not entry:
         return ABSENT
-    interval = f"{100 * entry['low']:.0f} to {100 * entry['high']:.0f}, n {entry['n']:,}"
     bar = Bar(entry["value"], entry["low"], entry["high"], entry["chance"], number)
-    return Cell(f"{100 * entry['value']:.1f}", interval, bar=bar)
+    return Cell(f"{100 * entry['value']:.1f}", short_interval(entry), bar=bar)

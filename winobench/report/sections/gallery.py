@@ -37,10 +37,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
     for task in report_data.charted:
         if not report_data.has_answers(task):  # nothing is right or wrong
             continue
-        pictures: dict[str, bytes] = {}
-        for run in report_data.runs:
-            if task in run.tasks:
-                pictures.update(run.pictures(task))
+        pictures = report_data.pictures(task)
         for run in report_data.runs[:MOST_CHARTED_RUNS]:
             record = run.tasks.get(task)
             if record is not None and record.examples is not None and record.metric is not None:
@@ -86,24 +83,23 @@ def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, st
 
 def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:
     examples = record.examples
-    lines = []
     target = examples.targets[row]
     shape = (len(examples.images[row]), len(examples.texts[row]))
     belong = np.eye(*shape, dtype=bool) if record.judge is None else record.judge.pairs(shape)
-    for i, image in enumerate(examples.images[row]):
-        for j, text in enumerate(examples.texts[row]):
-            place = i * len(examples.texts[row]) + j
-            lines.append(
-                {
-                    "run": run.label,
-                    "task": record.name,
-                    "kind": kind,
-                    "id": examples.ids[row],
-                    "image": image,
-                    "text": text,
-                    "belongs": bool(belong[i, j]) if target is None else place == target,
-                    "score": float(examples.scores[row][i, j]),
-                    "correct": bool(examples.correct[row]),
-                }
-            )
-    return lines
+    if target is not None:
+        belong = (np.arange(math.prod(shape)) == target).reshape(shape)
+    return [
+        {
+            "run": run.label,
+            "task": record.name,
+            "kind": kind,
+            "id": examples.ids[row],
+            "image": image,
+            "text": text,
+            "belongs": bool(belong[i, j]),
+            "score": float(examples.scores[row][i, j]),
+            "correct": bool(examples.correct[row]),
+        }
+        for i, image in enumerate(examples.images[row])
+        for j, text in enumerate(examples.texts[row])
+    ]

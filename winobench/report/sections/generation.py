@@ -9,8 +9,10 @@ import numpy as np
 import scipy.stats
 
 from winobench.report import figures
+from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
 from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import Cell, ReportData, Section, Table, TableRow
+from winobench.report.sections.shared import ReportData, Section
+from winobench.report.wording import short_interval
 from winobench.runs.verdicts import generation_accuracy, read_verdicts
 
 _TASK = "clevr"
@@ -19,17 +21,11 @@ _FEWEST = 4  # points of a correlation
 
 @dataclasses.dataclass(frozen=True)
 class _Point:
-    """A skill of a model.
+    """A skill of a model."""
 
-    Attributes:
-      run: number of the run that judged.
-      skill: sub-task and category of prompts.
-      judged, drawn: the two accuracies' entries, "value", "low", "high", "n".
-    """
-
-    run: int
-    skill: str
-    judged: dict[str, Any]
+    run: int  # number of the run that judged
+    skill: str  # sub-task and category of prompts
+    judged: dict[str, Any]  # entries of the two accuracies: "value", "low", "high", "n"
     drawn: dict[str, Any]
 
 
@@ -105,7 +101,7 @@ def _table(report_data: ReportData, points: list[_Point]) -> Table:
         TableRow(
             [
                 Cell(report_data.runs[point.run].label, point.skill.replace("_", " ")),
-                *(Cell(f"{100 * value['value']:.1f}", _interval(value)) for value in (point.judged, point.drawn)),
+                *(Cell(f"{100 * value['value']:.1f}", short_interval(value)) for value in (point.judged, point.drawn)),
             ]
         )
         for point in points
@@ -113,12 +109,8 @@ def _table(report_data: ReportData, points: list[_Point]) -> Table:
     return Table(["model and skill", "told apart, %", "generated as asked, %"], rows)
 
 
-def _interval(value: dict[str, Any]) -> str:
-    return f"{100 * value['low']:.0f} to {100 * value['high']:.0f}, n {value['n']:,}"
-
-
 def _record(report_data: ReportData, point: _Point) -> dict[str, Any]:
     record = {"run": report_data.runs[point.run].label, "skill": point.skill}
     for name in ("judged", "drawn"):
-        record |= {f"{name}_{key}": getattr(point, name)[key] for key in ("value", "low", "high", "n")}
+        record |= {f"{name}_{key}": getattr(point, name)[key] for key in NUMBER_COLUMNS}
     return record

@@ -1,4 +1,4 @@
-"""Weights of timesteps, learned from the runs' own errors: what they are, and what they bring on other examples."""
+"""Weights of timesteps, learned from the runs' own errors, and their effect on other examples."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from typing import Any
 
 from winobench.base.errors import InputError
 from winobench.report import learned_weights
-from winobench.report.sections.shared import (
-    Cell,
-    Details,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    number,
-    percent,
-    readable,
-)
+from winobench.report.cells import Cell, Table, TableRow
+from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.wording import number, percent, readable
 from winobench.runs.labels import task_label
 
 
@@ -44,7 +36,7 @@ def learned_weights_section(report_data: ReportData) -> Section | None:
         [
             "How much each timestep counts, learned from half of the examples by multinomial logistic regression and "
             "judged on the other half (questions about one image are on one side). Percent, and the paired difference "
-            "with its 95% interval. Give the file below to --config.sampling.timestep_weights to score with it.",
+            "with its 95% interval. Give the file below to --config.sampling.timestep_weights to score with it."
         ],
         folds=folds,
         notes=notes,

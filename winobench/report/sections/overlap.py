@@ -10,21 +10,10 @@ from typing import Any
 import numpy as np
 
 from winobench.report import analysis, figures
+from winobench.report.cells import Cell, Table, TableRow
 from winobench.report.figures import Margins, Mark, Panel
-from winobench.report.sections.shared import (
-    FEWEST_EXAMPLES,
-    SHOWN_PANELS,
-    Cell,
-    Details,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    collapsed,
-    listed,
-    number,
-    percent,
-)
+from winobench.report.sections.shared import FEWEST_EXAMPLES, SHOWN_PANELS, Details, ReportData, Section, collapsed
+from winobench.report.wording import listed, number, percent
 from winobench.runs.labels import task_label
 from winobench.runs.run import TaskRun
 
@@ -32,12 +21,11 @@ _MOST_SETS = 8
 # More runs than this are compared with the first one, in so many bars.
 _MOST_PAIRED, _MOST_BARS = 12, 66
 
-# Two runs, by their looks, and how their right answers overlap.
-_Pair = tuple[Mark, Mark, analysis.Overlap]
+_Pair = tuple[Mark, Mark, analysis.Overlap]  # of two runs' right answers
 
 
 def overlap_section(report_data: ReportData) -> Section | None:
-    """Which examples two runs both have right (Figure 8)."""
+    """The overlap of two runs' right answers (Figure 8)."""
     everything = {task: _overlaps(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
     everything = {task: found for task, found in everything.items() if found}
     if not everything:
@@ -60,7 +48,7 @@ def overlap_section(report_data: ReportData) -> Section | None:
             "Of the examples that two runs, whose markers stand before each bar, have both answered: share that both "
             "have right, only the one (in its colour), only the other, and neither. The tick is the share of "
             "both right that independent answers would give. Where the dark bar ends beyond it, the runs succeed on "
-            "the same examples. Cohen's kappa is 0 under independence and 1 where they agree everywhere.",
+            "the same examples. Cohen's kappa is 0 under independence and 1 where they agree everywhere."
         ],
         legend=legend if panels else [],
         panels=shown,
@@ -86,7 +74,7 @@ def overlap_section(report_data: ReportData) -> Section | None:
 
 
 def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
-    """Of every two runs that have answered the same examples of a task."""
+    """The overlaps of all pairs of runs that have answered the same examples of a task."""
     found = []
     answered = [pair for pair in zip(report_data.marks, report_data.records(task), strict=True) if pair[1] is not None]
     pairs = itertools.combinations(answered, 2)
@@ -100,17 +88,13 @@ def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
     return found
 
 
-def _shares(found: analysis.Overlap) -> tuple[float, float, float, float]:
-    return found.both, found.only_first, found.only_second, found.neither
-
-
 def _table(everything: Mapping[str, Sequence[_Pair]]) -> Table:
     shares = ["both", "only first", "only second", "neither", "both, expected"]
     rows = [
         TableRow(
             [
                 Cell(task_label(task), f"{first.label} / {second.label}"),
-                *(Cell(percent(share)) for share in (*_shares(overlap), overlap.expected_both)),
+                *(Cell(percent(share)) for share in (*overlap.shares, overlap.expected_both)),
                 Cell("undefined" if overlap.kappa is None else number(overlap.kappa)),
                 Cell(f"{overlap.num_examples:,}"),
             ]
@@ -142,7 +126,7 @@ def _set_records(report_data: ReportData, answers: Mapping[str, np.ndarray]) -> 
 
 
 def _common_answers(records: Sequence[TaskRun | None]) -> np.ndarray:
-    """[runs, n] bool: right or wrong, over the examples that all runs were asked."""
+    """[runs, n] bool: right or wrong, over the examples that all runs have answered."""
     if any(record is None or record.examples is None for record in records):
         return np.zeros((len(records), 0), bool)
     places = [{record.examples.key(row): row for row in range(len(record.examples.ids))} for record in records]
@@ -154,7 +138,7 @@ def _common_answers(records: Sequence[TaskRun | None]) -> np.ndarray:
 
 
 def _overlap_panel(task: str, found: Sequence[_Pair]) -> Panel:
-    bars = [(first, second, _shares(overlap), overlap.expected_both) for first, second, overlap in found[:_MOST_BARS]]
+    bars = [(first, second, overlap.shares, overlap.expected_both) for first, second, overlap in found[:_MOST_BARS]]
     return Panel(
         task_label(task),
         lambda axes: figures.overlap_bars(axes, bars),

@@ -8,21 +8,10 @@ from typing import Any
 import numpy as np
 
 from winobench.report import figures, published
+from winobench.report.cells import ABSENT, PROPORTION_COLUMNS, Cell, Table, TableRow, drawn_values
 from winobench.report.figures import Panel
-from winobench.report.sections.shared import (
-    ABSENT,
-    PROPORTION_COLUMNS,
-    Cell,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    drawn_values,
-    number,
-    readable,
-    spread_of,
-    sub_task_folds,
-)
+from winobench.report.sections.shared import ReportData, Section, sub_task_folds
+from winobench.report.wording import number, readable, spread_of
 from winobench.runs.labels import task_label
 
 _DIGITS = 3
@@ -76,7 +65,7 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, measure = name.rpartition("/")
     entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
-    # What guessing gives depends on ties among ratings, which are the same for all runs of the same images.
+    # It depends on ties among ratings, which are the same for all runs of the same images.
     chance = known[0]["chance"]
     prompts = f"{spread_of({entry['prompts'] for entry in known})} prompts"
     return [
@@ -111,11 +100,6 @@ def _panel(report_data: ReportData, task: str, names: Sequence[str]) -> Panel:
         if record is not None
     ]
     labels = [readable(name) for name in names]
-    height = 0.8 + len(names) * max(0.3, 0.14 * len(series) + 0.08)
-
-    def draw(axes) -> None:
-        no_stars = np.zeros((len(series), len(names)), bool)
-        figures.forest(axes, labels, series, stars=no_stars, span="agreement (95% interval)")
-
+    no_stars = np.zeros((len(series), len(names)), bool)
     description = f"Forest plot of the agreement with people of {task_label(task)}"
-    return Panel(task_label(task), draw, 5.2, height, description, figures.forest_margins(labels))
+    return figures.forest_panel(task_label(task), labels, series, no_stars, "agreement (95% interval)", description)

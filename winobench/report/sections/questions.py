@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from winobench.report.sections.shared import ABSENT, Cell, Details, ReportData, Section, Table, TableRow
+from winobench.report.cells import ABSENT, Cell, Table, TableRow
+from winobench.report.sections.shared import Details, ReportData, Section, most_first
 from winobench.runs.examples import Questions
 from winobench.runs.labels import shortened, task_label
 
 _RESPONSE_LETTERS = 280
-_QUESTION = "question"
-# Of what a question is made of, parts of it that need not be said again next to the whole.
-_WHOLE = (_QUESTION,)
 
 
 def questions_section(report_data: ReportData) -> Section | None:
@@ -28,7 +26,7 @@ def questions_section(report_data: ReportData) -> Section | None:
         [
             "Questions that at least one run has wrong, at random among those that most runs have wrong. ✓ and ✗ say "
             "whether the answer is right. What could not be read as an answer, and a tie, are wrong. Below stands what "
-            "the model wrote, shortened. All questions are in the file next to this page.",
+            "the model wrote, shortened. All questions are in the file next to this page."
         ],
     )
     rows = []
@@ -51,9 +49,7 @@ def questions_section(report_data: ReportData) -> Section | None:
                 for key in keys
             ]
         )
-        order = np.random.default_rng(report_data.seed).permutation(len(keys))
-        most_first = order[np.argsort(-wrong[order], kind="stable")]
-        chosen = [place for place in most_first if wrong[place]][: report_data.examples]
+        chosen = [place for place in most_first(wrong, report_data.seed) if wrong[place]][: report_data.examples]
         if chosen:
             lines = [_line(keys[place], answered, places) for place in chosen]
             columns = ["question", "right answer", *range(len(report_data.runs))]
@@ -71,7 +67,7 @@ def questions_section(report_data: ReportData) -> Section | None:
 
 def text_of(named: Mapping[str, str]) -> str:
     """A question as people read it: the part of that name, or all parts."""
-    return next((named[name] for name in _WHOLE if name in named), " / ".join(named.values()))
+    return named.get("question", " / ".join(named.values()))
 
 
 def _line(key: tuple, answered: Sequence[Questions | None], places: Sequence[Mapping[tuple, int]]) -> TableRow:
@@ -107,19 +103,14 @@ def _records(
             continue
         row = place[key]
         choice, scores = some.choices[row], some.scores[row].ravel()
-        rows.append(
-            {
-                "run": run.label,
-                "task": task,
-                "id": some.ids[row],
-                "groups": "; ".join(some.groups[row]),
-                "question": text_of(some.named[row]),
-                "options": "; ".join(some.options[row]),
-                "right": some.options[row][some.targets[row]],
-                "chosen": "" if choice is None else some.options[row][choice],
-                "correct": bool(some.correct[row]),
-                "scores": "; ".join(f"{score:.6g}" for score in scores if math.isfinite(score)),
-                "response": next((text for text in some.responses[row] if text), ""),
-            }
-        )
+        asked = {"id": some.ids[row], "groups": "; ".join(some.groups[row]), "question": text_of(some.named[row])}
+        answer = {
+            "options": "; ".join(some.options[row]),
+            "right": some.options[row][some.targets[row]],
+            "chosen": "" if choice is None else some.options[row][choice],
+            "correct": bool(some.correct[row]),
+            "scores": "; ".join(f"{score:.6g}" for score in scores if math.isfinite(score)),
+            "response": next((text for text in some.responses[row] if text), ""),
+        }
+        rows.append({"run": run.label, "task": task, **asked, **answer})
     return rows

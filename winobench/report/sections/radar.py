@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench.report import figures, published, radar
-from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import ReportData, Section, above_chance, listed
+from winobench.report import figures, published
+from winobench.report.figures import Mark
+from winobench.report.radar import radar_panel
+from winobench.report.sections.shared import ReportData, Section
+from winobench.report.wording import above_chance, listed
 
 _FEWEST_AXES = 3
-# Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
-# form stay off the radar chart.
+# With more axes than this, tasks that the paper lacks and that ask for the same as others, in another form, are left
+# out of the radar chart.
 _MANY_AXES = 12
 _OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo", "pets_all")
 
@@ -55,14 +57,9 @@ def radar_section(report_data: ReportData) -> Section | None:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
             quoted.append((mark, above(raw)))
             rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
-    labels = radar.radar_labels([label for label, *_ in axes])
-
-    def draw(where) -> None:
-        radar.radar(where, labels, [*quoted, *series])
-
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
     description = "Radar chart: how far each run is above chance, task by task"
-    panel = Panel("Tasks", draw, labels.width, labels.height, description, figures.NO_MARGINS)
+    panel = radar_panel("Tasks", [label for label, *_ in axes], [*quoted, *series], description)
     intro = (
         "The radius is (value − chance) / (1 − chance): the dashed ring is chance, the outer ring is all right. Values "
         "below chance lie inside the dashed ring."

@@ -8,13 +8,14 @@ from typing import Any
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Panel
-from winobench.report.sections.shared import ReportData, Section, collapsed, percent, too_few_examples, without_curve
+from winobench.report.sections.shared import ReportData, Section, collapsed, too_few_examples, without_curve
+from winobench.report.wording import percent
 from winobench.runs.labels import task_label
 
 
 @dataclasses.dataclass
 class _Found:
-    """What there is of a task: number of a run -> metric -> curve, or value without samples. Labels of runs without."""
+    """Of a task, number of a run -> metric -> curve, or value without samples; labels of runs without either."""
 
     curves: dict[int, Mapping[str, analysis.Curve]] = dataclasses.field(default_factory=dict)
     levels: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -48,7 +49,7 @@ def sample_section(report_data: ReportData) -> Section | None:
             f"Each point is the mean over {analysis.SUBSETS} random subsets of a run's own samples (seed "
             f"{report_data.seed}), from the recorded errors and under the task's normalisation. The band holds the "
             f"{low}th to {high}th percentile of the subsets. It closes at the full number by construction, because "
-            "there is one such subset only. The dashed grey line is chance. Runs that need no samples are horizontal.",
+            "there is one such subset only. The dashed grey line is chance. Runs that need no samples are horizontal."
         ],
         legend=report_data.legend,
         panels=shown,
@@ -87,7 +88,7 @@ def _find(report_data: ReportData, task: str) -> _Found:
 
 
 def _drawn(report_data: ReportData, task: str, found: _Found) -> list[str]:
-    """The metrics that a panel shows, each."""
+    """The metrics that have a panel each."""
     return [
         metric for metric in report_data.headlines(task) if any(metric in curves for curves in found.curves.values())
     ]

@@ -1,4 +1,4 @@
-"""What sections are made of: tables whose cells and CSV rows come from the same records, figures, and their wording."""
+"""Building blocks of sections: their data, parts and files, and the choice of what a page shows."""
 
 from __future__ import annotations
 
@@ -13,91 +13,29 @@ import numpy as np
 from winobench.base import csv_cells
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
+from winobench.report.cells import Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.panels import to_png
+from winobench.report.wording import listed
 from winobench.runs.image_runs import Pictures
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
-FEW_RUNS = 3
-"""So many runs are compared each with each. More of them with the first."""
-
-FEWEST_EXAMPLES = 5
-"""With fewer examples than this, a figure of them says nothing."""
-
+FEW_RUNS = 3  # are compared each with each, more runs with the first
+FEWEST_EXAMPLES = 5  # of a figure
+# Panels that a section shows at once. The others are folded, unless these are few.
 SHOWN_PANELS = 12
-"""Panels that a section shows at once. The others are folded, unless these are few."""
-
-MINUS, DASH = "−", "–"
-"""What comes before negative numbers, and in ranges and empty cells."""
-
-NUMBER_COLUMNS = ("value", "low", "high", "n")
-"""What CSV files say of every number."""
-
-PROPORTION_COLUMNS = ("value", "low", "high", "chance", "n", "ties")
-"""What CSV files say of the results of tasks whose answers are right or wrong."""
-
 _FEW_MORE = 3
 
+# Tasks that charts and the gallery show, and runs that have charts or cards of their own.
 MOST_CHARTED, MOST_CHARTED_RUNS = 60, 24
-"""Tasks that charts and the gallery show, and runs that have charts or cards of their own."""
 
-# With fewer samples than this, a curve and its band say nothing.
-_FEWEST_SAMPLES = 4
-
-
-@dataclasses.dataclass(frozen=True)
-class Bar:
-    """A proportion with its interval, plotted next to its number. All in [0, 1]."""
-
-    value: float
-    low: float
-    high: float
-    chance: float | None
-    run: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One cell of a table: text, small print next to and below it, and how it looks."""
-
-    text: str
-    small: str = ""
-    style: str = ""
-    bar: Bar | None = None
-    below: str = ""
-
-
-ABSENT = Cell(DASH, style="absent")
-"""The cell of a run that has no such number."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TableRow:
-    """A row of cells. A heading row has one cell that spans the table."""
-
-    cells: Sequence[Cell]
-    heading: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """A table for people.
-
-    Attributes:
-      columns: headings. A number instead of a text is a run's.
-      rows: the rows.
-      caption: what it shows.
-    """
-
-    columns: Sequence[str | int]
-    rows: Sequence[TableRow]
-    caption: str = ""
+_FEWEST_SAMPLES = 4  # of a curve and its band
 
 
 @dataclasses.dataclass(frozen=True)
 class Vote:
-    """What a run has made of an image: its number, its choice in a word, whether that is right, and what was said."""
+    """A run's choice for an image, in a word, whether that is right, and its words."""
 
     run: int
     choice: str
@@ -107,25 +45,15 @@ class Vote:
 
 @dataclasses.dataclass(frozen=True)
 class PicturedQuestion:
-    """A question, the images that were asked about, and what runs have made of them.
-
-    Attributes:
-      id: of the question.
-      text: what the images are of.
-      options: what can be answered.
-      right: place of the right option.
-      pictures: ``data:`` address of each, or None where the run has kept none, and the votes on it.
-      answers: what each run answers in the end.
-      is_correct: whether all of them are right.
-    """
+    """A question, its images, and the runs' answers."""
 
     id: str
-    text: str
+    text: str  # the images' subject
     options: Sequence[str]
-    right: int
-    pictures: Sequence[tuple[str | None, Sequence[Vote]]]
-    answers: Sequence[Vote]
-    is_correct: bool
+    right: int  # place of the right option
+    pictures: Sequence[tuple[str | None, Sequence[Vote]]]  # `data:` address, or None where the run has kept none
+    answers: Sequence[Vote]  # each run's answer in the end
+    is_correct: bool  # whether all of them are right
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,29 +70,17 @@ class Details:
 
 @dataclasses.dataclass
 class Section:
-    """A part of the report.
+    """A part of the report."""
 
-    Attributes:
-      key: of its anchor and the files that it writes.
-      title: its heading.
-      intro: sentences on what is shown and how it is computed.
-      legend: looks of what the figures show.
-      panels: figures that the page shows at once.
-      tables: tables that the page shows at once.
-      folds: what is shown on demand.
-      notes: sentences below.
-      records: name of a CSV file -> its rows, all with the same keys.
-      pictures: name of a PNG file -> (panels, legend, columns).
-    """
-
-    key: str
+    key: str  # of its anchor and its files
     title: str
-    intro: list[str]
+    intro: list[str]  # sentences on its content and its computation
     legend: list[Mark] = dataclasses.field(default_factory=list)
     panels: list[Panel] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
-    folds: list[Details] = dataclasses.field(default_factory=list)
-    notes: list[str] = dataclasses.field(default_factory=list)
+    folds: list[Details] = dataclasses.field(default_factory=list)  # opened on demand
+    notes: list[str] = dataclasses.field(default_factory=list)  # sentences below
+    # CSV file -> its rows, all with the same keys. PNG file -> (panels, legend, columns).
     records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
 
@@ -180,31 +96,21 @@ class Section:
 
     @property
     def files(self) -> list[str]:
-        """Names of the files that the section writes."""
+        """The names of the files that the section writes."""
         return [*self.records, *self.pictures]
 
 
 @dataclasses.dataclass
 class ReportData:
-    """The runs, and what several sections need of them.
+    """The runs, and data that several sections need."""
 
-    Attributes:
-      runs: in the order of the columns.
-      resamples: of a bootstrap.
-      seed: of all draws.
-      ratings: people's answers to the questions of WSC+; None for none.
-      examples: to show a task; 0 for none.
-      fit_timesteps: learn weights of timesteps.
-      drawn: runs of images, with what a verifier says of them.
-    """
-
-    runs: list[Run]
-    resamples: int
-    seed: int
-    ratings: Sequence[Rating] | None = None
-    examples: int = 0
-    fit_timesteps: bool = False
-    drawn: Sequence[Pictures] = ()
+    runs: list[Run]  # in the order of the columns
+    resamples: int  # of a bootstrap
+    seed: int  # of all draws
+    ratings: Sequence[Rating] | None = None  # people's answers to the questions of WSC+
+    examples: int = 0  # in a task's gallery
+    fit_timesteps: bool = False  # learn weights of timesteps
+    drawn: Sequence[Pictures] = ()  # runs of images, with a verifier's answers
 
     @property
     def marks(self) -> list[Mark]:
@@ -213,31 +119,27 @@ class ReportData:
 
     @property
     def dots(self) -> list[Mark]:
-        """The looks of the runs where nothing is plotted as a line."""
+        """The looks of the runs where no line is plotted."""
         return [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in self.marks]
 
     @property
     def legend(self) -> list[Mark]:
-        """The looks of the runs, where there are several."""
         return self.marks if len(self.runs) > 1 else []
 
     @property
     def is_text(self) -> bool:
-        """Whether the runs are of text benchmarks. They all are, or none is."""
         return self.runs[0].is_text
 
     @property
     def tasks(self) -> list[str]:
-        """All tasks, in the order in which the runs name them."""
         return list(dict.fromkeys(task for run in self.runs for task in run.tasks))
 
     @property
     def charted(self) -> list[str]:
-        """The tasks that charts show: the first ones, as nobody looks at a thousand charts."""
+        """The tasks that charts show: the first ones, since a thousand charts are of no use."""
         return self.tasks[:MOST_CHARTED]
 
     def records(self, task: str) -> list[TaskRun | None]:
-        """The task in each run."""
         return [run.tasks.get(task) for run in self.runs]
 
     def names(self, task: str) -> list[str]:
@@ -245,13 +147,20 @@ class ReportData:
         return list(dict.fromkeys(name for record in self.records(task) if record for name in record.results))
 
     def entries(self, task: str, name: str) -> list[Mapping[str, Any] | None]:
-        """A row of a task's results in each run."""
         return [record.results.get(name) if record else None for record in self.records(task)]
+
+    def pictures(self, task: str) -> dict[str, bytes]:
+        """The kept images of a task, of all runs."""
+        kept: dict[str, bytes] = {}
+        for run in self.runs:
+            if task in run.tasks:
+                kept.update(run.pictures(task))
+        return kept
 
     def csv_rows(
         self, task: str, name: str, called: Mapping[str, str], columns: Sequence[str], **others: Any
     ) -> list[dict[str, Any]]:
-        """Rows of a CSV file: what a row of a task's results is called there, and columns of it in each run."""
+        """Rows of a CSV file: a name of a row of a task's results, and columns of it in each run."""
         return [
             {"run": run.label, "task": task, **called, **{column: entry[column] for column in columns}, **others}
             for run, entry in zip(self.runs, self.entries(task, name), strict=True)
@@ -259,11 +168,11 @@ class ReportData:
         ]
 
     def headlines(self, task: str) -> list[str]:
-        """The rows that charts and summaries show of a task. Its other ones follow from the same answers."""
+        """The rows of a task that charts and summaries show. Its other ones follow from the same answers."""
         return list(dict.fromkeys(name for record in self.records(task) if record for name in record.shown))
 
     def best(self, task: str) -> float:
-        """Value of a perfect answer to everything: 1, or 0 where lower is better."""
+        """The value of perfect answers: 1, or 0 where lower is better."""
         return next(record.best for record in self.records(task) if record)
 
     def measure(self, task: str, metric: str) -> str:
@@ -279,7 +188,6 @@ class ReportData:
         return any(record is not None and record.is_rated for record in self.records(task))
 
     def has_answers(self, task: str) -> bool:
-        """Whether the task's examples are right or wrong, each by itself."""
         return not (self.has_bias(task) or self.is_rated(task))
 
     def compared(self) -> list[tuple[int, int]]:
@@ -290,59 +198,8 @@ class ReportData:
         return [(0, number) for number in numbers[1:]]
 
 
-def percent(value: float, sign: bool = False) -> str:
-    """A proportion in percent with one decimal."""
-    text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", MINUS)
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A number with a true minus sign."""
-    return f"{value:.{digits}f}".replace("-", MINUS)
-
-
-def probability(value: float) -> str:
-    """A p-value with the digits that it needs."""
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
-
-
-def readable(name: str) -> str:
-    """A name of the results in words: ``macro_accuracy`` is ``macro accuracy``."""
-    return name.replace("_", " ")
-
-
-def spread_of(values: set[int]) -> str:
-    """One number, or the least and the most where runs differ."""
-    low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,}{DASH}{high:,}"
-
-
-def above_chance(value: float, chance: float, best: float = 1.0) -> float:
-    """How far a value is on the way from guessing, 0, to a perfect answer, 1."""
-    return (value - chance) / (best - chance)
-
-
-def listed(tasks: Sequence[str]) -> str:
-    """The labels of tasks, which may have commas, as the end of a sentence."""
-    return "; ".join(map(task_label, tasks))
-
-
-def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:
-    """The cell of a proportion: value, interval and bar; ``run`` is the number of its run."""
-    if not entry:
-        return ABSENT
-    bar = Bar(entry["value"], entry["low"], entry["high"], entry["chance"], run)
-    return Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value", bar)
-
-
-def drawn_values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
-    """[3, n] float64 values and the ends of their intervals; NaN if missing."""
-    keys = ("value", "low", "high")
-    return np.array([[entry[key] if entry else np.nan for entry in entries] for key in keys], np.float64)
-
-
 def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[TableRow]]) -> list[Details]:
-    """The rows of tasks' sub-tasks, a fold a task, of as many tasks as have charts."""
+    """The rows of tasks' sub-tasks, a fold a task, for as many tasks as have charts."""
     return [
         Details(f"Sub-tasks of {task_label(task)} ({len(rows)})", tables=[Table(columns, rows)])
         for task, rows in itertools.islice(parts.items(), MOST_CHARTED)
@@ -350,13 +207,19 @@ def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[Ta
 
 
 def collapsed(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Details]]:
-    """What a section shows of many panels, each with its task, at once, and the others under the names of theirs."""
+    """The first of many panels, each with its task, to show at once, and folds of the others under their tasks."""
     drawn = [panel for _, panel in panels]
     if len(panels) <= SHOWN_PANELS + _FEW_MORE:
         return drawn, []
     tasks = list(dict.fromkeys(task for task, _ in panels[SHOWN_PANELS:]))
     title = "1 more task" if len(tasks) == 1 else f"{len(tasks)} more tasks"
     return drawn[:SHOWN_PANELS], [Details(title, "; ".join(map(task_label, tasks)), panels=drawn[SHOWN_PANELS:])]
+
+
+def most_first(counts: np.ndarray, seed: int) -> np.ndarray:
+    """The order of items by falling counts, [n], at random among equal ones."""
+    order = np.random.default_rng(seed).permutation(len(counts))
+    return order[np.argsort(-counts[order], kind="stable")]
 
 
 def too_few_examples(record: TaskRun) -> bool:

@@ -6,18 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from winobench.report import figures, radar
-from winobench.report.figures import Panel
-from winobench.report.sections.shared import (
-    Cell,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    above_chance,
-    percent,
-    readable,
-)
+from winobench.report.cells import Cell, Table, TableRow
+from winobench.report.radar import radar_panel
+from winobench.report.sections.shared import ReportData, Section
+from winobench.report.wording import above_chance, percent, readable
 from winobench.runs.labels import task_label
 from winobench.tasks import TASKS
 from winobench.tasks.base import SKILLS
@@ -28,23 +20,16 @@ _FEWEST_AXES = 3
 
 @dataclasses.dataclass(frozen=True)
 class SkillMean:
-    """A skill of all runs.
+    """A skill of all runs."""
 
-    Attributes:
-      skill: a key of `winobench.tasks.base.SKILLS`.
-      tasks: that every run has, with a known chance.
-      values: [runs] mean of the tasks' headline values.
-      above: [runs] mean of how far they are on the way from chance, 0, to a perfect answer, 1.
-    """
-
-    skill: str
-    tasks: tuple[str, ...]
-    values: np.ndarray
-    above: np.ndarray
+    skill: str  # a key of `winobench.tasks.base.SKILLS`
+    tasks: tuple[str, ...]  # that every run has, with a known chance
+    values: np.ndarray  # [runs] mean of the tasks' headline values
+    above: np.ndarray  # [runs] mean of their share of the way from chance, 0, to a perfect answer, 1
 
 
 def skill_means(report_data: ReportData) -> list[SkillMean]:
-    """The skills that two tasks or more ask for in every run, in the order of `SKILLS`."""
+    """The skills of at least two tasks in every run, in the order of `SKILLS`."""
     entries = {task: _headlines(report_data, task) for task in report_data.tasks if task in TASKS}
     found = []
     for skill in SKILLS:
@@ -60,7 +45,7 @@ def skill_means(report_data: ReportData) -> list[SkillMean]:
 
 
 def _headlines(report_data: ReportData, task: str) -> list:
-    """The row of a task's headline in each run. Empty where a run lacks it, and where its chance is not known."""
+    """A task's headline row in each run. Empty where a run lacks it, and where its chance is not known."""
     record = next(record for record in report_data.records(task) if record)
     if record.judge is None:
         return []
@@ -82,16 +67,9 @@ def skill_section(report_data: ReportData) -> Section | None:
         ]
         rows.append(TableRow([Cell(readable(mean.skill), small=f"{len(mean.tasks)} tasks"), *cells]))
         for run, value, above in zip(report_data.runs, mean.values, mean.above, strict=True):
-            records.append(
-                {
-                    "run": run.label,
-                    "skill": mean.skill,
-                    "value": float(value),
-                    "above_chance": float(above),
-                    "num_tasks": len(mean.tasks),
-                    "tasks": " ".join(mean.tasks),
-                }
-            )
+            values = {"value": float(value), "above_chance": float(above)}
+            counted = {"num_tasks": len(mean.tasks), "tasks": " ".join(mean.tasks)}
+            records.append({"run": run.label, "skill": mean.skill, **values, **counted})
     section = Section(
         "skills",
         "Skills",
@@ -106,19 +84,9 @@ def skill_section(report_data: ReportData) -> Section | None:
         records={"skills.csv": records},
     )
     if len(means) >= _FEWEST_AXES:
-        _add_chart(section, report_data, means)
+        series = [(mark, np.array([mean.above[run] for mean in means])) for run, mark in enumerate(report_data.marks)]
+        description = "Radar chart: how far each run is above chance, skill by skill"
+        section.legend = report_data.marks
+        section.panels = [radar_panel("Skills", [readable(mean.skill) for mean in means], series, description)]
+        section.pictures = {"skills.png": (section.panels, report_data.marks, 1)}
     return section
-
-
-def _add_chart(section: Section, report_data: ReportData, means: list[SkillMean]) -> None:
-    labels = radar.radar_labels([readable(mean.skill) for mean in means])
-    series = [(mark, np.array([mean.above[run] for mean in means])) for run, mark in enumerate(report_data.marks)]
-
-    def draw(where) -> None:
-        radar.radar(where, labels, series)
-
-    description = "Radar chart: how far each run is above chance, skill by skill"
-    panel = Panel("Skills", draw, labels.width, labels.height, description, figures.NO_MARGINS)
-    section.legend = report_data.marks
-    section.panels = [panel]
-    section.pictures = {"skills.png": ([panel], report_data.marks, 1)}

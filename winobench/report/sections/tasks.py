@@ -1,25 +1,14 @@
-"""The task table: every value with its interval, chance and what the paper states."""
+"""The task table: every value with its interval, chance and the paper's number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from winobench.report import published
-from winobench.report.sections.shared import (
-    PROPORTION_COLUMNS,
-    Cell,
-    Details,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    percent,
-    proportion_cell,
-    readable,
-    spread_of,
-    sub_task_folds,
-)
+from winobench.report.cells import PROPORTION_COLUMNS, Cell, Table, TableRow, proportion_cell
+from winobench.report.sections.shared import Details, ReportData, Section, sub_task_folds
 from winobench.report.table import constant_notes
+from winobench.report.wording import percent, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run
 
@@ -33,7 +22,7 @@ def task_section(report_data: ReportData) -> Section:
         "Tasks",
         [
             f"Right answers in percent with their 95% interval (Wilson's, for examples that share {shared} carry). A "
-            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance.",
+            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance."
         ],
     )
     if report_data.is_text:
@@ -103,7 +92,7 @@ def _on_the_paper(report_data: ReportData) -> str:
 
 
 def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
-    """The parts that a run lacks, with its name if there are several runs."""
+    """Sentences on parts that a run lacks, with its name if there are several runs."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]

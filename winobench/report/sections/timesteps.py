@@ -22,10 +22,8 @@ from winobench.report.sections.shared import (
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
-# Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
-_MARGINS = Margins(left=0.72, top=0.2)
+_MARGINS = Margins(left=0.72, top=0.2)  # above stands a power of ten of the vertical axis
 _SIZE = (2.9, 2.2)
-
 
 _RIGHT = Mark("right candidates", figures.RIGHT, "o")
 _WRONG = Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1])
@@ -73,7 +71,7 @@ def timestep_section(report_data: ReportData) -> Section | None:
             "Mean error of right and of wrong pairs of image and text, in bins of the timestep with about as many "
             "samples each. First the error itself, which depends on the image far more than on the text. Beside it the "
             "error less that of the same image under the empty text or, where that was not scored, wrong less right. "
-            "The bands are 95% intervals of the mean over images.",
+            "The bands are 95% intervals of the mean over images."
         ],
         legend=_LEGEND,
         panels=shown,
@@ -85,7 +83,7 @@ def timestep_section(report_data: ReportData) -> Section | None:
 
 
 def _profile(run: Run, record: TaskRun) -> analysis.Profile | None:
-    """None where the errors are not complete."""
+    """A task's profile, or None where its errors are not complete."""
     batches = run.batches(record.name)
     if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
         return None

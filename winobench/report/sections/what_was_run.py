@@ -1,4 +1,4 @@
-"""What was run and with what, and what came of it in a sentence a run."""
+"""The runs' settings, and their results in a sentence a run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from winobench.report.sections.shared import DASH, ReportData, above_chance, percent, spread_of
+from winobench.report.sections.shared import ReportData
+from winobench.report.wording import DASH, above_chance, percent, spread_of
 from winobench.runs.endings import incomplete_lines
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
-# Of what a model states about itself, what is said elsewhere or to machines alone.
+# Parts of a model's description that stand elsewhere or are for machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
 
 
 def run_facts(run: Run) -> list[tuple[str, str]]:
-    """(what, value) lines on what was run and with what."""
+    """(name, value) lines on a run and its settings."""
     identity, versions = run.config["identity"], run.config.get("versions") or run.results.get("versions") or {}
     scorer, software = identity.get("scorer") or {}, versions.get("winobench") or {}
     device = versions.get("device") or {}
@@ -33,7 +34,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         ]
         if described:
             facts.append(("settings", ", ".join(described)))
-        # A hosted model has a name here, and no weights that anybody could count.
+        # A hosted model has a name here, and no countable weights.
         if re.fullmatch(r"[0-9a-f]{64}", str(scorer.get("model") or "")):
             facts.append(("weights", f"SHA-256 {str(scorer['model'])[:16]}…"))
     if run.is_text:
@@ -71,7 +72,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
 
 
 def summary_sentences(report_data: ReportData) -> list[str]:
-    """What a reader should take away at once, a sentence a run."""
+    """The main result of each run in a sentence."""
     sentences = []
     for run in report_data.runs:
         entries = [
@@ -96,7 +97,7 @@ def summary_sentences(report_data: ReportData) -> list[str]:
 
 
 def _protocol_text(run: Run) -> str:
-    """One protocol, or that of each task where they differ."""
+    """One protocol, or each task's where they differ."""
     by_task = run.config["identity"]["protocol"]
     if len(set(by_task.values())) == 1:
         return next(iter(by_task.values()))
@@ -104,7 +105,7 @@ def _protocol_text(run: Run) -> str:
 
 
 def _pictures(run: Run) -> list[tuple[str, str]]:
-    """Whose images were asked about, and who wrote captions of them."""
+    """The origin of the images, and the writer of their captions."""
     counts = [len(some) for one in run.tasks.values() for some in getattr(one.examples, "pictures", ()) if some]
     if not counts:
         return []
@@ -118,7 +119,7 @@ def _pictures(run: Run) -> list[tuple[str, str]]:
 
 
 def _asked(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """How much a language model was asked, and what it took."""
+    """A language model's requests, tokens and cost."""
     facts = [("requests", f"{results['requests']:,}, of which the last call made {results['asked']:,}")]
     if results.get("failed_calls"):
         calls = results["failed_calls"]
@@ -146,13 +147,8 @@ def _distances(record: TaskRun, metric: str) -> tuple[float, float]:
 def _samples_text(run: Run) -> str:
     by_count: dict[str, list[str]] = {}
     for task, record in run.tasks.items():
-        text = (
-            "none needed"
-            if record.deterministic
-            else "unknown"
-            if record.num_samples is None
-            else str(record.num_samples)
-        )
+        counted = "unknown" if record.num_samples is None else str(record.num_samples)
+        text = "none needed" if record.deterministic else counted
         by_count.setdefault(text, []).append(task_label(task))
     text, *others = sorted(by_count, key=lambda count: -len(by_count[count]))
     for other in others:

@@ -1,4 +1,4 @@
-"""WinoViz in the layout of the paper's Tables 1 to 4 and 6, and how much the order of the options decides."""
+"""WinoViz in the layout of the paper's Tables 1 to 4 and 6, and the position bias of answers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,12 @@ from typing import Any
 import numpy as np
 
 from winobench.report import figures, published
+from winobench.report.cells import ABSENT, PROPORTION_COLUMNS, Cell, Table, TableRow, drawn_values, proportion_cell
 from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import (
-    ABSENT,
-    PROPORTION_COLUMNS,
-    Cell,
-    ReportData,
-    Section,
-    Table,
-    TableRow,
-    drawn_values,
-    proportion_cell,
-)
+from winobench.report.sections.shared import ReportData, Section
 from winobench.runs.run import Run
 
-SETS = {"winoviz": "the user's items", "winoviz_mini": "our small set"}
-"""Beginning of the tasks' names -> whose items they ask."""
+SETS = {"winoviz": "the user's items", "winoviz_mini": "our small set"}  # beginning of the tasks' names -> their items
 
 _HOPS = (("Single-hop", "single"), ("Multi-hop", "multi"))
 _METRICS = (("Ind.", "individual"), ("Pair", "pair"))
@@ -42,7 +32,7 @@ _BLOCKS = (
     ("By similarity of the texts (ours)", ("similarity",), ()),
     ("With images of the premises (Table 6)", ("picture_match", "captions", "vqa"), ("Table 6",)),
 )
-# What these tables compare with.
+# Tables with a comparison to them.
 _WITH_ZERO_SHOT = ("Table 2", "Table 6")
 _PROMPTS = {
     "zero_shot": "0 examples",
@@ -77,7 +67,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         "WinoViz",
         [
             "Ind. counts questions, Pair the pairs of which both questions are right. Chance is 50% and 25%. Options "
-            "that are scored stand among answers that are generated, as the small print says.",
+            "that are scored stand among answers that are generated, as the small print says."
         ],
     )
     marks = report_data.dots
@@ -124,7 +114,7 @@ def _tasks_of(name: str) -> tuple[str, str, str]:
 
 
 def _prompt(protocol: str) -> str:
-    """The prompt of a protocol, whether its answers are generated or scored, in one order of the options or both."""
+    """The prompt of a protocol, for generated and scored answers, in one order of the options or both."""
     return protocol.removesuffix("_swapped").removesuffix("_options")
 
 
@@ -183,15 +173,7 @@ def _bias_table(report_data: ReportData, tasks: Sequence[str], whose: str) -> Ta
 
 
 def _bars(title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]]) -> Panel:
-    margins = figures.bars_margins(labels)
-    return Panel(
-        title,
-        lambda axes: figures.grouped_bars(axes, labels, series),
-        4.6,
-        2.4 + margins.bottom,
-        f"WinoViz, {title}: a bar a run",
-        margins,
-    )
+    return figures.bars_panel(title, labels, series, 2.4, f"WinoViz, {title}: a bar a run")
 
 
 def _records(report_data: ReportData, sets: Sequence[str]) -> Iterable[dict[str, Any]]:

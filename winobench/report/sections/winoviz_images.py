@@ -1,4 +1,4 @@
-"""Questions about images: what was seen in each image, and how the majority decided."""
+"""Questions about images: the votes on each image, and the decision of the majority."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from winobench.report.cards import picture_address
 from winobench.report.sections.questions import text_of
-from winobench.report.sections.shared import DASH, Details, PicturedQuestion, ReportData, Section, Vote
+from winobench.report.sections.shared import Details, PicturedQuestion, ReportData, Section, Vote, most_first
+from winobench.report.wording import DASH
 from winobench.runs.examples import Questions
 from winobench.runs.labels import shortened, task_label
 
 _SIDE = 128  # pixels
 _LETTERS = 160
-_Place = tuple[int, Questions, int]
-"""Number of a run, its questions, and the row of one of them."""
+_Place = tuple[int, Questions, int]  # number of a run, its questions, and the row of one of them
 
 
 def pictured_section(report_data: ReportData) -> Section | None:
@@ -29,7 +29,7 @@ def pictured_section(report_data: ReportData) -> Section | None:
             "for is the answer. Below each image stands its vote, with the caption that was read or what was written "
             f"about it; {DASH} is a vote that could not be read, or a tie. Shown are questions that most runs have "
             "wrong, and after them others, of those that runs keep small images of. All are in the file next to this "
-            "page.",
+            "page."
         ],
     )
     lines: list[dict[str, Any]] = []
@@ -40,10 +40,7 @@ def pictured_section(report_data: ReportData) -> Section | None:
         lines += [line for places in asked.values() for line in _lines(report_data, task, places)]
         if not report_data.examples:
             continue
-        pictures: dict[str, bytes] = {}
-        for run in report_data.runs:
-            if task in run.tasks:
-                pictures.update(run.pictures(task))
+        pictures = report_data.pictures(task)
         shown = _chosen(list(asked.values()), pictures, report_data)
         cards = [_card(places, pictures) for places in shown]
         title = f"{task_label(task)} ({len(cards)} of {len(asked):,} questions)"
@@ -55,7 +52,7 @@ def pictured_section(report_data: ReportData) -> Section | None:
 
 
 def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Place]]:
-    """What tells a question from others -> where runs have answered it about images."""
+    """Key of a question -> the places where runs have answered it about images."""
     found: dict[tuple, list[_Place]] = {}
     for number, record in enumerate(report_data.records(task)):
         some = None if record is None else record.examples
@@ -72,9 +69,7 @@ def _chosen(
     kept = [places for places in asked if any(sha in pictures for _, some, row in places for sha in some.pictures[row])]
     kept = kept or list(asked)
     wrong = np.array([sum(not some.correct[row] for _, some, row in places) for places in kept])
-    order = np.random.default_rng(report_data.seed).permutation(len(kept))
-    most_first = order[np.argsort(-wrong[order], kind="stable")]
-    return [kept[place] for place in most_first[: report_data.examples]]
+    return [kept[place] for place in most_first(wrong, report_data.seed)[: report_data.examples]]
 
 
 def _card(places: Sequence[_Place], pictures: Mapping[str, bytes]) -> PicturedQuestion:
@@ -113,7 +108,7 @@ def _choice(some: Questions, row: int, place: int) -> int | None:
 
 
 def _said(some: Questions, row: int, place: int) -> str:
-    """The caption that was read, or else what was written about the image."""
+    """The caption that was read, or else the text about the image."""
     said = some.captions[row] or some.responses[row]
     return " ".join((said[place] or "").split()) if place < len(said) else ""
 

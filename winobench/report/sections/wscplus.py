@@ -14,22 +14,19 @@ from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
-from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import (
+from winobench.report.cells import (
     ABSENT,
     NUMBER_COLUMNS,
     PROPORTION_COLUMNS,
     Cell,
-    Details,
-    ReportData,
-    Section,
     Table,
     TableRow,
     drawn_values,
-    number,
-    percent,
     proportion_cell,
 )
+from winobench.report.figures import Mark, Panel
+from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.wording import number, percent
 from winobench.runs.examples import Questions
 from winobench.runs.labels import task_label
 from winobench.runs.run import TaskRun
@@ -43,7 +40,6 @@ ERROR_LABELS = {
     wscplus.ENTITY_MISSELECTION: "entity misselection",
     wscplus.NO_ANSWER: "no answer",
 }
-"""The kinds of errors of the paper's section 4.1, and what is not one of them."""
 
 GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "Human": "people"}
 
@@ -51,13 +47,11 @@ _MOST_PRONOUNS = 20
 _CHANCE = wscplus.CHANCE["accuracy"]
 _PEOPLE = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
 
-# What is measured: labels, and rows of the results.
-_Measured = Sequence[tuple[str, str]]
+_Measured = Sequence[tuple[str, str]]  # labels, and rows of the results
 _ALL = ("all questions", "accuracy")
 _BY_TYPE = [(name, f"{name}/accuracy") for name in TYPES]
 
-# Of each run that has answers, kind of errors -> how many there are.
-_Counts = Sequence[Mapping[str, int] | None]
+_Counts = Sequence[Mapping[str, int] | None]  # kind of errors -> their number, of each run that has answers
 
 
 def asked_tasks(report_data: ReportData) -> list[str]:
@@ -167,7 +161,7 @@ def _error_rows(report_data: ReportData, task: str, kinds: Sequence[str], counts
 
 
 def error_counts(record: TaskRun) -> dict[str, int]:
-    """How often each kind of error occurs, recomputed from the answers of a run."""
+    """Kind of error -> its number, recomputed from the answers of a run."""
     questions = record.examples
     found = collections.Counter()
     rows = zip(questions.correct, questions.choices, questions.targets, questions.scores, strict=True)
@@ -187,14 +181,14 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 
 
 def people_said() -> dict[str, float]:
-    """Metric -> what people reach (Table 6), in [0, 1]."""
+    """Metric -> people's accuracy (Table 6), in [0, 1]."""
     return {number.metric: number.value for number in numbers(paper="wscplus", table="6", model=PEOPLE)}
 
 
 def _raters(
     report_data: ReportData, tasks: Sequence[str], ratings: Sequence[Rating]
 ) -> tuple[Table, list[dict[str, Any]]]:
-    """How often people are right, by type, and how far they agree: a table, and a row a number."""
+    """People's accuracy by type, and their agreement: a table, and a row a number."""
     answers: dict[str, str] = {}
     types: dict[str, str] = {}
     for record in (record for task in tasks for record in report_data.records(task) if _answered(record)):
@@ -239,7 +233,7 @@ def _answered(record: TaskRun | None) -> bool:
 
 
 def _writers(report_data: ReportData, task: str) -> _Measured:
-    """Who wrote the sentences, and the row of the results on it. The paper's first."""
+    """The writers of the sentences, and the row of the results on each. The paper's first."""
     there = [name.removesuffix("/accuracy") for name in report_data.names(task) if name.endswith("/accuracy")]
     others = [name for name in there if name not in TYPES and name not in GENERATORS]
     names = [*(name for name in GENERATORS if name in there), *others]
@@ -254,13 +248,9 @@ def _without_intervals(values: Sequence[float | None]) -> np.ndarray:
 def _bars(
     title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, counted: bool = False
 ) -> Panel:
-    def draw(axes) -> None:
-        options = {"percent": False, "ylabel": "errors"} if counted else {"chance": _CHANCE}
-        figures.grouped_bars(axes, labels, series, **options)
-
-    margins = figures.bars_margins(labels)
+    options = {"percent": False, "ylabel": "errors"} if counted else {"chance": _CHANCE}
     title = title[0].upper() + title[1:]
-    return Panel(title, draw, 4.6, 2.6 + margins.bottom, f"WSC+, {title}: a bar a run", margins)
+    return figures.bars_panel(title, labels, series, 2.6, f"WSC+, {title}: a bar a run", **options)
 
 
 def _share(counts: Mapping[str, int], kind: str) -> Cell:
@@ -269,7 +259,7 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
 
 
 def _pronouns(report_data: ReportData, task: str) -> list[Details]:
-    """How often each pronoun occurs, and how often it is understood (compare Figure 4)."""
+    """The frequency of each pronoun, and its right answers (compare Figure 4)."""
     records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
     counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, bounded
 from winobench.responders.hosted.waits import requested_wait
@@ -55,16 +55,7 @@ _MOST_TOKENS = 10**9
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed.
-
-    Attributes:
-      kind: rate limit, server, timeout, connection, unusable, client, refused or incomplete.
-      message: the server's words.
-      passing: whether it is worth another attempt.
-      fatal: an error that every call would meet, with advice.
-      wait: seconds that the server requests.
-      codes: the server's names for the error.
-    """
+    """Why an attempt failed. ``passing``: another may succeed. ``fatal``: every call would fail. ``wait``: seconds."""
 
     kind: str
     message: str
@@ -82,11 +73,6 @@ class Api(abc.ABC):
     A subclass registers itself: ``class Mistral(OpenAI, provider="mistral")`` in a module of `providers` is enough.
 
     Attributes:
-      provider: what models' names begin with.
-      description: a few words for lists of models.
-      default_url: address of the provider's own server.
-      key_variable, url_variable: environment variables of the key and of another server's address.
-      package, client, base_error: the official client's package, and its classes of clients and errors.
       requirement: the package as pip takes it. ``setup.py`` reads this line.
       extra: winobench's extra that installs it.
       options: which of ``seed``, ``max_tokens_field`` and ``logprobs`` the protocol has.
@@ -181,7 +167,6 @@ class Api(abc.ABC):
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
-        """The meaning of a client's exception for a call with these fields."""
         package = self._package
         reason = error.__cause__ or error
         if isinstance(error, TimeoutError):
@@ -279,7 +264,6 @@ class Api(abc.ABC):
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """The server's name for a call."""
     return headers.get("x-request-id") or headers.get("request-id")
 
 
@@ -314,7 +298,7 @@ def count(value: Any) -> int | None:
     """A number of tokens; None where it cannot be one."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    return value if options.is_whole(value) and 0 <= value <= _MOST_TOKENS else None
 
 
 def body_text(answer: Any) -> str:

@@ -48,13 +48,7 @@ _STATUSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Error:
-    """An error that a server speaks of.
-
-    Attributes:
-      message: its words.
-      codes: the names and numbers that it gives.
-      status: that they mean; None where that is not known.
-    """
+    """An error in a body: the server's words, its names and numbers, and the status that they mean, or None."""
 
     message: str
     codes: tuple[str, ...]
@@ -67,7 +61,6 @@ def spoken(text: str) -> str:
 
 
 def begins_with_thoughts(text: str) -> bool:
-    """Whether a text begins with a tag of thoughts."""
     return _THOUGHTS.match(text.lstrip()) is not None
 
 

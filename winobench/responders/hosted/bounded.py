@@ -13,10 +13,7 @@ class Unusable(Exception):
 
 
 def client_class(base: type, largest: int) -> type:
-    """A class of asynchronous HTTP clients that raise `Unusable` for more than ``largest`` unpacked bytes of a body.
-
-    ``base`` has HTTPX's interface, such as the official clients' ``DefaultAsyncHttpxClient``.
-    """
+    """A subclass of HTTPX's client that raises `Unusable` for more than ``largest`` unpacked bytes of a body."""
 
     class Client(base):
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:

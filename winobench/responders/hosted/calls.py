@@ -34,10 +34,7 @@ _SECONDS_TO_CLOSE = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of a call. All None for one that was not made because the run ends.
-
-    An error ends the run, and may come with an answer. ``passing``: the call failed although it was tried again.
-    """
+    """Of a call. Empty for one that was not made because the run ends. ``error`` ends the run, also with an answer."""
 
     raw: Raw | None = None
     error: BaseException | None = None
@@ -50,10 +47,7 @@ Results = queue.SimpleQueue[tuple[int, Outcome] | None]
 
 @contextlib.contextmanager
 def interrupts(results: Results) -> Iterator[list[bool]]:
-    """Puts a Ctrl-C among the results, so that it does not cut off the storing of one. A second one is raised at once.
-
-    Yields a list that is empty as long as none has come.
-    """
+    """Puts a Ctrl-C into the list and among the results: it cuts off no storing. A second one is raised at once."""
     came: list[bool] = []
 
     def handle(*_: Any) -> None:
@@ -89,11 +83,7 @@ class _Attempt:
 
 
 class Caller:
-    """Makes calls, each with its retries, and pauses all of them while the server requests it.
-
-    Attributes:
-      log: path of a file that gets a line for each attempt; None for none.
-    """
+    """Makes calls, each with its retries, logs attempts, and pauses all calls while the server requests it."""
 
     def __init__(
         self,

@@ -1,11 +1,6 @@
-"""Questions with answers to choose from, as they are put to a model that writes, and what it has chosen.
+"""Questions with answers to choose from, for a model that writes, and which one it has chosen.
 
-Two ways lead from what such a model gives to a log-likelihood of each answer:
-
-- the probabilities of the most likely first tokens, where the API tells them: each counts for the one answer that it
-  is, or begins;
-- votes: the question is put several times at temperature 1, and the share of the answers that are this one means
-  its probability.
+Log-likelihoods come from the most likely first tokens, or are logarithms of shares of votes at temperature 1.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from winobench.responders.hosted import bodies
 from winobench.runs.requests import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
-"""What is asked where a question is empty."""
+"""The question in place of an empty one."""
 
 # Log-likelihood of what no vote was for, or is known to be less likely than anything: a finite number, near -20.7.
 _LEAST = math.log(1e-9)
@@ -30,10 +25,9 @@ _LEAST = math.log(1e-9)
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
     """The question as it is sent, and the mark of each option in an answer.
 
-    A question that states itself what to answer with is sent as it is: in one of its sentences, all options stand
-    behind "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are
-    letters. Otherwise the options are named behind it, with letters before them where the first words of two are the
-    same.
+    It is sent as it is where one of its sentences has all options behind "answer" or "output", or where it asks for the
+    letter of options that are letters. Otherwise the options are named behind it, with letters where first words are
+    the same.
     """
     options = request.options
     if not 2 <= len({_normal(option) for option in options} - {""}) == len(options) <= len(string.ascii_uppercase):
@@ -83,9 +77,8 @@ def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks
 def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[float, ...]:
     """Log-likelihoods of answers, from the most likely tokens.
 
-    The probabilities of all tokens that begin one answer alone are added up: "Yes", " yes" and "yes" are one. An answer
-    that none begins gets the most that it can have: the probability of the least likely token that is listed, or what
-    all of them leave, whichever is less. Where no answer has a token, all are alike.
+    The probabilities of all tokens that begin one answer alone are added up. An answer that none begins gets the most
+    that it can have: the least listed probability, or what all of them leave, whichever is less.
     """
     listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 means "less likely"
     found = [0.0] * len(marks)
@@ -105,7 +98,7 @@ def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float
 
 
 def chosen(text: str, marks: Sequence[str]) -> int | None:
-    """The number of the mark that an answer begins with, whatever comes before or behind it; None if it is none."""
+    """The number of the mark that an answer begins with, with anything before or behind it. None for no mark."""
     text = re.sub(r"^[\W_]+", "", _normal(text))
     begun = [number for number, mark in enumerate(marks) if re.match(rf"{re.escape(_normal(mark))}(?!\w)", text)]
     return max(begun, key=lambda number: len(marks[number]), default=None)

@@ -1,8 +1,7 @@
 """Images in the forms that the APIs take.
 
-A file goes out byte for byte where its format, its size and its pixels allow that. Otherwise what a viewer shows on a
-white page (`winobench.data.images`) is written as PNG, or as JPEG where that is too large, and scaled down as far as a
-limit asks for. The same file always becomes the same bytes, with the same release of Pillow.
+A file goes out byte for byte where its format, size and pixels allow that. Otherwise what a viewer shows on white
+becomes a PNG, or a JPEG where that is too large, scaled down to the limits: the same bytes with the same Pillow.
 """
 
 from __future__ import annotations
@@ -30,13 +29,7 @@ _KEPT = 8
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What an API takes.
-
-    Attributes:
-      formats: PIL's names.
-      largest: bytes of a file, before base64 makes a third more of them.
-      longest_side: pixels of height and width; None without a limit.
-    """
+    """What an API takes: PIL's formats, bytes of a file (base64 makes a third more), pixels of a side, or None."""
 
     formats: tuple[str, ...]
     largest: int
@@ -93,7 +86,6 @@ def _is_sent_unchanged(image: Image.Image, size: int, limits: Limits) -> bool:
 
 
 def _fitted(image: Image.Image, limits: Limits) -> tuple[str, bytes]:
-    """An image's format and file, no larger than the limits."""
     longest = max(image.size)
     side = longest if limits.longest_side is None else min(longest, limits.longest_side)
     while True:

@@ -41,15 +41,8 @@ _BLANK = "[key]"
 class HostedModel:
     """A language model behind an API. A `winobench.runs.requests.Responder` for texts, also about images.
 
-    Only a call shows whether a model takes images. The log-likelihoods of options about an image come from the answer's
-    first token where the API reports them. Otherwise they are logarithms of shares of votes: the question is sent
-    several times at temperature 1 (`winobench.responders.hosted.choices`).
-
-    Attributes:
-      kinds: what it answers.
-      api: the provider, one of `APIS`.
-      model: the model's name there.
-      base_url: where.
+    Options about an image are judged by the log-probabilities of the answer's first token where the API reports them.
+    Otherwise the question is sent several times at temperature 1, and shares of votes count (`choices`).
     """
 
     kinds = frozenset({"generation", "picture_text", "picture_options"})
@@ -83,14 +76,10 @@ class HostedModel:
           first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random
             part of up to a half. Longer where the server requests it.
           longest_wait: seconds. The run ends with an error where the server requests a longer wait.
-          max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
-            protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
-            that field: then all calls have the other one.
-          logprobs: whether options about an image are judged by log-probabilities, which Anthropic's protocol does not
-            have, and OpenAI's models that think do not tell. For the name to decide when None.
-          attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
-            its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
-            absl's log too: as warnings where the call is given up or the wait is long, as notes otherwise.
+          max_tokens_field: ``max_tokens`` or ``max_completion_tokens``. When None, OpenAI's own server gets the latter
+            and others the former, until the server refuses that field: then all calls have the other one.
+          logprobs: whether options about an image are judged by log-probabilities. When None, the name decides.
+          attempts_log: a JSONL file with a line for each attempt. Failed ones go to absl's log, too.
         """
         self.api, self.model, named_url = settings.split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
@@ -140,10 +129,7 @@ class HostedModel:
             self._caller.log = path
 
     def cost(self, response: Response) -> float | None:
-        """What a response has cost in US dollars; None where the price is not known.
-
-        The table's prices are those of the providers: at other servers only prices given by the user count.
-        """
+        """US dollars; None where the price is not known. Other servers have only the prices that the user gives."""
         if not self._is_own and self.model not in (self._prices or {}):
             return None
         return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
@@ -172,12 +158,9 @@ class HostedModel:
         return Response(scores=choices.from_votes([response.text for response in responses], marks), **spent)
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        """Yields the answers as they come in.
+        """Yields ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it.
 
-        Each is ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it, the HTTP
-        status, the server's name for the call, the number of the attempt that succeeded, and how long that one took. Of
-        a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed. Who
-        wants to keep each vote as it comes in asks for the parts.
+        Of a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed.
         """
         parts = [self.parts(request) for request in requests]
         owners = [index for index, own in enumerate(parts) for _ in own]
@@ -223,7 +206,12 @@ class HostedModel:
                     if end is None and outcome.error is not None:
                         end = outcome.error
                     elif end is None and row >= self._failures_in_a_row:
-                        end = self._all_failed(row, outcome.raw["error"]["message"])
+                        last = outcome.raw["error"]["message"]
+                        end = InputError(
+                            f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
+                            " is in order and give the same command again. What has been answered is kept.",
+                            code="all-calls-failed",
+                        )
                 elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
                     raise end
                 else:
@@ -248,15 +236,7 @@ class HostedModel:
             bodies[index] = request if hasattr(request, "picture") else self._server.body(request)
         return bodies
 
-    def _all_failed(self, count: int, last: str) -> InputError:
-        return InputError(
-            f"{self._name}: the last {count} calls have all failed ({last}): see whether {self.base_url} is"
-            " in order and give the same command again. What has been answered is kept.",
-            code="all-calls-failed",
-        )
-
     def read(self, request: Request, raw: Raw) -> Response:
-        """The answer in a server's body."""
         if "votes" in raw:
             parts = zip(self.parts(request), raw["votes"], strict=True)
             return self.combine(request, [self.read(part, vote) for part, vote in parts])
@@ -272,7 +252,7 @@ class HostedModel:
         if (error := bodies.error(content)) is not None:
             raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
-        # The first tokens tell all, so that the limit is that of one token.
+        # The first tokens are enough, so that the limit is one token.
         if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
             return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
@@ -282,5 +262,4 @@ class HostedModel:
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:
-        """A text without the key."""
         return self._secret.sub(_BLANK, text) if self._secret is not None and text else text

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 PRICES_DATE = "2026-11-22"
 """When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
@@ -53,26 +51,9 @@ def cost(
     output_tokens: int | None,
     prices: Mapping[str, Sequence[float]] | None = None,
 ) -> float | None:
-    """What tokens cost.
-
-    Args:
-      model: the name as the API knows it, such as ``gpt-4o-mini``. A dated snapshot costs as the model without the date
-        where it has no price of its own.
-
-    Returns:
-      US dollars; None where the price or a number of tokens is not known.
-    """
+    """US dollars; None where price or tokens are not known. A dated snapshot costs as the model without the date."""
     table = {**PRICES, **(prices or {})}
     price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
     if price is None or input_tokens is None or output_tokens is None:
         return None
     return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6
-
-
-def is_price(price: Any) -> bool:
-    """Whether it is two numbers, dollars per million tokens read and written."""
-    return (
-        isinstance(price, Sequence)
-        and len(price) == 2
-        and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in price)
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import urllib.parse
@@ -12,7 +13,6 @@ from typing import Any
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
-from winobench.responders.hosted.prices import is_price
 from winobench.responders.hosted.providers import APIS, model_names
 
 _COUNTS = ("concurrency", "attempts", "failures_in_a_row", "votes")
@@ -54,7 +54,6 @@ def split(name: str) -> tuple[str, str, str | None]:
 def check_fields(
     name: str, api: type[Api], seed: int | None, max_tokens_field: str | None, logprobs: bool | None
 ) -> None:
-    """Raises InputError for fields that the protocol does not have."""
     if max_tokens_field is not None and max_tokens_field not in LIMITS:
         raise InputError(
             f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(LIMITS)}.", code="unknown-name"
@@ -69,18 +68,17 @@ def check_fields(
 
 
 def check_numbers(name: str, **values: Any) -> None:
-    """Raises InputError for a number out of its range."""
     for option, value in values.items():
-        try:
-            _NUMBERS[option].check(f"{option} of {name!r}", value)
-        except InputError as error:
-            raise InputError(str(error), code="out-of-range") from None
+        _NUMBERS[option].check(f"{option} of {name!r}", value, "out-of-range")
 
 
 def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
-    """Raises InputError for malformed prices."""
     for model, price in (prices or {}).items():
-        if not is_price(price):
+        if not (
+            isinstance(price, Sequence)
+            and len(price) == 2
+            and all(isinstance(value, int | float) and math.isfinite(value) and value >= 0 for value in price)
+        ):
             raise InputError(
                 f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
                 code="out-of-range",

@@ -35,8 +35,8 @@ def exhausted(headers: Mapping[str, str]) -> float:
 def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
     """The rest of each limit, or None, and the seconds until the limit is full again.
 
-    OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
-    a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
+    OpenAI writes ``x-ratelimit-reset-requests: 6m0s``, Anthropic ``anthropic-ratelimit-requests-reset`` with a date,
+    others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
     """
     for name, value in headers.items():
         name = name.lower()

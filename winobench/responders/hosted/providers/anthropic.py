@@ -26,7 +26,6 @@ class Anthropic(Api, provider="anthropic"):
     package, client, base_error = "anthropic", "AsyncAnthropic", "AnthropicError"
 
     def body(self, request: Generation | PictureText) -> dict[str, Any]:
-        """See `Api.body`."""
         system = ""
         if isinstance(request, PictureText):
             media_type, content = images.encode(request.picture, IMAGES)
@@ -51,7 +50,6 @@ class Anthropic(Api, provider="anthropic"):
         return body
 
     async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        """See `Api.send`."""
         # Newer releases of the client have no argument for the temperature, which older models still take.
         known = {name: value for name, value in body.items() if name != "temperature"}
         extra = {name: value for name, value in body.items() if name == "temperature"}
@@ -63,7 +61,6 @@ class Anthropic(Api, provider="anthropic"):
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
-        """See `Api.parse`."""
         blocks = content.get("content")
         if not isinstance(blocks, list):
             raise ValueError("the body has no content")
@@ -86,7 +83,6 @@ class Anthropic(Api, provider="anthropic"):
 
 
 def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
-    """The system's text, and the other turns."""
     rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
     if any(turn.role == "system" for turn in rest):
         raise InputError(

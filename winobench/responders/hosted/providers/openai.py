@@ -24,7 +24,6 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 
 
 def _other(field: str) -> str:
-    """The other name of the limit."""
     return LIMITS[1 - LIMITS.index(field)]
 
 
@@ -42,11 +41,9 @@ class OpenAI(Api, provider="openai"):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """See `Api.tells_likelihoods`."""
         return _THINKING.match(model) is None
 
     def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
-        """See `Api.body`."""
         settings = self._settings
         if isinstance(request, PictureOptions):
             question, marks = choices.put(request)
@@ -78,19 +75,16 @@ class OpenAI(Api, provider="openai"):
         return body
 
     def advice(self, field: str) -> str:
-        """See `Api.advice`."""
         if field not in LIMITS or self.may_adapt:
             return super().advice(field)
         return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
 
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """See `Api.adapted`."""
         own = self._settings["max_tokens_field"]
         field = _other(own) if self.switched else own
         return {field if name == own else name: value for name, value in body.items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
-        """See `Api.adapt`."""
         if not self.may_adapt or failure.status not in (400, 422):
             return False
         own = self._settings["max_tokens_field"]
@@ -105,7 +99,6 @@ class OpenAI(Api, provider="openai"):
         return field == own
 
     async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        """See `Api.send`."""
         answer = await client.chat.completions.with_raw_response.create(
             **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
         )
@@ -113,7 +106,6 @@ class OpenAI(Api, provider="openai"):
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
-        """See `Api.parse`."""
         choice, message = _first_choice(content)
         text = message.get("content")
         refused = bool(message.get("refusal"))
@@ -138,7 +130,6 @@ class OpenAI(Api, provider="openai"):
 
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """See `Api.likely_tokens`."""
         try:
             found = [
                 (str(place["token"]), [(str(one["token"]), float(one["logprob"])) for one in place["top_logprobs"]])
@@ -157,7 +148,6 @@ class OpenAI(Api, provider="openai"):
 
 
 def _first_choice(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first choice of a body, and its message."""
     choices = content.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ValueError("the body has no choices")

@@ -1,0 +1,9 @@
+import pytest
+
+from winobench.clevr import renderer
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Quicker for a few scenes."""
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)

@@ -1,0 +1,93 @@
+"""--help of every launcher: what it teaches, flags of its own alone, commands that are right, and no heavy import."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import winobench
+from launch import configuration
+from tests import launching
+from winobench.tasks import TEXT_TASKS, groups
+from winobench.training.coco_captions import TRAINING_SETS
+
+SAID = {
+    "eval": ["--list_tasks", "--processes", "--config.sampling.num_samples"],
+    "train --config=hardneg": ["--config.loss.threshold", "--max_minutes"],
+    "prepare": ["--source", "--allow_partial"],
+    "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
+    "plan": ["--accelerator", "--devices", "--price", "--config.model", "v5e", "h100"],
+    "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
+    "caption": ["--question", "--max_tokens", "captions.jsonl"],
+    "compare": ["--rater", "--judge", "RUN:MODEL"],
+    "edit": ["--config.strengths", "--config=edit:denoise"],
+    "write_items": ["--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"],
+}
+SPECS = configuration.config_names()
+# Flags that one launcher alone has.
+OWN = {"--judge": "compare", "--question": "caption", "--annotate": "write_items", "--list_tasks": "eval"}
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """Launcher -> its help."""
+    found = {}
+    for command in SAID:
+        launcher, *words = command.split()
+        status, found[launcher], err = launching.launch(f"launch.{launcher}", *words, "--help")
+        assert (status, err) == (0, "")
+    return found
+
+
+@pytest.mark.parametrize("command", SAID)
+def test_help_teaches_by_examples_and_names_only_its_own_flags(helps, command):
+    launcher = command.partition(" ")[0]
+    text = helps[launcher]
+    assert text.count(f"python -m launch.{launcher}") >= 3
+    assert all(word in text for word in SAID[command])
+    flags = {line.split()[0] for line in text.partition("Flags:")[2].splitlines() if line.startswith("  --")}
+    assert {flag for flag in OWN if flag in flags} == {flag for flag in OWN if OWN[flag] == launcher}
+    assert launcher != "report" or "--config" not in text
+
+
+def test_the_commands_of_all_helps_and_configs_use_known_names(helps):
+    texts = [*helps.values(), *((configuration.CONFIGS / f"{name}.py").read_text() for name in SPECS)]
+    commands = [line for text in texts for line in text.replace("\\\n", "").splitlines() if "python -m launch." in line]
+    assert len(commands) > 80
+    known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *(f"@{group}" for group in groups.GROUPS), "all"}
+    for command in commands:
+        fields = set()
+        for spec in re.findall(r"--config=(\S+)", command):
+            fields |= configuration.flat(configuration.load(spec)).keys()
+        given = set(re.findall(r"--config\.([\w.]+)=", command))
+        assert given <= fields or "--config=" not in command, command
+        for tasks in re.findall(r"(?:--task|--config\.tasks)=(\S+)", command):
+            assert {task for task in tasks.split(",") if ":" not in task and "*" not in task} <= known, command
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if "protocol" in configuration.flat(configuration.load(name))])
+def test_forms_of_text_benchmarks_name_known_protocols(name):
+    module, _ = configuration._load_module(name)
+    for form in module.FORMS:
+        config = configuration.load(f"{name}:{form}")
+        for task in (TEXT_TASKS[name] for name in config.tasks.split(",") if name in TEXT_TASKS):
+            assert config.protocol in (None, "all") or {*config.protocol.split(",")} <= {*task.protocols}
+
+
+LIGHT = """
+import json, sys
+from tests import launching
+for words in json.loads(sys.argv[1]):
+    status, _, err = launching.launch(*words)
+    print(json.dumps([status, err, sorted({"jax", "flax", "torch", "transformers", "grain"} & set(sys.modules))]))
+"""
+
+
+def test_help_and_lists_import_nothing_heavy(tmp_path):
+    launches = [["launch.eval", "--help"], ["launch.train", "--config=hardneg", "--help"], ["launch.report", "--help"]]
+    launches += [["launch.prepare", word, f"--data_dir={tmp_path}"] for word in ("--list", "--help")]
+    words = [sys.executable, "-c", LIGHT, json.dumps(launches)]
+    done = subprocess.run(words, capture_output=True, text=True, env=launching.environment(), cwd=launching.ROOT)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[0, "", []]] * len(launches), done.stderr

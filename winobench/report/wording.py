@@ -1,0 +1,52 @@
+"""Numbers and names as pages print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from winobench.runs.labels import task_label
+
+MINUS, DASH = "−", "–"  # before negative numbers, and in ranges and empty cells
+
+
+def percent(value: float, sign: bool = False) -> str:
+    """A proportion in percent with one decimal."""
+    text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number with a true minus sign."""
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def probability(value: float) -> str:
+    """A p-value with the digits that it needs."""
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+
+
+def readable(name: str) -> str:
+    """A name of the results in words: ``macro_accuracy`` is ``macro accuracy``."""
+    return name.replace("_", " ")
+
+
+def spread_of(values: set[int]) -> str:
+    """One number, or the least and the most where runs differ."""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,}{DASH}{high:,}"
+
+
+def above_chance(value: float, chance: float, best: float = 1.0) -> float:
+    """The share of the way from guessing, 0, to a perfect answer, 1, that a value has come."""
+    return (value - chance) / (best - chance)
+
+
+def listed(tasks: Sequence[str]) -> str:
+    """The labels of tasks, which may have commas, as the end of a sentence."""
+    return "; ".join(map(task_label, tasks))
+
+
+def short_interval(entry: Mapping[str, Any]) -> str:
+    """A proportion's interval in whole percent, and its number of examples."""
+    return f"{100 * entry['low']:.0f} to {100 * entry['high']:.0f}, n {entry['n']:,}"
