@@ -1,5 +1,6 @@
 """Tasks and scorers of another package, found through its entry points once it is installed."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -7,17 +8,18 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from tests import launching
 from tests.expectations import raises
-from winobench import metrics, tasks
+from winobench import Example, metrics, tasks
 from winobench.base import registry
 from winobench.evaluation import plan
 
 PACKAGE = pathlib.Path(__file__).parent / "package"
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -33,26 +35,36 @@ def site(tmp_path_factory):
     return site
 
 
-def _launch(site, *words, cwd, launcher="eval"):
-    paths = os.pathsep.join([str(site), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", f"launch.{launcher}", *words],
-        env=launching.environment(PYTHONPATH=paths),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+def forget():
+    """Has plug-ins read again."""
+    tasks._all_tasks.cache_clear()
+    registry.plugged_in.cache_clear()
+    metrics.METRICS.__dict__.pop("_plugged_in", None)
 
 
-def test_an_installed_package_is_listed(site, tmp_path):
-    status, out, err = _launch(site, "--list_tasks", cwd=tmp_path)
-    assert (status, err) == (0, "")
+@contextlib.contextmanager
+def installed(site):
+    """The package can be imported within the block, as if this process had begun with it."""
+    with mock.patch.object(sys, "path", [str(site), *sys.path]):
+        forget()
+        yield
+    forget()
+
+
+def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site, tmp_path):
+    broken = tmp_path / "site" / "broken-1.dist-info"
+    broken.mkdir(parents=True)
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (broken / "entry_points.txt").write_text("[winobench.tasks]\nbroken = no_such_module:TASK\n")
+    paths = os.pathsep.join(map(str, (site, broken.parent, launching.ROOT)))
+    status, out, err = launching.launch_process("launch.eval", "--list_tasks", cwd=tmp_path, PYTHONPATH=paths)
+    assert status == 0
     assert "brightness (version 1)\n    Is a plain grey picture bright or dark?\n" in out
     assert "data: ready, 16 examples" in out
-    status, out, err = _launch(site, "--list_models", cwd=tmp_path)
+    assert "the entry point 'broken' (no_such_module:TASK) adds no tasks: ModuleNotFoundError" in err
+    assert "brightness" not in err
+    with installed(site):
+        status, out, err = launching.launch("launch.eval", "--list_models", cwd=tmp_path)
     assert (status, err) == (0, "")
     assert "brightness-scorer" in out
     assert "plugged in (winobench_brightness:BrightnessScorer)" in out
@@ -66,7 +78,8 @@ WORDS += ["--workdir=run"]
 def evaluated(site, tmp_path_factory):
     """The folder that holds the run of both tasks, and what the launch printed."""
     folder = tmp_path_factory.mktemp("evaluated")
-    status, out, err = _launch(site, *WORDS, cwd=folder)
+    with installed(site):
+        status, out, err = launching.launch("launch.eval", *WORDS, cwd=folder)
     assert status == 0, err
     return folder, out
 
@@ -79,7 +92,8 @@ def test_its_task_is_evaluated_with_its_scorer(site, evaluated):
     assert results["tasks"]["brightness"]["dark/accuracy"]["n"] == 8
     assert results["passes"] == 32
     assert "brightness" in out
-    status, _, err = _launch(site, *WORDS, "--config.error=l2", cwd=folder)
+    with installed(site):
+        status, _, err = launching.launch("launch.eval", *WORDS, "--config.error=l2", cwd=folder)
     assert status == 2
     assert err == "error: error is an option of diffusion models, but 'brightness-scorer' is none: leave it out\n"
 
@@ -93,59 +107,16 @@ def test_its_metric_is_counted_recorded_and_reported(site, evaluated):
     }
     assert "failures" in out
     config = json.loads((folder / "run" / "config.json").read_text())
-    assert config["metrics"]["brightness_failures"] == {
-        "name": "failures",
-        "headline": "failures",
-        "shown": ["failures"],
-        "higher_is_better": False,
-    }
-    for sites, is_installed in ((site, True), (folder, False)):
-        status, _, err = _launch(sites, "run", f"--out=page-{is_installed}", cwd=folder, launcher="report")
+    expected = {"name": "failures", "headline": "failures", "shown": ["failures"], "higher_is_better": False}
+    assert config["metrics"]["brightness_failures"] == expected
+    for is_installed in (True, False):
+        with installed(site) if is_installed else contextlib.nullcontext():
+            status, _, err = launching.launch("launch.report", "run", f"--out=page-{is_installed}", cwd=folder)
         assert status == 0, err
         page = (folder / f"page-{is_installed}" / "report.html").read_text()
         # No failure is the best there is, though 0 is below what chance gives.
         assert "brightness-scorer is above chance on 2 of 2 measures" in page
         assert ("nor that of an installed package" in page) == (not is_installed)
-
-
-def test_a_broken_metric_is_left_out(site, tmp_path, monkeypatch):
-    class Entry:
-        name, value = "broken", "broken:METRIC"
-
-        def __init__(self, load):
-            self.load = load
-
-    entries = [Entry(lambda: 5), Entry(lambda: metrics.ACCURACY), Entry(lambda: 1 / 0)]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
-    registry = metrics.Metrics(metrics.METRICS.data)
-    with pytest.warns(UserWarning, match="adds no metric") as told:
-        assert list(registry) == [
-            "accuracy",
-            "macro_accuracy",
-            "recall",
-            "winoground",
-            "winoground_image",
-            "all_true",
-            "own_texts",
-            "all_answers",
-        ]
-    assert [str(one.message).partition(": ")[2] for one in told] == [
-        "TypeError: 5 is not a winobench.metrics.Metric",
-        "ValueError: there is a metric 'accuracy' already",
-        "ZeroDivisionError: division by zero",
-    ]
-
-
-def test_a_broken_package_takes_no_other_task_away(site, tmp_path):
-    broken = tmp_path / "site" / "broken-1.dist-info"
-    broken.mkdir(parents=True)
-    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (broken / "entry_points.txt").write_text("[winobench.tasks]\nbroken = no_such_module:TASK\n")
-    both = os.pathsep.join([str(site), str(tmp_path / "site")])
-    status, out, err = _launch(both, "--list_tasks", cwd=tmp_path)
-    assert status == 0
-    assert "brightness (version 1)" in out
-    assert "the entry point 'broken' (no_such_module:TASK) adds no tasks: ModuleNotFoundError" in err
 
 
 class _Entry:
@@ -164,17 +135,26 @@ def _raising(error):
 
 @pytest.fixture
 def plugged_in(monkeypatch):
-    """A function that plugs in entry points; the tasks are read anew."""
+    """A function that plugs in entry points; the tasks are read again."""
 
     def plug_in(*entries):
         monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(entries))
-        tasks._all_tasks.cache_clear()
-        registry.plugged_in.cache_clear()
+        forget()
 
     yield plug_in
     monkeypatch.undo()
-    tasks._all_tasks.cache_clear()
-    registry.plugged_in.cache_clear()
+    forget()
+
+
+def test_a_broken_metric_is_left_out(plugged_in):
+    plugged_in(_Entry("five", lambda: 5), _Entry("accuracy", lambda: metrics.ACCURACY), _Entry("broken", lambda: 1 / 0))
+    with pytest.warns(UserWarning, match="adds no metric") as told:
+        assert set(metrics.METRICS) == metrics.METRICS.data.keys()
+    assert [str(one.message).partition(": ")[2] for one in told] == [
+        "ValueError: there is a metric 'accuracy' already",
+        "ZeroDivisionError: division by zero",
+        "TypeError: 5 is not a winobench.metrics.Metric",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +186,7 @@ def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
         assert "clevr" in tasks.TASKS
     assert [str(warning.message).split("'")[1] for warning in caught] == ["none", "number", "odd"]
     with pytest.warns(UserWarning, match="adds no metric"):
-        assert set(type(metrics.METRICS)(metrics.METRICS.data)) == set(metrics.METRICS.data)
+        assert set(metrics.METRICS) == metrics.METRICS.data.keys()
     with raises("broken-plug-in", "'odd'", type(error).__name__):
         registry.make_plugged_in("odd")
     plugged_in(_Entry("empty", lambda: lambda: None))
@@ -214,7 +194,10 @@ def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
         registry.make_plugged_in("empty")
 
 
-@pytest.mark.quick(1)
+def _load(data_dir, limit):
+    return [Example("one", (np.zeros((8, 8, 3), np.uint8),), ("a", "b"))]
+
+
 @pytest.mark.parametrize(
     ("load", "code", "word"),
     [
@@ -231,11 +214,10 @@ def test_a_task_that_does_not_load_fails_alone(plugged_in, load, code, word):
     plugged_in(_Entry("odd", lambda: task))
     found = tasks.get_task("odd")
     assert "gone" in found.ready(None)
+    sound = dataclasses.replace(tasks.get_task("clevr_image"), name="sound", load=_load)
     failed = {}
-    made = plan.make_plan(
-        [found, tasks.get_task("clevr_image")], data_dir=None, limit=1, normalize="none", failed=failed
-    )
-    assert list(made.questions) == ["clevr_image"]
+    made = plan.make_plan([found, sound], data_dir=None, limit=1, normalize="none", failed=failed)
+    assert list(made.questions) == ["sound"]
     assert failed["odd"].code == code
     assert "'odd'" in str(failed["odd"])
     assert word in str(failed["odd"])

@@ -21,7 +21,7 @@ from winobench.responders.recorded import RecordedModel
 from winobench.runs import reading
 from winobench.runs.requests import Response
 from winobench.runs.rows import rows_of
-from winobench.tasks import TEXT_TASKS, winoviz
+from winobench.tasks import TEXT_TASKS, votes, winoviz
 from winobench.tasks import wscplus as wscplus_task
 
 HOSTILE = "<script>alert(1)</script> & {{ 7 * 7 }}"
@@ -356,7 +356,7 @@ def test_a_text_task_of_another_package(tmp_path):
     task = TEXT_TASKS["winoviz_mini_single"]
 
     def metrics(asked, answers):
-        right = np.mean([winoviz.is_right(*both) for both in zip(asked, answers, strict=True)])
+        right = np.mean([votes.is_right(*both) for both in zip(asked, answers, strict=True)])
         entry = {"value": float(right), "low": 0.0, "high": 1.0, "chance": 0.5, "n": len(asked), "ties": 0}
         return {"share_right": entry, "other": entry}
 

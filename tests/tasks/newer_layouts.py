@@ -1,5 +1,6 @@
 """Tiny sets in the published layouts of newer data sets, as `tests.tasks.published_layouts` has those of GDBench."""
 
+import csv
 import functools
 import io
 import json
@@ -9,8 +10,9 @@ import numpy as np
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
+import scipy.io
 
-from tests.tasks import class_layouts, published_layouts
+from tests.tasks import published_layouts
 from tests.tasks.published_layouts import write_image, write_json
 from winobench.data.example import Item
 from winobench.data.sources import LeftOut
@@ -38,6 +40,9 @@ _CAPTIONS = [
     ("A dog chases two cats.", "Two cats are chased by a dog.", "Two cats chase a dog."),
     ("A man under a tree.", "Below a tree there is a man.", "A man above a tree."),
 ]
+TENCH, GOLDFISH, MISSILE, PROJECTILE = "n01440764", "n01443537", "n03773504", "n04008634"
+
+_IMAGENET = {0: "tench", 1: "goldfish", 657: "missile", 744: "missile", 836: "sunglasses", 837: "sunglasses"}
 
 
 def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -224,6 +229,94 @@ def write_vlchecklist(folder: pathlib.Path, check: str) -> pathlib.Path:
     return folder
 
 
+def write_prompts(path: pathlib.Path, names: dict[int, str], count: int) -> None:
+    """The table of Diffusion Classifier; classes that are not named are called by their numbers."""
+    with open(path, "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["prompt", "classname", "classidx"])
+        for number in range(count):
+            name = names.get(number, f"class {number}")
+            table.writerow([f"a photo of a {name}.", name, number])
+
+
+def write_imagenet(folder: pathlib.Path) -> pathlib.Path:
+    """Three photographs in folders of their classes; two names are those of two classes each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_prompts(folder / "imagenet_prompts.csv", _IMAGENET, 1000)
+    known = {0: TENCH, 1: GOLDFISH, 657: MISSILE, 744: PROJECTILE}
+    classes = {str(number): [known.get(number, f"n1{number:07d}"), f"class_{number}"] for number in range(1000)}
+    write_json(folder / "imagenet_class_index.json", classes)
+    for wordnet, number in ((TENCH, 3), (GOLDFISH, 1), (PROJECTILE, 2)):
+        write_image(folder / "val" / wordnet / f"ILSVRC2012_val_{number:08d}.JPEG")
+    return folder
+
+
+def flatten(folder: pathlib.Path) -> None:
+    """Puts the photographs of `write_imagenet` side by side."""
+    for path in sorted((folder / "val").glob("*/*.JPEG")):
+        path.rename(folder / "val" / path.name)
+    for path in (folder / "val").iterdir():
+        if path.is_dir():
+            path.rmdir()
+
+
+def write_kaggle(folder: pathlib.Path) -> None:
+    """Flat, with Kaggle's table."""
+    flatten(folder)
+    rows = [
+        f"ILSVRC2012_val_{1:08d},{GOLDFISH} 1 2 3 4 {GOLDFISH} 5 6 7 8",
+        f"ILSVRC2012_val_{2:08d},{PROJECTILE} 1 2 3 4",
+    ]
+    rows.append(f"ILSVRC2012_val_{3:08d},{TENCH} 1 2 3 4")
+    (folder / "LOC_val_solution.csv").write_text("\n".join(["ImageId,PredictionString", *rows]) + "\n")
+
+
+def write_devkit(folder: pathlib.Path) -> None:
+    """Flat, with the development kit, whose numbers are its own."""
+    flatten(folder)
+    data = folder / "ILSVRC2012_devkit_t12" / "data"
+    data.mkdir(parents=True)
+    fields = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O")]
+    synsets = np.array([[(1, PROJECTILE, "a")], [(2, TENCH, "b")], [(3, GOLDFISH, "c")]], dtype=fields)
+    scipy.io.savemat(data / "meta.mat", {"synsets": synsets})
+    (data / "ILSVRC2012_validation_ground_truth.txt").write_text("3\n1\n2\n")
+
+
+def write_flowers102(folder: pathlib.Path) -> pathlib.Path:
+    """Five photographs, three of them of the test split."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_prompts(folder / "flowers_prompts.csv", {0: "pink primrose", 76: "passion flower"}, 102)
+    scipy.io.savemat(folder / "imagelabels.mat", {"labels": np.array([[77, 1, 102, 5, 6]], np.uint8)})
+    scipy.io.savemat(folder / "setid.mat", {"trnid": np.array([[4]]), "tstid": np.array([[3, 1, 2]], np.uint16)})
+    for number in range(1, 6):
+        write_image(folder / "jpg" / f"image_{number:05d}.jpg")
+    return folder
+
+
+def write_crepe(folder: pathlib.Path, kind: str) -> pathlib.Path:
+    """Three rows a table, of which the last one has no false caption."""
+    part, _, negatives = kind.partition("_")
+    column = "hard_negs" if part == "productivity" else f"valid_hard_negs_{negatives}"
+    if part == "productivity":
+        place = folder / crepe.PRODUCTIVITY / negatives
+        names = [f"prod_vg_hard_negs_{negatives}_complexity_{level}.csv" for level in crepe.COMPLEXITIES]
+    else:
+        place = folder / crepe.SYSTEMATICITY
+        names = [f"syst_vg_hard_negs_{seen}_compounds_in_laion.csv" for seen in ("seen", "unseen")]
+    place.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with open(place / name, "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["", "image_id", "caption", "x", "y", "width", "height", column])
+            for number, false in enumerate((5, 4, 0)):
+                captions = [f"a {color} cup" for color in ("red", "green", "gray", "pink", "black")][:false]
+                captions += captions[:1] * (number == 1)
+                table.writerow([number, number + 1, f"a blue cup, {number}", 2, 1, 10, 12, captions])
+    for number, images in ((1, "VG_100K"), (2, "VG_100K_2"), (3, "VG_100K")):
+        write_image(folder / images / f"{number}.jpg")
+    return folder
+
+
 def write_cifar10(folder: pathlib.Path) -> pathlib.Path:
     """Three pictures: red, green with a white pixel at the right of the first row, and noise."""
     root = folder / "cifar-10-batches-bin"
@@ -357,7 +450,7 @@ WRITERS = {
     **{f"sugarcrepe_pp_{name}": functools.partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
     **{
         f"valse_{piece}": functools.partial(write_valse, file=file, images=images)
-        for piece, (file, images, _, _) in valse.PIECES.items()
+        for piece, (file, _, images, _, _) in valse.PIECES.items()
     },
     "cola": write_cola,
     **{
@@ -382,9 +475,9 @@ WRITERS = {
     **{f"vlchecklist_{check}": functools.partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
     **{f"naturalbench{form}": write_naturalbench for form in naturalbench.FORMS},
     "naturalbench_retrieval": write_naturalbench_retrieval,
-    **{f"crepe_{kind}": functools.partial(class_layouts.write_crepe, kind=kind) for kind in crepe.KINDS},
-    "imagenet": class_layouts.write_imagenet,
-    "flowers102": class_layouts.write_flowers102,
+    **{f"crepe_{kind}": functools.partial(write_crepe, kind=kind) for kind in crepe.KINDS},
+    "imagenet": write_imagenet,
+    "flowers102": write_flowers102,
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
@@ -399,6 +492,20 @@ ALL = {**published_layouts.GDBENCH, **WRITERS}
 """The same with those of GDBench: every task that reads published data."""
 
 ANNOTATIONS = {
+    "aro_coco_order": "coco_karpathy_test.json",
+    "aro_flickr_order": "flickr30k_val.json",
+    "aro_vg_attribution": "visual_genome_attribution.json",
+    "aro_vg_relation": "visual_genome_relation.json",
+    "clevr": "captions/spatial.json",
+    "coco_hardneg_image": "valid_neg_clip.tsv",
+    "coco_hardneg_text": "valid_neg_clip.tsv",
+    "flickr30k_image": "val_top10_RN50x64.json",
+    "flickr30k_text": "val_top10_RN50x64_text.json",
+    "imagecode": "valid_data.json",
+    "mmbias": "textual_phrases.txt",
+    "pets": "classes.txt",
+    "svo_subj": "svo.json",
+    "winoground": "examples.jsonl",
     "sugarcrepe_swap_att": "swap_att.json",
     "sugarcrepe_selfbench_att": "add_att.json",
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",

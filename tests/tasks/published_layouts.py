@@ -1,6 +1,6 @@
-"""Tiny data sets in the exact layouts in which the tasks' data were published, one writer a task.
+"""Tiny data sets in the exact layouts in which the tasks' data were published.
 
-Each ``write_<task>(folder)`` fills the folder that ``python -m launch.prepare --task=<task> --source=<folder>`` reads,
+Each writer fills the folder that ``python -m launch.prepare --task=<task> --source=<folder>`` reads,
 and returns it. The sets are far smaller than the published ones, so prepare them with ``allow_partial``. The order
 tasks call `winobench.data.word_order.spacy_tagger`: replace it by ``lambda **_: stand_in_tagger``; those with the
 published shuffles call `winobench.data.published_order.nltk_tokenizer`, too: ``lambda: stand_in_tokenizer``.
@@ -75,25 +75,19 @@ def write_flickr30k(folder: pathlib.Path) -> pathlib.Path:
     neighbours = [[(number + step) % NUM_FLICKR_IMAGES for step in range(1, 10)] for number in range(NUM_FLICKR_IMAGES)]
     owner = {caption: number for number, own in reversed(list(enumerate(captions))) for caption in own}
     order = dict.fromkeys(caption for own in captions for caption in own)
-    write_json(
-        folder / "val_top10_RN50x64.json",
-        {caption: [paths[i] for i in (owner[caption], *neighbours[owner[caption]])] for caption in order},
-    )
+    lists = {caption: [paths[i] for i in (owner[caption], *neighbours[owner[caption]])] for caption in order}
+    write_json(folder / "val_top10_RN50x64.json", lists)
     texts = {
         path: [own[0], *(captions[i][0] for i in near)]
         for path, own, near in zip(paths, captions, neighbours, strict=True)
     }
     texts[paths[3]][8] = texts[paths[3]][7]  # the published lists have four with a wrong caption twice
     write_json(folder / "val_top10_RN50x64_text.json", texts)
-    write_json(
-        folder / "flickr30k_val.json",
-        [{"image": f"flickr30k-images/{name}", "caption": own} for name, own in zip(names, captions, strict=True)],
-    )
+    karpathy = [
+        {"image": f"flickr30k-images/{name}", "caption": own} for name, own in zip(names, captions, strict=True)
+    ]
+    write_json(folder / "flickr30k_val.json", karpathy)
     return folder
-
-
-write_flickr30k_image = write_flickr30k_text = write_aro_flickr_order = write_flickr30k
-write_aro_flickr_order_published = write_flickr30k
 
 
 def write_winoground(folder: pathlib.Path) -> pathlib.Path:
@@ -102,23 +96,14 @@ def write_winoground(folder: pathlib.Path) -> pathlib.Path:
         ("a dog near a cat", "a cat near a dog", "Noun, Adjective-Color", "Symbolic, Series", 1),
         ("it is falling so she sits", "she is falling so it sits", "Scope", "Pragmatics", 2),
     ]
+    keys = ("caption_0", "caption_1", "tag", "secondary_tag", "num_main_preds")
     content = []
-    for number, (first, second, tag, secondary, predicates) in enumerate(rows):
-        content.append(
-            {
-                "id": number,
-                "image_0": f"ex_{number}_img_0",
-                "image_1": f"ex_{number}_img_1",
-                "caption_0": first,
-                "caption_1": second,
-                "tag": tag,
-                "secondary_tag": secondary,
-                "num_main_preds": predicates,
-                "collapsed_tag": ("Relation", "Both", "Object")[number],
-            }
-        )
-        for side in (0, 1):
-            write_image(folder / "images" / f"ex_{number}_img_{side}.png")
+    for number, row in enumerate(rows):
+        images = {f"image_{side}": f"ex_{number}_img_{side}" for side in (0, 1)}
+        collapsed = ("Relation", "Both", "Object")[number]
+        content.append({"id": number, **images, **dict(zip(keys, row, strict=True)), "collapsed_tag": collapsed})
+        for name in images.values():
+            write_image(folder / "images" / f"{name}.png")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content), encoding="utf-8")
     return folder
@@ -135,36 +120,21 @@ def write_svo(folder: pathlib.Path) -> pathlib.Path:
         ("A woman reads a book.", "woman,read,book", "woman,read,paper", "obj"),
     ]
     content = []
-    for number, (sentence, right, wrong, kind) in enumerate(rows):
-        ids = [f"{2 * number}.jpg", f"{2 * number + 1}.jpg"]
-        for name in ids:
+    for number, row in enumerate(rows):
+        ids = {"pos_id": f"{2 * number}.jpg", "neg_id": f"{2 * number + 1}.jpg"}
+        for name in ids.values():
             write_image(folder / "images" / name)
-        content.append(
-            {
-                "pos_id": ids[0],
-                "neg_id": ids[1],
-                "sentence": sentence,
-                "pos_triplet": right,
-                "neg_triplet": wrong,
-                "neg_type": kind,
-            }
-        )
+        keys = ("sentence", "pos_triplet", "neg_triplet", "neg_type")
+        content.append({**ids, **dict(zip(keys, row, strict=True))})
     write_json(folder / "svo.json", content)
     return folder
-
-
-write_svo_subj = write_svo_verb = write_svo_obj = write_svo
 
 
 def write_imagecode(folder: pathlib.Path) -> pathlib.Path:
     """What imagecode, imagecode_static and imagecode_video read."""
     content = {
         "open-images-1815_f91d6f546e63f20d": {"5": "A deer head hangs next to a painting", "7": "Some green grass"},
-        "MSR-VTT-videoTestVideo_video7047-shot1_0": {
-            "0": "the lady in blue",
-            "9": "Two girls point left",
-            "3": "empty",
-        },
+        "MSR-VTT-videoTestVideo_video7047-shot1_0": {"0": "the lady in blue", "9": "Two girls", "3": "empty"},
         "open-images-2_a": {"1": "A red cup"},
     }
     for name in content:
@@ -174,21 +144,10 @@ def write_imagecode(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_imagecode_static = write_imagecode_video = write_imagecode
-
-
 def _visual_genome_row(number: int, true: str, false: str, **about) -> dict:
-    return {
-        "image_id": str(number),
-        "image_path": f"{number}.jpg",
-        "bbox_x": number % 3,
-        "bbox_y": 2,
-        "bbox_w": 12 + number % 2,
-        "bbox_h": 9,
-        "true_caption": true,
-        "false_caption": false,
-        **about,
-    }
+    box = {"bbox_x": number % 3, "bbox_y": 2, "bbox_w": 12 + number % 2, "bbox_h": 9}
+    captions = {"true_caption": true, "false_caption": false}
+    return {"image_id": str(number), "image_path": f"{number}.jpg", **box, **captions, **about}
 
 
 def write_aro_vg_relation(folder: pathlib.Path) -> pathlib.Path:
@@ -242,9 +201,6 @@ def write_aro_coco_order(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_aro_coco_order_published = write_aro_coco_order
-
-
 def write_pets(folder: pathlib.Path) -> pathlib.Path:
     """The 37 classes; three images, two of them in the test split."""
     for name in ("Abyssinian_201", "shiba_inu_12", "american_pit_bull_terrier_7"):
@@ -256,23 +212,14 @@ def write_pets(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_pets_photo = write_pets_all = write_pets_photo_all = write_pets
-
-
 def write_mmbias(folder: pathlib.Path) -> pathlib.Path:
     """Three images of each of the nine groups, one of a group that is not asked about, and what macOS leaves behind."""
     for group, category in {**mmbias.GROUPS, "Chinese": "Nationality"}.items():
         for number in range(1, 4):
             write_image(folder / "data" / "Images" / category / group / f"{number}.jpg")
     (folder / "data" / "Images" / "Religion" / "Muslim" / "._1.jpg").write_bytes(b"Mac OS X")
-    write_json(
-        folder / "textual_phrases.txt",
-        {
-            "unpleasant_phrases": list(mmbias.UNPLEASANT),
-            "pleasant_phrases": list(mmbias.PLEASANT),
-            "category_phrases": ["church"],
-        },
-    )
+    phrases = {"unpleasant_phrases": mmbias.UNPLEASANT, "pleasant_phrases": mmbias.PLEASANT}
+    write_json(folder / "textual_phrases.txt", {**phrases, "category_phrases": ["church"]})
     return folder
 
 
@@ -311,10 +258,6 @@ def write_coco_hardneg(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_coco_hardneg_text = write_coco_hardneg_image = write_coco_hardneg
-write_coco_hardneg_text_328 = write_coco_hardneg_image_328 = write_coco_hardneg
-
-
 def write_clevr(folder: pathlib.Path) -> pathlib.Path:
     """Three images with two items in each of the seven files."""
     names = [f"CLEVR_val_{number}.png" for number in range(3)]
@@ -329,13 +272,24 @@ def write_clevr(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-GDBENCH = {
-    name.removeprefix("write_"): writer
-    for name, writer in sorted(globals().items())
-    if name.startswith("write_")
-    and name not in ("write_image", "write_json", "write_flickr30k", "write_svo", "write_coco_hardneg")
+_WRITERS = {
+    write_aro_coco_order: ("aro_coco_order", "aro_coco_order_published"),
+    write_aro_vg_attribution: ("aro_vg_attribution",),
+    write_aro_vg_relation: ("aro_vg_relation",),
+    write_clevr: ("clevr",),
+    write_coco_hardneg: (f"coco_hardneg_{side}{rows}" for side in ("text", "image") for rows in ("", "_328")),
+    write_flickr30k: ("aro_flickr_order", "aro_flickr_order_published", "flickr30k_image", "flickr30k_text"),
+    write_genderbias: ("genderbias",),
+    write_imagecode: ("imagecode", "imagecode_static", "imagecode_video"),
+    write_mmbias: ("mmbias",),
+    write_pets: ("pets", "pets_all", "pets_photo", "pets_photo_all"),
+    write_svo: ("svo_obj", "svo_subj", "svo_verb"),
+    write_winoground: ("winoground",),
 }
-"""Task name -> its writer, for every task of GDBench and those beside it that read published data."""
+GDBENCH = dict(
+    sorted(((name, writer) for writer, names in _WRITERS.items() for name in names), key=lambda pair: pair[0])
+)
+"""Task name -> its writer, for every task of GDBench and its neighbours that read published data."""
 
 
 def write_all(folder: pathlib.Path) -> dict[str, pathlib.Path]:

@@ -8,9 +8,7 @@ import pytest
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.base.errors import InputError
-from winobench.clevr import captions as clevr_captions
 from winobench.data import images, preparing
-from winobench.report import published
 from winobench.tasks import TASKS, get_task
 
 
@@ -58,26 +56,6 @@ def test_swapped_images_differ(name):
             )
 
 
-def test_published_layout_is_read(tmp_path):
-    folder = published_layouts.write_clevr(tmp_path)
-    items = list(get_task("clevr").source.read(folder))
-    assert len(items) == 3 * 7 * 2
-    assert items[0].id == "CLEVR_val_0.png/recognition_color/0"
-    assert items[0].texts == ("recognition_color true 0", "recognition_color false 0")
-    assert items[0].images[0].path == folder / "images" / "CLEVR_val_0.png"
-    assert [item.groups[0] for item in items[:14:2]] == list(clevr_captions.SUBTASKS)
-
-
-def test_incomplete_published_layout_is_named(tmp_path):
-    folder = published_layouts.write_clevr(tmp_path)
-    path = folder / "captions" / "spatial.json"
-    captions = json.loads(path.read_text())
-    captions["CLEVR_val_1.png"][1].append("a third caption")
-    path.write_text(json.dumps(captions))
-    with pytest.raises(InputError, match=names("2", "'CLEVR_val_1.png'", "spatial.json", "3")):
-        list(get_task("clevr").source.read(folder))
-
-
 def prepare(source, data_dir):
     task = get_task("clevr")
     preparing.prepare(
@@ -113,24 +91,3 @@ def test_a_set_that_cannot_be_used_is_no_reason_to_render(tmp_path):
     path.write_text("{")
     with pytest.raises(InputError, match=names("prepared.json")):
         task.load(str(tmp_path), 1)
-
-
-def test_published_captions(reference_data, tmp_path):
-    (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
-    items = list(get_task("clevr").source.read(tmp_path))
-    assert len(items) == get_task("clevr").source.num_examples == 574 * 7 * 2
-    (one,) = (item for item in items if item.id == "CLEVR_val2_000138.png/spatial/0")
-    assert one.texts == ("On the right is a gray cylinder.", "On the left is a gray cylinder.")
-
-
-def test_left_and_right_as_self_bench_takes_them(reference_data, tmp_path):
-    """Of each item of ``spatial`` the other caption is true, and each paper's number stands beside its own."""
-    (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
-    task = get_task("clevr_spatial_selfbench")
-    items = list(task.source.read(tmp_path))
-    assert len(items) == task.source.num_examples == 1148
-    first = {item.id: item for item in get_task("clevr").source.read(tmp_path)}
-    assert all(item.texts == first[item.id].texts[::-1] and item.images == first[item.id].images for item in items)
-    settings = {"model": "sd3-medium", "kind": "diffusion"}
-    assert published.reference(task.name, "accuracy", **settings).printed == ".59"
-    assert published.reference("clevr", "spatial/accuracy", **settings).printed == "43.9"

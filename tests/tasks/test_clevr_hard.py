@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from winobench.clevr import questions, renderer
+from winobench.clevr import questions
 from winobench.evaluation import evaluate
 from winobench.tasks import TASKS, clevr_hard, get_task
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """Quicker for a few scenes."""
-    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 
 from winobench import tasks
-from winobench.clevr import negatives, renderer
+from winobench.clevr import negatives
 from winobench.evaluation import evaluate
 from winobench.tasks import clevr_common, clevr_hardneg
 
 SIZE = 32
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """Quicker for a few scenes."""
-    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
 
 
 @pytest.fixture(scope="module")

@@ -37,27 +37,6 @@ def test_text_side_keeps_a_repeated_candidate_once(folder):
     assert items[3].images[0].path == folder / "images" / "1003.jpg"
 
 
-@pytest.mark.parametrize(
-    ("side", "change", "message"),
-    [
-        ("", lambda lists: lists.pop(), ("wrong-number-of-entries", "9", "10")),
-        ("", lambda lists: lists.__setitem__(9, lists[3]), ("repeated-image",)),
-        ("_text", lambda lists: lists.append("one more"), ("wrong-number-of-entries", "11", "10")),
-        ("_text", lambda lists: lists.__setitem__(9, lists[0]), ("repeated-text",)),
-        ("_text", lambda lists: lists.__setitem__(2, None), ("not-a-text", "3")),
-    ],
-)
-def test_malformed_lists_are_named(folder, side, change, message):
-    path = folder / f"val_top10_RN50x64{side}.json"
-    content = json.loads(path.read_text())
-    key = list(content)[5]
-    change(content[key])
-    path.write_text(json.dumps(content))
-    name = "flickr30k_text" if side else "flickr30k_image"
-    with raises(*message, f"'{key}'", path.name):
-        list(TASKS[name].source.read(folder))
-
-
 def test_published_lists(reference_data):
     folder = reference_data / "gdbench" / "flickr30k"
     lists = json.loads((folder / "val_top10_RN50x64.json").read_text())
@@ -94,8 +73,8 @@ def test_lists_of_our_own_are_read_like_the_published_ones(folder):
     by_text, by_image = flickr30k.build_lists(folder, ByName(), "by-name")
     assert (by_text.name, by_image.name) == ("val_top10_by-name.json", "val_top10_by-name_text.json")
     assert len(json.loads(by_text.read_text())) == 59
-    images = list(flickr30k.image_source("by-name").read(folder))
-    texts = list(flickr30k.text_source("by-name").read(folder))
+    images = list(flickr30k.source("", "by-name").read(folder))
+    texts = list(flickr30k.source("_text", "by-name").read(folder))
     assert len(images) == len(texts) == 12
     assert [image.path.name for image in images[0].images] == [f"{1000 + number}.jpg" for number in range(10)]
     # Nine captions of other images, each of which has five, after the image's own first one; never its other four.
@@ -105,8 +84,8 @@ def test_lists_of_our_own_are_read_like_the_published_ones(folder):
     assert not any("A man 0 sits by the cold river." in item.texts for item in texts[:2])
     assert [text.split()[1] for text in texts[1].texts] == ["woman", *["man"] * 4, *["dog"] * 5]
     assert [text.split()[1] for text in texts[5].texts] == ["girl"] + ["horse"] * 5 + ["boy"] * 4
-    assert flickr30k.image_source("by-name").num_examples is None
-    assert flickr30k.image_source("by-name").downloads == ()
+    assert flickr30k.source("", "by-name").num_examples is None
+    assert flickr30k.source("", "by-name").downloads == ()
 
 
 def test_lists_of_our_own_need_captions_and_images(folder):

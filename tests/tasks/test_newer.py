@@ -1,18 +1,408 @@
-"""SugarCrepe, SugarCrepe++, VALSE and COLA: real annotation files where they are at hand, and rows by hand."""
+"""Newer data sets: sets made by hand, and the authors' own annotation files where they are available."""
 
+import dataclasses
 import json
 import os
 import pathlib
 
+import numpy as np
+import PIL.Image
 import pytest
 
-from tests.expectations import names
-from winobench.base.errors import InputError
-from winobench.tasks import TASKS, cola, sugarcrepe, sugarcrepe_pp, sugarcrepe_selfbench, valse
+import winobench
+from tests.expectations import raises
+from tests.tasks import newer_layouts
+from tests.tasks.damage import put, rows
+from winobench.data import question_texts
+from winobench.evaluation import evaluate
+from winobench.metrics import METRICS
+from winobench.report.sections.gallery import task_gallery
+from winobench.runs.rows import rows_of
+from winobench.tasks import (
+    TASKS,
+    cola,
+    eqbench,
+    groups,
+    mmvp,
+    naturalbench,
+    spec,
+    sugarcrepe,
+    sugarcrepe_pp,
+    sugarcrepe_selfbench,
+    valse,
+    vismin,
+    whatsup,
+)
 from winobench.tasks.base import SKILLS, Task
 
 REFERENCE = os.environ.get("WINOBENCH_REFERENCE_DATA")
 real = pytest.mark.skipif(REFERENCE is None, reason="WINOBENCH_REFERENCE_DATA is not set")
+
+
+def read(task, folder):
+    return newer_layouts.items_of(task, folder)
+
+
+def written(task, folder):
+    return read(task, newer_layouts.WRITERS[task](folder))
+
+
+def task(name, folder):
+    """A task of the items in a folder, as if it had been prepared."""
+    items = read(name, folder)
+    examples = [dataclasses.replace(item, images=tuple(image.path for image in item.images)) for item in items]
+    fields = dict(load=lambda data_dir, limit: examples, ready=lambda data_dir: None, source=None)
+    return dataclasses.replace(TASKS[name], **fields, data_fingerprint=lambda data_dir, limit: "x")
+
+
+def pixels(image):
+    return np.asarray(PIL.Image.open(image.path).convert("RGB"))
+
+
+def test_whatsup_by_image_pair_and_set(tmp_path):
+    ones, pairs, sets = (written(f"whatsup_b{suffix}", tmp_path) for suffix in ("", "_pairs", "_sets"))
+    assert [len(ones), len(pairs), len(sets)] == [8, 4, 2]
+    assert (ones[2].id, ones[2].groups) == ("mug_in-front_of_plate", ("in-front",))
+    assert ones[2].texts[0] == "A mug in front of a plate"
+    assert [pair.id for pair in pairs[:2]] == ["mug and plate/left-right", "mug and plate/in-front-behind"]
+    assert [image.path.name for image in pairs[1].images] == ["mug_in-front_of_plate.jpeg", "mug_behind_plate.jpeg"]
+    assert pairs[1].texts[:2] == ("A mug in front of a plate", "A mug behind a plate")
+    # All three ask about the same pairs of image and text.
+    asked = [
+        {(image.path, text) for item in items for image in item.images for text in item.texts}
+        for items in (ones, pairs, sets)
+    ]
+    assert asked[0] == asked[1] == asked[2]
+
+
+def test_numbers_of_examples_are_the_published_ones():
+    def counts(*names):
+        return [TASKS[name].source.num_examples for name in names]
+
+    # What'sUp's code counts a pair or set where all its images are right, over N / 2 and N / 4.
+    for subset, (_, count, _) in whatsup.SUBSETS.items():
+        names = [f"whatsup_{subset}{kind}" for kind in ("", "_pairs", "_sets")]
+        assert counts(*names) == [count, count / 2, count / 4]
+    assert sum(counts(*(f"vismin_{category}" for category in vismin.CATEGORIES))) == 2084
+    # SugarCrepe's set swap_obj lacks the key 108.
+    assert sum(counts(*(f"sugarcrepe_{edit}_{what}" for edit, what in sugarcrepe.SETS))) == 7511
+    assert set(counts(*(f"eqbench_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == {20}
+    assert (len(eqbench.SOURCES_OF_FRAMES), len(mmvp.PATTERNS)) == (7, 9)
+    forms = [f"naturalbench{form}" for form in naturalbench.FORMS]
+    assert counts(*forms) == [7600, 3800, 3800, 1900]  # of 1,900 rows
+    assert [TASKS[name].chance for name in forms] == [
+        METRICS[TASKS[name].metric].chance(TASKS[name].shape) for name in forms
+    ]
+
+
+class Knows:
+    """Knows the true text of each picture, by its pixels; of the one in ``mistaken`` it knows the contrary."""
+
+    def __init__(self, truth, mistaken):
+        self.truth = truth
+        self.mistaken = mistaken
+
+    def score(self, images, texts):
+        found = [np.asarray(image).tobytes() for image in images]
+        return np.array(
+            [[(self.truth[one] == text) != (one == self.mistaken) for text in texts] for one in found], float
+        )
+
+
+def test_pairs_and_sets_follow_from_single_images(tmp_path):
+    """One image of the first set is mistaken: 7 of 8 images, 3 of 4 pairs, 1 of 2 sets."""
+    names = ["whatsup_a", "whatsup_a_pairs", "whatsup_a_sets"]
+    newer_layouts.WRITERS["whatsup_a"](tmp_path)
+
+    truth = {pixels(item.images[0]).tobytes(): item.texts[0] for item in read("whatsup_a", tmp_path)}
+    scorer = Knows(truth, next(iter(truth)))
+    evaluate.evaluate(scorer, [task(name, tmp_path) for name in names], tmp_path / "run", progress=False)
+    run = winobench.read_run(tmp_path / "run")
+    values = [run.tasks[name].results[run.tasks[name].shown[0]]["value"] for name in names]
+    assert values == [7 / 8, 3 / 4, 1 / 2]
+
+
+def test_numbers_of_photographs(tmp_path):
+    (first, *_) = written("coco_spatial_two", tmp_path)
+    assert first.images[0].path == tmp_path / "val2017" / "000000000139.jpg"
+    put(0, 0, "139")(tmp_path / "coco_qa_two_obj.json")
+    assert read("coco_spatial_two", tmp_path)[0] == first
+    assert written("gqa_spatial_one", tmp_path)[0].images[0].path == tmp_path / "vg_images" / "139.jpg"
+
+
+def test_pictures_of_tables_are_unpacked_once(tmp_path):
+    items = written("vismin_relation", tmp_path)
+    assert [item.id for item in items] == ["row-00001", "row-00003", "row-00005"]
+    assert items[1].images[1].path == tmp_path / "unpacked" / "row-00003-1.png"
+    for number, item in enumerate(items):
+        for side, image in enumerate(item.images):
+            assert image.path.read_bytes() == newer_layouts.picture(number, side)["bytes"]
+    times = [image.path.stat().st_mtime_ns for item in items for image in item.images]
+    items[0].images[0].path.write_bytes(b"torn")
+    assert read("vismin_relation", tmp_path) == items
+    assert items[0].images[0].path.read_bytes() == newer_layouts.picture(0, 0)["bytes"]
+    assert [image.path.stat().st_mtime_ns for item in items for image in item.images][1:] == times[1:]
+
+
+def test_bivlcs_groups_are_sugarcrepes_sets(tmp_path):
+    assert {item.groups for item in written("bivlc", tmp_path)} == {("swap swap",)}
+
+
+def test_images_of_tables_need_a_folder(tmp_path):
+    folder = newer_layouts.WRITERS["colorswap"](tmp_path)
+    (folder / "unpacked").write_text("in the way")
+    with raises("cannot-write", "unpacked"):
+        read("colorswap", folder)
+
+
+def test_countbench_asks_for_each_number(tmp_path):
+    three, ten, books = written("countbench", tmp_path)
+    assert three.texts[:3] == ("Two cups on a table", "Three cups on a table", "Four cups on a table")
+    assert (three.target, three.groups) == (1, ("three",))
+    assert (ten.texts[8], ten.target) == ("set of ten icons", 8)
+    assert books.texts[1] == "THREE BOOKS, two pens"
+    assert newer_layouts.left_out("countbench", tmp_path) == {
+        "row-002": "no image in the table",
+        "row-003": "a caption that does not spell out its number",
+    }
+
+
+def test_mmvp_pairs_neighbouring_numbers(tmp_path):
+    items = written("mmvp_structural", tmp_path)
+    assert [item.id for item in items] == ["1-2", "3-4", "5-6"]
+    assert items[1].texts == ("a photo of a cup, seen 3 times", "a photo of a cup, seen 4 times")
+    assert items[1].images[0].path == tmp_path / "MLLM_VLM Images" / "Structural Character" / "3.jpg"
+
+
+@pytest.mark.parametrize("task", ["mmvp_color", "cola"])
+def test_the_headline_is_the_authors_pair_accuracy(task):
+    """Both texts find their image, whatever the images' own texts."""
+    metric = METRICS[TASKS[task].metric]
+    scores = [np.array([[0.9, 0.8], [0.1, 0.85]]), np.array([[0.9, 0.1], [0.95, 0.97]])]
+    found = metric(scores, [None, None])
+    assert found[metric.headline].correct.tolist() == [True, False]
+    assert [found[name].correct.tolist() for name in ("text", "group")] == [[True, True], [True, False]]
+
+
+def test_frames_of_eqben_have_blue_first(tmp_path):
+    items = written("eqbench_gebc", tmp_path)
+    assert [item.id for item in items] == ["row-000", "row-001", "row-002"]
+    assert items[2].images[1].path == tmp_path / "unpacked" / "eqbengebc" / "2" / "1.png"
+    assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
+
+
+def test_frames_of_eqben_are_arrays_of_pictures_in_its_folder(tmp_path):
+    newer_layouts.WRITERS["eqbench_gebc"](tmp_path)
+    path = tmp_path / "images" / "eqbengebc" / "2" / "0.npy"
+    for damage in (
+        lambda: np.save(path, np.zeros((4, 6, 3))),
+        lambda: np.save(path, np.array([{"a": 1}]), allow_pickle=True),
+        lambda: path.write_bytes(b""),
+    ):
+        damage()
+        with raises("damaged-file", str(path)):
+            read("eqbench_gebc", tmp_path)
+    # What leads elsewhere is not opened here; launch.prepare refuses it.
+    np.save(tmp_path / "other.npy", np.zeros((4, 6, 3), np.uint8))
+    for place in (f"{tmp_path}/other.npy", "eqbengebc/../../other.npy"):
+        rows(lambda rows, place=place: rows[2].update(image0="eqbengebc/2/1.npy", image1=place))(
+            tmp_path / "all_select.json"
+        )
+        assert read("eqbench_gebc", tmp_path)[2].images[1].path == tmp_path / "images" / place
+    assert not (tmp_path / "unpacked" / "other.png").exists()
+    assert not (tmp_path / "other.png").exists()
+
+
+@pytest.mark.parametrize("subset", spec.SUBSETS)
+def test_spec_from_both_sides(subset, tmp_path):
+    texts, images = written(f"spec_{subset}_text", tmp_path), read(f"spec_{subset}_image", tmp_path)
+    size = spec.SUBSETS[subset][0]
+    for one, other in zip(texts, images, strict=True):
+        assert one.target == other.target
+        assert (len(one.texts), len(other.images)) == (size, size)
+        assert one.images == (other.images[other.target],)
+        assert other.texts == (one.texts[one.target],)
+    # The folder may also be that in which the archive's folder lies.
+    (tmp_path / "data" / subset).rename(tmp_path / subset)
+    assert [item.texts for item in read(f"spec_{subset}_text", tmp_path)] == [item.texts for item in texts]
+
+
+def test_vlchecklists_groups_are_its_sources(tmp_path):
+    items = written("vlchecklist_relation_action", tmp_path)
+    assert [item.groups[0] for item in items] == ["vg"] * 3 + ["swig"] * 3 + ["hake"] * 3
+    assert items[3].images[0].path == tmp_path / "swig" / "VG_100K" / "0.jpg"
+    assert (items[3].id, items[3].texts) == ("swig/000000", ("cup 0 is red", "cup 0 is blue"))
+
+
+def test_pictures_of_cifar_and_stl_stand_upright(tmp_path):
+    red, green, _ = written("cifar10", tmp_path)
+    assert (red.texts[red.target], green.texts[green.target]) == (
+        "a blurry photo of a cat.",
+        "a blurry photo of a truck.",
+    )
+    assert pixels(red.images[0]).tolist() == [[[255, 0, 0]] * 32] * 32
+    found = pixels(green.images[0])
+    assert found[0, 31].tolist() == [255, 255, 255]
+    assert found[31, 0].tolist() == [0, 255, 0]
+    blue, *_ = written("stl10", tmp_path / "stl")
+    assert blue.texts[blue.target] == "a photo of a airplane."
+    found = pixels(blue.images[0])
+    assert found.shape == (96, 96, 3)
+    assert found[0, 95].tolist() == [255, 255, 255]
+    assert found[95, 0].tolist() == [0, 0, 255]
+
+
+def test_aircraft_by_variant(tmp_path):
+    first, second, third = written("fgvc_aircraft", tmp_path)
+    assert (first.id, first.texts[first.target]) == ("1514522", "a photo of a 707-320, a type of aircraft.")
+    assert (second.target, third.target, len(third.texts)) == (1, 99, 100)
+
+
+def answers(items):
+    return {item.id: item.texts[item.target] for item in items}
+
+
+def test_imagenet_in_each_layout(tmp_path):
+    """By folders, flat with Kaggle's table, and flat with the development kit: the same answers."""
+    expected = {
+        "ILSVRC2012_val_00000001": "a photo of a goldfish.",
+        "ILSVRC2012_val_00000002": "a photo of a missile.",
+        "ILSVRC2012_val_00000003": "a photo of a tench.",
+    }
+    by_folder = written("imagenet", tmp_path / "folders")
+    assert answers(by_folder) == expected
+    assert by_folder[0].images[0].path.parent.name == newer_layouts.TENCH
+    for write in (newer_layouts.write_kaggle, newer_layouts.write_devkit):
+        folder = newer_layouts.WRITERS["imagenet"](tmp_path / write.__name__)
+        write(folder)
+        items = read("imagenet", folder)
+        assert answers(items) == expected
+        assert all(item.images[0].path.is_file() for item in items)
+    kaggle = tmp_path / "write_kaggle"
+    (kaggle / "ILSVRC" / "Data" / "CLS-LOC").mkdir(parents=True)
+    (kaggle / "val").rename(kaggle / "ILSVRC" / "Data" / "CLS-LOC" / "val")
+    assert answers(read("imagenet", kaggle)) == expected
+
+
+def test_classes_of_one_name_are_one_candidate(tmp_path):
+    (item, *_) = written("imagenet", tmp_path)
+    assert len(item.texts) == 998
+    assert item.texts.count("a photo of a sunglasses.") == 1
+    assert item.texts[658] == "a photo of a class 658."
+    assert item.texts[-1] == "a photo of a class 999."
+
+
+def test_flowers_of_the_test_split(tmp_path):
+    items = written("flowers102", tmp_path)
+    assert [item.id for item in items] == ["image_00003", "image_00001", "image_00002"]
+    assert [item.target for item in items] == [101, 76, 0]
+    assert items[1].texts[76] == "a photo of a passion flower."
+    assert len(items[0].texts) == 102
+
+
+def test_crepes_rows(tmp_path):
+    items = written("crepe_productivity_swap", tmp_path)
+    assert len(items) == 2 * 9
+    assert newer_layouts.left_out("crepe_productivity_swap", tmp_path).keys() == {f"{n}/00002" for n in range(4, 13)}
+    assert [item.groups for item in items[:3]] == [("4",), ("4",), ("5",)]
+    cups = [f"a {color} cup" for color in ("red", "green", "gray", "pink", "black")]
+    assert items[0].texts == ("a blue cup, 0", *cups)
+    assert items[1].texts == ("a blue cup, 1", *cups[:4])  # of which one stands there twice
+    assert items[1].images[0].path == tmp_path / "VG_100K_2" / "2.jpg"
+    assert items[0].images[0].box == (2, 1, 12, 13)
+    # The archive's folder may be named as the source, too.
+    assert len(read("crepe_productivity_swap", tmp_path / "prod_hard_negatives")) == 18
+    items = written("crepe_systematicity_comp", tmp_path / "other")
+    assert [item.groups for item in items] == [("seen",), ("seen",), ("unseen",), ("unseen",)]
+
+
+def test_vlchecklists_objects(tmp_path):
+    items = written("vlchecklist_object_size_small", tmp_path)
+    assert [item.groups[0] for item in items] == ["vg"] * 6 + ["swig"] * 12 + ["hake"] * 3
+    assert [item.id for item in items[::3]] == [
+        *("vg_obj/000000", "vg_subj/000000", "swig_agent/000000", "swig_destination/000000", "swig_item/000000"),
+        *("swig_tool/000000", "hake_obj/000000"),
+    ]
+    assert (tmp_path / "data/Object/Size/swig_size/swig_agent/swig_agent_small.json").is_file()
+    assert (tmp_path / "data/Object/Size/vg_size/vg_subj_small.json").is_file()
+
+
+def test_naturalbench_asks_each_question_of_each_image(tmp_path):
+    folder = newer_layouts.WRITERS["naturalbench"](tmp_path)
+    single, questions, images, together = (read(f"naturalbench{form}", folder) for form in naturalbench.FORMS)
+    assert [len(items) for items in (single, questions, images, together)] == [12, 6, 6, 3]
+    yes, no = (f"Is cup 0 red?Please answer Yes or No.\nAnswer: {answer}" for answer in ("Yes", "No"))
+    assert together[0].texts[:2] == (yes, no)
+    assert question_texts.split(together[0].texts[2]) == ("Is cup 0 blue?Please answer Yes or No.", "No")
+    assert answers(single[:4]) == {
+        "row-0000/image-0/question-0": yes,
+        "row-0000/image-0/question-1": together[0].texts[2],
+        "row-0000/image-1/question-0": no,
+        "row-0000/image-1/question-1": together[0].texts[3],
+    }
+    assert images[1].texts == (no, yes, together[0].texts[3], together[0].texts[2])
+    assert questions[1].texts == together[0].texts[2:]
+    assert together[1].groups == ("multiple_choice",)
+    ending = "Option: A: red; B: blue;Please output the letter corresponding to the correct option.\nAnswer: A"
+    assert together[1].texts[0].endswith(ending)
+    asked = [
+        {(image.path, text) for item in items for image in item.images for text in item.texts}
+        for items in (single, questions, images, together)
+    ]
+    assert asked[0] == asked[1] == asked[2] == asked[3]
+
+
+def test_texts_of_questions():
+    assert question_texts.split(question_texts.join("Which?\nA: one\nB: two", "A")) == ("Which?\nA: one\nB: two", "A")
+    for question, answer in (("", "A"), ("Which?", " "), ("Which?", "A\nB")):
+        with pytest.raises(ValueError, match="one line"):
+            question_texts.join(question, answer)
+    with pytest.raises(ValueError, match="not a question"):
+        question_texts.split("a cat")
+
+
+class Answers:
+    """Says yes, or A, to whatever is asked."""
+
+    answers_questions = True
+
+    def fingerprint(self):
+        return {"scorer": "yes"}
+
+    def score(self, images, texts):
+        return np.array([[question_texts.split(text)[1] in ("Yes", "A") for text in texts] for _ in images], float)
+
+
+class Matches(Answers):
+    answers_questions = False
+
+
+def test_only_scorers_that_answer_are_asked(tmp_path):
+    names = [f"naturalbench{form}" for form in naturalbench.FORMS]
+    folder = newer_layouts.WRITERS["naturalbench"](tmp_path / "source")
+
+    tasks = [task(name, folder) for name in names]
+    with raises("cannot-answer", "'naturalbench'", "Matches"):
+        evaluate.evaluate(Matches(), tasks, tmp_path / "refused", progress=False)
+    assert not (tmp_path / "refused").exists()
+    results = evaluate.evaluate(Answers(), tasks, tmp_path / "run", progress=False)
+    # Who always says yes is right half of the time, and never about two images or two questions.
+    run = winobench.read_run(tmp_path / "run")
+    values = [results["tasks"][name][run.tasks[name].shown[0]]["value"] for name in names]
+    assert values == [0.5, 0, 0, 0]
+    assert results["passes"] == 3 * 2 * 4
+    # What reports make of the recorded scores again.
+    assert [rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
+    gallery, _ = task_gallery(run, "naturalbench_groups", {}, 1, 0)
+    (card,) = dict(gallery.kinds)["Surely wrong"]
+    assert [[right for _, right, _ in cells] for cells in card.square.cells] == [[True, False] * 2, [False, True] * 2]
+    assert not set(names) & set(groups.members("@compositional", TASKS))
+
+
+def test_captions_of_naturalbench(tmp_path):
+    items = written("naturalbench_retrieval", tmp_path)
+    assert [item.id for item in items] == ["0", "1", "2"]
+    assert items[1].texts == ("A dog chases two cats.", "Two cats chase a dog.")
 
 
 def newer(name):
@@ -30,11 +420,6 @@ def test_sugarcrepe_as_published(name):
         assert (item.id, item.texts) == (key, (row["caption"], row["negative_caption"]))
         assert item.images[0].path == newer("sugarcrepe") / "val2017" / row["filename"]
         assert item.target == 0
-
-
-def test_sugarcrepes_counts():
-    """The paper's 7,511 rows; swap_obj lacks the key 108."""
-    assert sum(count for count, _ in sugarcrepe.SETS.values()) == 7511
 
 
 @real
@@ -76,7 +461,7 @@ def test_sugarcrepe_pp_as_published(name, tmp_path):
 @real
 @pytest.mark.parametrize("piece", valse.PIECES)
 def test_valse_as_published(piece):
-    file, images, _, _ = valse.PIECES[piece]
+    file, _, images, _, _ = valse.PIECES[piece]
     rows = json.loads((newer("valse") / f"{file}.json").read_text())
     items = list(valse.read(newer("valse"), file, images))
     valid = {key: row for key, row in rows.items() if row["mturk"]["caption"] >= 2}
@@ -95,46 +480,12 @@ def test_cola_as_published():
     assert {item.target for item in items} == {None}
 
 
-def write(folder, name, content):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-
-
 def test_only_rows_that_annotators_found_valid(tmp_path):
     row = {"image_file": "a.jpg", "caption": "one", "foil": "two", "mturk": {"caption": 2, "foil": 1, "other": 0}}
     weak = {**row, "mturk": {"caption": 1, "foil": 2, "other": 0}}
-    write(tmp_path, "existence.json", {"kept": row, "dropped": weak})
+    (tmp_path / "existence.json").write_text(json.dumps({"kept": row, "dropped": weak}))
     (item,) = valse.read(tmp_path, "existence", "visual7w")
     assert (item.id, item.images[0].path) == ("kept", tmp_path / "images" / "visual7w" / "a.jpg")
-
-
-@pytest.mark.parametrize(
-    ("read", "file", "content", "named"),
-    [
-        (lambda f: sugarcrepe.read(f, "add_att"), "add_att.json", {"0": {"filename": "a"}}, ("'caption'", "'0'")),
-        (lambda f: sugarcrepe.read(f, "add_att"), "add_att.json", [], ("add_att.json",)),
-        (
-            lambda f: sugarcrepe_pp.read(f, "swap_obj"),
-            "sugarcrepe_pp/swap_obj.json",
-            [{"id": 1, "filename": "a", "caption": "b", "caption2": "c", "negative_caption": "d"}] * 2,
-            ("'id'", "row 2"),
-        ),
-        (
-            lambda f: sugarcrepe_pp.read(f, "swap_obj"),
-            "sugarcrepe_pp/swap_obj.json",
-            [{"id": 1, "filename": "a", "caption": "b", "caption2": " ", "negative_caption": "d"}],
-            ("'caption2'", "row 1"),
-        ),
-        (lambda f: valse.read(f, "plurals", "x"), "plurals.json", {"k": {"mturk": {"caption": "3"}}}, ("'mturk'",)),
-        (cola.read, "COLA_multiobjects_matching_benchmark.json", [["a", "b", "c"]], ("row 1", "4")),
-        (cola.read, "COLA_multiobjects_matching_benchmark.json", [["http://x/", "b", "c", "d"]], ("row 1",)),
-    ],
-)
-def test_damaged_rows_are_named(tmp_path, read, file, content, named):
-    write(tmp_path, file, content)
-    with pytest.raises(InputError, match=names(*named)):
-        list(read(tmp_path))
 
 
 def test_a_skill_is_a_known_one():

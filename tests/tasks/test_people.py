@@ -20,12 +20,6 @@ REFERENCE = pathlib.Path(os.environ.get("WINOBENCH_REFERENCE_DATA", "")) / "newe
 needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs the published annotations")
 
 
-def change(path, old, new, count=1):
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, count))
-
-
 def test_ratings_of_tifa160_are_means(tmp_path):
     items = list(meta_tifa160.read(newer_layouts.write_tifa160(tmp_path, authors=False)))
     assert [item.id for item in items] == ["coco_1", "drawbench_2", "coco_3"]
@@ -37,49 +31,10 @@ def test_ratings_of_tifa160_are_means(tmp_path):
     assert list(meta_tifa160.read_authors(tmp_path)) == items
 
 
-def test_pictures_of_tifa160_without_an_answer_are_named(tmp_path):
-    path = newer_layouts.write_tifa160(tmp_path, authors=False) / "dsg_tifa160_anns.csv"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(line for line in lines if "mini-dalle" not in line) + "\n")
-    with raises("missing-answer", "coco_1_mini_dalle", "tifa160.json"):
-        list(meta_tifa160.read(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "code", "named"),
-    [
-        (",mini-dalle,", ",dalle-3,", "unknown-name", "'dalle-3'"),
-        (",coco_1,", ",coco_9,", "unknown-name", "coco_9_mini_dalle"),
-        ('it?",1', 'it?",6', "out-of-range", "'answer'"),
-        ('it?",1', 'it?",often', "not-a-number", "'answer'"),
-        ("source_id", "source", "missing-column", "'source_id'"),
-    ],
-)
-def test_odd_answers_of_tifa160_are_named(tmp_path, old, new, code, named):
-    path = newer_layouts.write_tifa160(tmp_path, authors=False) / "dsg_tifa160_anns.csv"
-    change(path, old, new)
-    with raises(code, str(path) if code != "unknown-name" else named, named):
-        list(meta_tifa160.read(tmp_path))
-
-
-def test_two_texts_of_a_prompt_are_named(tmp_path):
-    path = newer_layouts.write_tifa160(tmp_path, authors=True) / "human_annotations.json"
-    rows = json.loads(path.read_text())
-    rows["coco_1_vq_diffusion"]["text"] = "another"
-    path.write_text(json.dumps(rows))
-    with raises("contradicting-rows", "coco_1_vq_diffusion", "coco_1_mini_dalle"):
-        list(meta_tifa160.read_authors(tmp_path))
-
-
 def test_ratings_of_imagereward_are_minus_ranks(tmp_path):
     items = list(meta_imagereward.read(newer_layouts.write_imagereward(tmp_path)))
     assert items[0].ratings == (-1.0, -2.0, -3.0, -4.0)
     assert [len(item.images) for item in items] == [4, 9, 5]
-    rows = json.loads((tmp_path / "test.json").read_text())
-    rows[1]["ranking"].pop()
-    (tmp_path / "test.json").write_text(json.dumps(rows))
-    with raises("wrong-number-of-entries", "'ranking' in row 2", "8", "9"):
-        list(meta_imagereward.read(tmp_path))
 
 
 def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
@@ -92,23 +47,6 @@ def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
     # Of prompt 94, place 1, picture 1: 1, 2, 3, 4, 4, of which the first one is the 4 of the answer that is cut in two.
     assert items[3].ratings[1] == 0.6
     assert items[3].images[1].path == tmp_path / "images" / "if-xl" / "00094" / "samples" / "00001.png"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "code", "named"),
-    [
-        ("2.Vase,right,neither_y,4,3.0,\n", "", "incomplete-row", "row 26"),
-        ("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,", "out-of-range", "'Input.image_id' in row 27"),
-        ("HIT,0_0,", "HIT,0,", "wrong-value", "'Input.index' in row 1"),
-        ("neither_y,2,", "neither_y,,", "not-a-number", "'Answer.task-quality'"),
-        ("a bench,bench", "a bank,bench", "contradicting-rows", "'a photo of a bench'"),
-    ],
-)
-def test_odd_rows_of_geneval_are_named(tmp_path, old, new, code, named):
-    path = newer_layouts.write_geneval(tmp_path) / "annotations_if-xl.csv"
-    change(path, old, new)
-    with raises(code, named, str(path)):
-        list(meta_geneval.read(tmp_path))
 
 
 def test_every_picture_of_geneval_has_an_address():

@@ -1,6 +1,7 @@
 """Self-Bench from a run of pictures and from its published layout: candidates, groups, and what is wrong."""
 
 import json
+import shutil
 
 import numpy as np
 import PIL.Image
@@ -12,6 +13,7 @@ from winobench.base.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
 from winobench.prompts.prompt_files import Prompt
+from winobench.runs.image_runs import read_pictures
 from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks import tasks_from
 
@@ -33,10 +35,15 @@ def prompts():
     ]
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
-    return draw_pictures(drawers, prompts(), tmp_path / "run", seeds=(5, 6), progress=False)
+    return draw_pictures(drawers, prompts(), tmp_path_factory.mktemp("drawn"), seeds=(5, 6), progress=False).folder
+
+
+@pytest.fixture
+def run(drawn, tmp_path):
+    return read_pictures(shutil.copytree(drawn, tmp_path / "run"))
 
 
 def test_a_run_of_pictures(run):

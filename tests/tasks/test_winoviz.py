@@ -37,106 +37,43 @@ INSTRUCTION = (
     " more likely to be true given the sentence."
 )
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Reading answers
-# ----------------------------------------------------------------------------------------------------------------------
-
+# fmt: off
 FIRST = [
-    "Option 1",
-    "  option1 ",
-    "Option 1!",
-    "Options 1",
-    "**Option 1**",
-    '"Option 1"',
-    "Option １",
-    "(1)",
-    "Option one is correct.",
-    "The first option",
-    "The correct answer is (1).",
-    "The answer is 1",
-    "The answer: Option one.",
-    "The best choice is 1.",
-    "Option 1: The tomato was green.",
-    "the tomato was green",
-    "1. The tomato was green.",
-    "I'd go with Option 1 here.",
-    "I prefer Option 1 to Option 2.",
-    "Option 1 rather than Option 2",
-    "The more likely option to be true is Option 1.",
+    "Option 1", "  option1 ", "Option 1!", "Options 1", "**Option 1**", '"Option 1"', "Option １", "(1)",
+    "Option one is correct.", "The first option", "The correct answer is (1).", "The answer is 1",
+    "The answer: Option one.", "The best choice is 1.", "Option 1: The tomato was green.", "the tomato was green",
+    "1. The tomato was green.", "I'd go with Option 1 here.", "I prefer Option 1 to Option 2.",
+    "Option 1 rather than Option 2", "The more likely option to be true is Option 1.",
     "Option 1, because the tomato was red... no, green",
-    # A base model makes up the next question.
     "Option 1\n\nSentence: The dog barked.\nOption 1: a\nOption 2: b\nAnswer: Option 2",
 ]
 SECOND = [
-    "option 2.",
-    "OPTION TWO",
-    "Option #2",
-    "Option (2)",
-    "Option2",
-    "Option\n2",
-    "Choice 2",
-    "Output: Option 2",
-    "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.",
-    r"$\boxed{2}$",
-    r"The answer is $\boxed{\text{Option 2}}$.",
-    "“Option 2”",
-    "2",
-    "2.",
-    "[2]",
-    "Answer: 2",
-    "**Answer:** Option 2",
-    "Answer: **2**",
-    "It's Option 2.",
-    "The answer is Option 2.",
-    "The answer is the second option.",
-    "The answer is 2, not 1.",
-    "The second option is more plausible.",
-    "I would choose option two.",
-    "The tomato was red.",
-    '"The tomato was red."',
-    "Option 2 is more likely than Option 1.",
-    "Option 1 is less likely than Option 2.",
-    "Option 2, not Option 1.",
-    "Not Option 1 but Option 2.",
-    "Option 1 is not correct. Option 2 is correct.",
-    "Option 1 is likely false, so Option 2.",
+    "option 2.", "OPTION TWO", "Option #2", "Option (2)", "Option2", "Option\n2", "Choice 2", "Output: Option 2",
+    "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.", r"$\boxed{2}$",
+    r"The answer is $\boxed{\text{Option 2}}$.", "“Option 2”", "2", "2.", "[2]", "Answer: 2", "**Answer:** Option 2",
+    "Answer: **2**", "It's Option 2.", "The answer is Option 2.", "The answer is the second option.",
+    "The answer is 2, not 1.", "The second option is more plausible.", "I would choose option two.",
+    "The tomato was red.", '"The tomato was red."', "Option 2 is more likely than Option 1.",
+    "Option 1 is less likely than Option 2.", "Option 2, not Option 1.", "Not Option 1 but Option 2.",
+    "Option 1 is not correct. Option 2 is correct.", "Option 1 is likely false, so Option 2.",
     "Given the sentence, option 1 would not be true, so option 2 is true.",
     "Based on the sentence, Option 2 is more likely to be true.",
     "I would say Option 2, since Option 1 describes an unripe tomato.",
     "Option 2\n\nExplanation: Option 1 says that the tomato was green, which fits an unripe one.",
     "Option 1: The tomato was green.\nOption 2: The tomato was red.\nAnswer: Option 2",
-    "<think>Option 1 maybe. The answer is Option 1.</think>Option 2",
-    "thinking Option 1 </think> Option 2",
+    "<think>Option 1 maybe. The answer is Option 1.</think>Option 2", "thinking Option 1 </think> Option 2",
 ]
 NEITHER = [
-    None,
-    "",
-    "   \n",
-    "Yes",
-    "12",
-    "Option 3",
-    "2 days later",
-    "The answer is option A",
-    "I cannot determine that.",
-    "I'm sorry, but there is not enough information.",
-    "The tomato was unripe.",
-    "Option 1: The tomato was red.",
-    "The tomato was green. The tomato was red.",
-    "1. green\n2. red",
-    "1 or 2",
-    "It is either 1 or 2.",
-    "Option 1 or Option 2",
-    "The answer is Option 1 or Option 2.",
-    "Either Option 1 or Option 2 could be true.",
-    "Both Option 1 and Option 2 are possible.",
-    "Option 1 and Option 2 are equally likely.",
-    "Neither Option 1 nor Option 2.",
-    "It is not Option 1.",
-    "Option 1 is unlikely.",
-    "The answer is Option 1. The answer is Option 2.",
-    "Option 1: The tomato was green.\nOption 2: The tomato was red.",
+    None, "", "   \n", "Yes", "12", "Option 3", "2 days later", "The answer is option A", "I cannot determine that.",
+    "I'm sorry, but there is not enough information.", "The tomato was unripe.", "Option 1: The tomato was red.",
+    "The tomato was green. The tomato was red.", "1. green\n2. red", "1 or 2", "It is either 1 or 2.",
+    "Option 1 or Option 2", "The answer is Option 1 or Option 2.", "Either Option 1 or Option 2 could be true.",
+    "Both Option 1 and Option 2 are possible.", "Option 1 and Option 2 are equally likely.",
+    "Neither Option 1 nor Option 2.", "It is not Option 1.", "Option 1 is unlikely.",
+    "The answer is Option 1. The answer is Option 2.", "Option 1: The tomato was green.\nOption 2: The tomato was red.",
     "<think>Option 1 is",
 ]
+# fmt: on
 REASONED = {
     "Option 1 would need an unripe tomato. The tomato burst. So the answer is Option 2.": 1,
     "At first, the answer is Option 1. But wait, it burst. The answer is Option 2.": 1,
@@ -184,11 +121,6 @@ def test_statements():
     assert states_choice("Option 2: because")
     assert not states_choice("It says in Option 2 that")
     assert not states_choice(None)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Prompts and protocols
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 def request_of(protocol):
@@ -301,11 +233,6 @@ def test_swapped_scores():
     assert answer == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Metrics
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 def asked(*pairs):
     """Questions of the pairs (name, group)."""
     return [
@@ -394,11 +321,6 @@ def test_metrics_of_decoupled_items():
     }
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Tasks
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def user_dir(tmp_path):
     """A user's set of two single-hop items, one of which is there in all versions."""
@@ -479,14 +401,9 @@ def test_missing_and_bad_data(user_dir, tmp_path):
 def test_importing_the_tasks_imports_no_framework():
     code = (
         "import sys; from winobench.tasks import TEXT_TASKS; TEXT_TASKS['winoviz_mini_single'].count(None);"
-        "sys.exit(sum(name in sys.modules for name in ('jax', 'torch', 'transformers')))"
+        "sys.exit(sum(name in sys.modules for name in ('jax', 'torch', 'transformers', 'tensorflow')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# The paper's numbers
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_published_numbers():

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -95,10 +93,6 @@ class TestPrompts:
         (other,) = wscplus.PROTOCOLS["options"].requests(QUESTIONS[1])
         assert other.turns[:7] == request.turns[:7]
 
-    def test_unknown_prompt(self):
-        with pytest.raises(ValueError, match=names("prompts")):
-            wscplus.prompt("poem", "")
-
     def test_every_text_has_a_source(self):
         content = wscplus.prompts()
         evaluation, generation = content["evaluation"], content["generation"]
@@ -127,62 +121,46 @@ class TestPrompts:
             assert any(one.startswith(query["shots"]) for one in ids)
 
 
+# fmt: off
+# What an answer means -> texts.
+ANSWERS = {
+    0: [
+        "0; because Nora asked.", "(0)", "**Final Answer:** 0", r"So \boxed{0}",
+        "0; a\n0; b\n1; c\nBy majority vote, the answer is 0.", "1. Nora is named.\n2. Ida is named.\nThe answer is 0.",
+        "The answer to this question is 0.", "The most logical answer is: 0; She is curious.", "Final Answer: Nora",
+        '"Nora"',
+    ],
+    1: [
+        "A: 1; Step 1: Ida is named. Step 2: done.", "1", "1.", "**1**; Ida.", "Final answer:\n\n1; Ida",
+        r"The final answer is $\boxed{1}$.", "Final Answer: 0; first thought.\nFinal Answer: 1; second thought.",
+        "1; a\n0; b\n1; c\nMajority vote: 1", "We weigh both.\nHence 1; Ida.", "We weigh all.\n1; Ida.",
+        'Final Answer: 1; Ida.\n\nQ: What does "he" refer to?\nA:\nFinal Answer: 0; Bob.',
+        '1; Ida.\nQ: What does "he" refer to?\nA: 0; Bob.', "Final Answer: Index 1; rather Ida than Nora.", "`1`",
+        "Ida, as she is the one who is told, although it is not entirely clear.", "'she' refers to Ida.",
+        "1. Nora is named.\n2. Then it is Ida.",
+    ],
+    2: [
+        "Answer: 2", "[2]", "2 because nobody can tell",
+        "Step 1: a.\nProbability: 0.9\nFinal Answer: 2; Nobody can tell Nora from Ida.",
+        "... so our final answer is: 2; we cannot tell", "Final Decision: 2; There are arguments for 0 and for 1.",
+        "Conclusion: 2; without more context it is open.", "<think>The answer is 0, or 1; hm.</think>\n2; open",
+        "Final Answer: neither", "Final Answer: Neither Nora nor Ida", "It could be Nora or Ida, so it is ambiguous.",
+        "I don't know.", "It can’t be determined who is meant.", "I'm sorry, but I can't assist with that.",
+        "We cannot confidently make a clear choice between the two.", "Nora spoke, but it is unclear who listened.",
+    ],
+    None: [
+        "<think>The answer is 0, as Nora", "Final Answer: 0 or 1", "Nora and Ida travel.", "Nothing of that.", "0.5",
+        "",
+    ],
+}
+# fmt: on
+
+
 class TestParser:
     @pytest.mark.parametrize(
-        ("text", "answer"),
-        [
-            ("0; because Nora asked.", 0),
-            ("A: 1; Step 1: Ida is named. Step 2: done.", 1),
-            ("Answer: 2", 2),
-            ("1", 1),
-            ("1.", 1),
-            ("(0)", 0),
-            ("[2]", 2),
-            ("**1**; Ida.", 1),
-            ("2 because nobody can tell", 2),
-            ("Step 1: a.\nProbability: 0.9\nFinal Answer: 2; Nobody can tell Nora from Ida.", 2),
-            ("Final answer:\n\n1; Ida", 1),
-            ("**Final Answer:** 0", 0),
-            ("... so our final answer is: 2; we cannot tell", 2),
-            (r"The final answer is $\boxed{1}$.", 1),
-            (r"So \boxed{0}", 0),
-            ("Final Decision: 2; There are arguments for 0 and for 1.", 2),
-            ("Final Answer: 0; first thought.\nFinal Answer: 1; second thought.", 1),
-            ("0; a\n0; b\n1; c\nBy majority vote, the answer is 0.", 0),
-            ("1; a\n0; b\n1; c\nMajority vote: 1", 1),
-            ("1. Nora is named.\n2. Ida is named.\nThe answer is 0.", 0),
-            ("Conclusion: 2; without more context it is open.", 2),
-            ("We weigh both.\nHence 1; Ida.", 1),
-            ("We weigh all.\n1; Ida.", 1),
-            ("<think>The answer is 0, or 1; hm.</think>\n2; open", 2),
-            ("<think>The answer is 0, as Nora", None),
-            ('Final Answer: 1; Ida.\n\nQ: What does "he" refer to?\nA:\nFinal Answer: 0; Bob.', 1),
-            ('1; Ida.\nQ: What does "he" refer to?\nA: 0; Bob.', 1),
-            ("Final Answer: Index 1; rather Ida than Nora.", 1),
-            ("The answer to this question is 0.", 0),
-            ("`1`", 1),
-            ("Final Answer: 0 or 1", None),
-            ("The most logical answer is: 0; She is curious.", 0),
-            ("Final Answer: Nora", 0),
-            ("Final Answer: neither", 2),
-            ("Final Answer: Neither Nora nor Ida", 2),
-            ("Ida, as she is the one who is told, although it is not entirely clear.", 1),
-            ("'she' refers to Ida.", 1),
-            ("It could be Nora or Ida, so it is ambiguous.", 2),
-            ("I don't know.", 2),
-            ("It can’t be determined who is meant.", 2),
-            ("I'm sorry, but I can't assist with that.", 2),
-            ("We cannot confidently make a clear choice between the two.", 2),
-            ("1. Nora is named.\n2. Then it is Ida.", 1),
-            ("Nora and Ida travel.", None),
-            ("Nora spoke, but it is unclear who listened.", 2),
-            ('"Nora"', 0),
-            ("Nothing of that.", None),
-            ("0.5", None),
-            ("", None),
-        ],
+        ("answer", "text"), [(answer, text) for answer, texts in ANSWERS.items() for text in texts]
     )
-    def test_answers(self, text, answer):
+    def test_answers(self, answer, text):
         assert answers_in_words.parse_answer(text, NAMES) == answer
 
     @pytest.mark.parametrize(
@@ -363,14 +341,6 @@ class TestTasks:
         by_type = [found[f"{name}/accuracy"]["n"] for name in data.TYPES]
         assert by_type == [4, 1, 2]
 
-    def test_importing_the_task_is_light(self):
-        code = (
-            "import sys, winobench.tasks.wscplus;"
-            "print([name for name in ('jax', 'torch', 'transformers', 'tensorflow') if name in sys.modules])"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "[]"
-
 
 class TestPublishedNumbers:
     def test_tables(self):
@@ -411,15 +381,15 @@ RESULTS = {
 }
 
 
-@pytest.fixture(params=list(RECORDED))
-def recorded(request, reference_data, tmp_path):
-    """The rows of a result file, and the questions where it lies beside the data."""
-    name = request.param
-    (tmp_path / "wscplus").mkdir()
+@pytest.fixture(scope="module", params=list(RECORDED))
+def recorded(request, reference_data, tmp_path_factory):
+    """The rows of a result file, and the questions where it lies next to the data."""
+    name, folder = request.param, tmp_path_factory.mktemp("recorded")
+    (folder / "wscplus").mkdir()
     for file in ("WSC+.csv", f"{name}_results.csv"):
-        shutil.copy(reference_data / "wscplus" / file, tmp_path / "wscplus" / file)
-    rows = data.read_rows(tmp_path / "wscplus" / f"{name}_results.csv")
-    return name, rows, wscplus.TEXT_TASKS[0].load(str(tmp_path), None)
+        shutil.copy(reference_data / "wscplus" / file, folder / "wscplus" / file)
+    rows = data.read_rows(folder / "wscplus" / f"{name}_results.csv")
+    return name, rows, wscplus.TEXT_TASKS[0].load(str(folder), None)
 
 
 class TestRecordedAnswers:

@@ -109,21 +109,9 @@ def test_checks_are_repeated_without_a_model(tmp_path):
     assert {line["type"] for line in lines(tmp_path / run.MALFORMED)} == {"traditional", "offensive"}
 
     known = tmp_path / "known.csv"
+    one = fakes.both(fakes.PAIRS[3])[1]
     wscplus.write(
-        known,
-        [
-            wscplus.Item(
-                "1",
-                fakes.both(fakes.PAIRS[3])[1].statement,
-                "they",
-                "they earned",
-                ("a", "b"),
-                0,
-                "",
-                "x",
-                "traditional",
-            )
-        ],
+        known, [wscplus.Item("1", one.statement, "they", "they earned", ("a", "b"), 0, "", "x", "traditional")]
     )
     summary = run.check(tmp_path, [known], max_changed_words=0)
     assert summary["accepted"] == {"offensive": 2}

@@ -10,17 +10,11 @@ import jinja2
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A label that can be given, as a button.
-
-    Attributes:
-      label: what is stored.
-      text: on the button.
-      colour: blue, amber or red.
-    """
+    """A label that can be given, as a button."""
 
     label: str
     text: str
-    colour: str
+    colour: str  # blue, amber or red
 
 
 def render(package: str, template: str, *, title: str, person: str, choices: Sequence[Choice]) -> str:

@@ -23,16 +23,9 @@ class Labels:
     """One person's labels: lines of JSON, of which the last one of an item counts, so that nothing is overwritten.
 
     A context manager: while it is open, no other process can write for the same person.
-
-    Attributes:
-      name: the person's.
-      choices: what a label may be.
-      path: of the file.
-      labels: item -> its label, in the order of the clicks.
     """
 
     def __init__(self, folder: str | os.PathLike, name: str, choices: Sequence[str]):
-        """Names the file."""
         if not _NAME.fullmatch(name):
             raise InputError(
                 f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most",
@@ -41,7 +34,7 @@ class Labels:
         self.name = name
         self.choices = tuple(choices)
         self.path = pathlib.Path(folder) / f"{name}{_SUFFIX}"
-        self.labels: dict[str, str] = {}
+        self.labels: dict[str, str] = {}  # by item, in the order of the clicks
         self._file: int | None = None
         self._lock = threading.Lock()
 

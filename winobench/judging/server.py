@@ -50,28 +50,18 @@ _POLICY = (
 class Page:
     """What is judged on a page.
 
-    Attributes:
-      html: the page, with one ``<script>`` (`winobench.judging.render`). It gets ``items?token=...`` (``person``,
-        ``items``, ``labels``), posts ``{"item": id, "label": label or null}`` to ``label?token=...``, and has the token
-        in its own address.
-      items: what it shows, in its order: objects with ``id``.
-      labels: where the clicks go, open.
-      picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None for an unknown image.
+    The HTML has one ``<script>`` (`winobench.judging.render`). It gets ``items?token=...`` (``person``, ``items``,
+    ``labels``) and posts ``{"item": id, "label": label or null}`` to ``label?token=...``, with its address's token.
     """
 
     html: str
-    items: Sequence[dict[str, Any]]
-    labels: Labels
-    picture: Callable[[str], bytes | None] = lambda name: None
+    items: Sequence[dict[str, Any]]  # in the order in which they are shown, each with its id
+    labels: Labels  # open
+    picture: Callable[[str], bytes | None] = lambda name: None  # name -> a PNG file's content, for pictures/<name>
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one page. Made by `serve`.
-
-    Attributes:
-      token: what every request must have.
-      address: of the page, token included.
-    """
+    """Serves one page. Every request must have its token."""
 
     daemon_threads = True
 
@@ -83,7 +73,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The page's address."""
+        """The page's, token included."""
         return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -1,9 +1,8 @@
-"""What is asked: one short file a data set.
+"""What is asked: one short file a data set, and the tasks of other packages.
 
-Every module of this package that has a ``TASKS`` tuple declares tasks about images, and one with a ``TEXT_TASKS``
-tuple tasks about texts alone. One with a table ``SOURCES`` makes tasks of data that the user names, as in
-``selfbench:FOLDER``. Groups of tasks, such as ``@spatial``, are in `winobench.tasks.groups`. Other people's packages
-add theirs by an entry point of the group ``winobench.tasks`` that names a `Task`, a `TextTask`, or a sequence of them.
+A module declares tasks about images in ``TASKS``, about texts alone in ``TEXT_TASKS``, and in ``SOURCES`` how tasks are
+made of data that the user names, as in ``selfbench:FOLDER``. An entry point of the group ``winobench.tasks`` names a
+`Task`, a `TextTask`, or a sequence of them.
 """
 
 from __future__ import annotations
@@ -21,25 +20,8 @@ from typing import Any, Generic, TypeVar
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.tasks import groups
-from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
+from winobench.tasks.base import Task
 from winobench.tasks.questions import TextTask
-
-ENTRY_POINTS = "winobench.tasks"
-"""The group of entry points that plug in tasks."""
-
-__all__ = [
-    "TASKS",
-    "TEXT_TASKS",
-    "Association",
-    "Example",
-    "ImageSource",
-    "TargetPair",
-    "Task",
-    "TextTask",
-    "get_task",
-    "get_text_task",
-    "tasks_from",
-]
 
 _Kind = TypeVar("_Kind", Task, TextTask)
 
@@ -86,7 +68,7 @@ def get_text_task(name: str) -> TextTask:
 
 
 def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list[str | Task]:
-    """The same with tasks instead of words such as ``selfbench:FOLDER`` and names in that of ``@spatial``.
+    """The same with tasks instead of words such as ``selfbench:FOLDER`` and names instead of ``@spatial``.
 
     All words of a kind of source make one set. Tasks of groups that are there already are left out.
     """
@@ -95,29 +77,27 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
     words = list(words)
     named = {word for word in words if isinstance(word, str)}
     for word in words:
+        kind, colon, place = word.partition(":") if isinstance(word, str) else ("", "", "")
         if isinstance(word, str) and word.startswith(groups.MARK):
             found = [name for name in groups.ready_members(word, TASKS, data_dir) if name not in named]
             named.update(found)
             result += found
-            continue
-        kind, colon, place = word.partition(":") if isinstance(word, str) else ("", "", "")
-        if not colon:
+        elif not colon:
             result.append(word)
-        elif kind in places:
-            places[kind].append(place)
         else:
-            places[kind] = [place]
-            result.append(f"{kind}:")
+            if kind not in places:
+                result.append(f"{kind}:")
+            places.setdefault(kind, []).append(place)
     makers = _sources()
-    for kind, named in places.items():
+    for kind, found in places.items():
         if kind not in makers:
             raise InputError(
-                f"there are no tasks from {options.shown(f'{kind}:{named[0]}')}: what comes before the colon is one of"
+                f"there are no tasks from {options.shown(f'{kind}:{found[0]}')}: what comes before the colon is one of"
                 f" {', '.join(makers)}",
                 code="unknown-name",
             )
-        place = result.index(f"{kind}:")
-        result[place : place + 1] = makers[kind](named)
+        index = result.index(f"{kind}:")
+        result[index : index + 1] = makers[kind](found)
     return result
 
 
@@ -145,7 +125,7 @@ def _all_tasks() -> dict[type, dict[str, Any]]:
         found = importlib.import_module(f"{__name__}.{module}")
         where = f"winobench/tasks/{module}.py"
         _add(tasks, [*getattr(found, "TASKS", ()), *getattr(found, "TEXT_TASKS", ())], where)
-    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+    for entry in sorted(importlib.metadata.entry_points(group="winobench.tasks"), key=lambda entry: entry.name):
         where = f"the entry point {entry.name!r} ({entry.value})"
         # A broken plug-in must not take the others away.
         try:

@@ -9,35 +9,28 @@ import io
 import itertools
 import math
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
+from winobench.data.example import Box
 
+# The repository of GDBench's authors, and where files of its folder data are downloaded from.
 DIFFUSION_ITM = "https://github.com/McGill-NLP/diffusion-itm"
-"""The repository of GDBench's authors, which has its lists of candidates in the folder ``data``."""
-
 DIFFUSION_ITM_RAW = "https://raw.githubusercontent.com/McGill-NLP/diffusion-itm/main/data"
-"""Where files of that folder are downloaded from."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A value in an annotation file, and where it is there.
-
-    Attributes:
-      value: what JSON gave.
-      where: its place in words, e.g. ``"'sentence' in row 3 of /data/svo.json"``. Rows are counted from 1.
-      remedy: what to do about a fault.
-    """
+    """A value in an annotation file, and where it is there."""
 
     value: Any
-    where: str
+    where: str  # in words, e.g. "'sentence' in row 3 of /data/svo.json". Rows are counted from 1
     remedy: str = "restore the file as it was published"
 
     def wrong(self, problem: str, code: str) -> InputError:
-        """An error that states what is wrong with this entry, to be raised. The code is the fault's."""
+        """An error that states what is wrong with this entry, to be raised."""
         return InputError(f"{self.where} {problem}: {self.remedy}", code=code)
 
     def __getitem__(self, key: str) -> Entry:
@@ -50,10 +43,12 @@ class Entry:
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, dict) and key in self.value
 
-    def rows(self) -> Iterator[Entry]:
-        """The elements of a list."""
+    def rows(self, count: int | None = None) -> Iterator[Entry]:
+        """The elements of a list, which has ``count`` of them if that is given."""
         if not isinstance(self.value, list):
             raise self.wrong("is not a list", "not-a-list")
+        if count is not None and len(self.value) != count:
+            raise self.wrong(f"has {len(self.value)} entries, not {count}", "wrong-number-of-entries")
         for number, value in enumerate(self.value, start=1):
             yield dataclasses.replace(self, value=value, where=f"row {number} of {self.where}")
 
@@ -72,10 +67,26 @@ class Entry:
 
     def texts(self, count: int | None = None) -> tuple[str, ...]:
         """A list of texts, of ``count`` of them if that is given."""
-        texts = tuple(row.text() for row in self.rows())
-        if count is not None and len(texts) != count:
-            raise self.wrong(f"has {len(texts)} entries, not {count}", "wrong-number-of-entries")
-        return texts
+        return tuple(row.text() for row in self.rows(count))
+
+    def one_of(self, names: Collection[str]) -> str:
+        """A text that is one of these."""
+        if self.text() not in names:
+            raise self.wrong(f"is {options.shown(self.value)}, none of {', '.join(names)}", "unknown-name")
+        return self.value
+
+    def unique(self, value: Any, seen: Collection) -> Any:
+        """The value that this entry states, which must not be among those of earlier rows."""
+        if value in seen:
+            raise self.wrong(f"is {value}, as in an earlier row", "repeated-id")
+        return value
+
+    def box(self, x: float, y: float, width: float, height: float) -> Box:
+        """The part of this row's image, in pixels, rounded as PIL's crop rounds."""
+        left, top, right, bottom = map(round, (x, y, x + width, y + height))
+        if left >= right or top >= bottom or right <= 0 or bottom <= 0:
+            raise self.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})", "bad-box")
+        return left, top, right, bottom
 
     def integer(self) -> int:
         """A whole number."""
@@ -90,13 +101,33 @@ class Entry:
         return self.value
 
 
+def not_as_published(place: Any, problem: str, code: str) -> InputError:
+    """An error that states how a file differs from the published one, to be raised."""
+    return InputError(f"{place} {problem}: restore it as it was published", code=code)
+
+
+def no_such_file(what: Any) -> InputError:
+    """An error about a file that the task needs, to be raised."""
+    return InputError(f"the task needs {what}, which does not exist: get it as it was published", code="no-such-file")
+
+
+def read_bytes(path: pathlib.Path) -> bytes:
+    """The content of a file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise no_such_file(f"the file {path}") from None
+    except OSError as error:
+        raise not_as_published(path, f"cannot be read ({error.strerror or error})", "cannot-read") from None
+
+
 def read_json(path: pathlib.Path) -> Entry:
     """The content of a JSON file."""
     return Entry(_parse(_read(path), str(path)), str(path))
 
 
 def read_json_lines(path: pathlib.Path) -> Entry:
-    """The content of a file with one JSON value a line, as a list. Raises as `read_json`."""
+    """The content of a file with one JSON value a line, as a list."""
     lines = [(number, line) for number, line in enumerate(_read(path).split("\n"), start=1) if line.strip()]
     return Entry([_parse(line, f"line {number} of {path}") for number, line in lines], str(path))
 
@@ -115,18 +146,17 @@ def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t"
             raise _broken_off(str(path)) from None
         raise InputError(
             f"line {reader.reader.line_num} of {path} is not a row of a {kind}-separated table ({error}): restore"
-            " the file"
-            " as it was published",
+            " the file as it was published",
             code="damaged-table",
         ) from None
     for column in columns:
         if column not in (reader.fieldnames or ()):
-            raise InputError(f"{path} has no column {column!r}: restore it as it was published", code="missing-column")
+            raise not_as_published(path, f"has no column {column!r}", "missing-column")
     return Entry(rows, str(path))
 
 
 def read_lines(path: pathlib.Path) -> tuple[str, ...]:
-    """The lines of a text file that are not blank, stripped. Raises as `read_json`."""
+    """The lines of a text file that are not blank, stripped."""
     return tuple(line.strip() for line in _read(path).split("\n") if line.strip())
 
 
@@ -216,13 +246,8 @@ def _broken_off(where: str) -> InputError:
 
 
 def _read(path: pathlib.Path) -> str:
+    """The text of a file, with the ends of lines that Python's text mode gives."""
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(
-            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read ({error}): restore it as it was published", code="cannot-read"
-        ) from None
+        return read_bytes(path).decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise not_as_published(path, f"cannot be read ({error})", "cannot-read") from None

@@ -1,11 +1,9 @@
 """ARO's Visual Genome tasks: who does what to whom, and what has which attribute (Yuksekgonul et al. 2023).
 
-The image is the part of an image that shows both things. GDBench reports the accuracy over all rows (Table 1b); ARO
-reports means over relations and over pairs of attributes, which are given here as well (``macro_accuracy``) with the
-accuracy of each. Which of them count is what ARO's code says: of the relations, all but 157 that its notebook lists as
-symmetric ("next to", "hugging", ..., but also rare ones such as "biting"). Of the pairs of attributes, those with at
-least 25 rows. The other rows have no group. A box may reach over the image's edge. Like the published code, we fill
-what is outside with black.
+The image is the part of an image that shows both things; outside of the image's edge it is black, as in the published
+code. GDBench reports the accuracy over all rows (Table 1b). ARO reports means over relations and over pairs of
+attributes (``macro_accuracy``): of all relations but 157 that its notebook lists as symmetric, and of pairs of
+attributes with at least 25 rows. Other rows have no group.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
@@ -28,29 +26,26 @@ _IMAGES = Download(
     unpack=True,
     note="1 GB, from Google Drive. Photographs of Visual Genome",
 )
-_MIN_ROWS_OF_ATTRIBUTES = 25
-"""dataset_zoo/aro_datasets.py, ``VG_Attribution.evaluate_scores``."""
+_MIN_ROWS_OF_ATTRIBUTES = 25  # dataset_zoo/aro_datasets.py, VG_Attribution.evaluate_scores
 
 _SYMMETRIC = """
-adjusting, attached to, between, bigger than, biting, boarding, brushing, chewing, cleaning, climbing, close
-to, coming from, coming out of, contain, crossing, dragging, draped over, drinking, drinking from, driving,
-driving down, driving on, eating from, eating in, enclosing, exiting, facing, filled with, floating in,
-floating on, flying, flying above, flying in, flying over, flying through, full of, going down, going into,
-going through, grazing in, growing in, growing on, guiding, hanging from, hanging in, hanging off, hanging
-over, higher than, holding onto, hugging, in between, jumping off, jumping on, jumping over, kept in, larger
-than, leading, leaning over, leaving, licking, longer than, looking in, looking into, looking out, looking
-over, looking through, lying next to, lying on top of, making, mixed with, mounted on, moving, on the back
-of, on the edge of, on the front of, on the other side of, opening, painted on, parked at, parked beside,
-parked by, parked in, parked in front of, parked near, parked next to, perched on, petting, piled on,
-playing, playing in, playing on, playing with, pouring, reaching for, reading, reflected on, riding on,
-running in, running on, running through, seen through, sitting behind, sitting beside, sitting by, sitting
-in front of, sitting near, sitting next to, sitting under, skiing down, skiing on, sleeping in, sleeping on,
-smiling at, sniffing, splashing, sprinkled on, stacked on, standing against, standing around, standing
-behind, standing beside, standing in front of, standing near, standing next to, staring at, stuck in,
-surrounding, swimming in, swinging, talking to, topped with, touching, traveling down, traveling on, tying,
-typing on, underneath, wading in, waiting for, walking across, walking by, walking down, walking next to,
-walking through, working in, working on, worn on, wrapped around, wrapped in, by, of, near, next to, with,
-beside, on the side of, around
+adjusting, attached to, between, bigger than, biting, boarding, brushing, chewing, cleaning, climbing, close to, coming
+from, coming out of, contain, crossing, dragging, draped over, drinking, drinking from, driving, driving down, driving
+on, eating from, eating in, enclosing, exiting, facing, filled with, floating in, floating on, flying, flying above,
+flying in, flying over, flying through, full of, going down, going into, going through, grazing in, growing in, growing
+on, guiding, hanging from, hanging in, hanging off, hanging over, higher than, holding onto, hugging, in between,
+jumping off, jumping on, jumping over, kept in, larger than, leading, leaning over, leaving, licking, longer than,
+looking in, looking into, looking out, looking over, looking through, lying next to, lying on top of, making, mixed
+with, mounted on, moving, on the back of, on the edge of, on the front of, on the other side of, opening, painted on,
+parked at, parked beside, parked by, parked in, parked in front of, parked near, parked next to, perched on, petting,
+piled on, playing, playing in, playing on, playing with, pouring, reaching for, reading, reflected on, riding on,
+running in, running on, running through, seen through, sitting behind, sitting beside, sitting by, sitting in front of,
+sitting near, sitting next to, sitting under, skiing down, skiing on, sleeping in, sleeping on, smiling at, sniffing,
+splashing, sprinkled on, stacked on, standing against, standing around, standing behind, standing beside, standing in
+front of, standing near, standing next to, staring at, stuck in, surrounding, swimming in, swinging, talking to, topped
+with, touching, traveling down, traveling on, tying, typing on, underneath, wading in, waiting for, walking across,
+walking by, walking down, walking next to, walking through, working in, working on, worn on, wrapped around, wrapped in,
+by, of, near, next to, with, beside, on the side of, around
 """
 SYMMETRIC_RELATIONS = frozenset(" ".join(name.split()) for name in _SYMMETRIC.split(","))
 """Relations that ARO leaves out of its mean: ``symmetric`` in its notebook "Replicate ARO!"."""
@@ -73,11 +68,8 @@ def read_attributes(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def _item(number: int, row: Entry, folder: pathlib.Path, groups: tuple[str, ...]) -> Item:
-    x, y, width, height = (row[f"bbox_{side}"].number() for side in "xywh")
-    left, top, right, bottom = map(round, (x, y, x + width, y + height))  # as PIL's crop rounds them
-    if left >= right or top >= bottom or right <= 0 or bottom <= 0:
-        raise row.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})", "bad-box")
-    image = ImageFile(folder / "images" / row["image_path"].text(), (left, top, right, bottom))
+    box = row.box(*(row[f"bbox_{side}"].number() for side in "xywh"))
+    image = ImageFile(folder / "images" / row["image_path"].text(), box)
     texts = (row["true_caption"].text(), row["false_caption"].text())
     return Item(f"row-{number:06d}", (image,), texts, 0, groups)
 
@@ -85,23 +77,18 @@ def _item(number: int, row: Entry, folder: pathlib.Path, groups: tuple[str, ...]
 def _task(name: str, read, description: str, file: str, drive_id: str, num_examples: int, *skills: str):
     return published_task(
         name=name,
-        version=1,
         description=description,
         metric="macro_accuracy",
         shape=(1, 2),
-        chance={"accuracy": 1 / 2},
-        images_compete=False,
         skills=skills,
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from {_IMAGES.to} ({_IMAGES.url}, 1 GB;"
-                f" the links of {_REPOSITORY})"
-            ),
-            num_examples=num_examples,
-            downloads=(Download(file, f"{_DRIVE}{drive_id}", note="from Google Drive"), _IMAGES),
-            shared_folder="aro_visual_genome",
+        read=read,
+        how_to_get=(
+            f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from {_IMAGES.to} ({_IMAGES.url}, 1 GB;"
+            f" the links of {_REPOSITORY})"
         ),
+        num_examples=num_examples,
+        downloads=(Download(file, f"{_DRIVE}{drive_id}", note="from Google Drive"), _IMAGES),
+        shared_folder="aro_visual_genome",
     )
 
 

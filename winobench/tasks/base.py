@@ -57,25 +57,15 @@ class Association:
 
 @dataclasses.dataclass(frozen=True)
 class Download:
-    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub.
+    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub."""
 
-    Attributes:
-      to: where it goes, relative to the folder of the task's sources, with ``/``.
-      url: its address; None for a file on the hub.
-      hub_id: the repository of a data set on the hub. The user's token is used.
-      filename: the file's name there.
-      unpack: unpack the archive (zip or tar) into the folder where it lies.
-      sha256: of the file in hexadecimal, where it is known.
-      note: size and licence, for the user.
-    """
-
-    to: str
+    to: str  # relative to the folder of the task's sources, with /
     url: str | None = None
-    hub_id: str | None = None
-    filename: str | None = None
-    unpack: bool = False
+    hub_id: str | None = None  # the user's token is used
+    filename: str | None = None  # on the hub
+    unpack: bool = False  # a zip or tar archive, into the folder where it lies
     sha256: str | None = None
-    note: str = ""
+    note: str = ""  # size and licence
 
     def __post_init__(self):
         if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
@@ -92,21 +82,20 @@ class PublishedData:
     Attributes:
       read: ``read(folder) -> items`` in a fixed order, with a `winobench.data.sources.LeftOut` for each row that makes
         none, unless a published rule that the task's file states leaves it out. Raises InputError naming the file where
-        an annotation file is missing or broken. It need not look for the images: ``launch.prepare`` names the missing
-        ones file by file.
-      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing. It
-        yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
+        an annotation file is missing or broken. ``launch.prepare`` looks for the images, and names the missing ones.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
-        holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
+        holds", without a full stop.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
       downloads: what may be downloaded into the folder. Need not be all that it must hold.
+      shared_folder: where downloads go, in ``<data_dir>/sources``, the same for tasks that read the same files. The
+        task's name by default.
       with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates again with a contrastive
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
-      shared_folder: where downloads go, in ``<data_dir>/sources``. The task's name by default. Tasks that read the same
-        files give the same name, so that they are downloaded once.
+      read_partial: as ``read`` where ``--allow_partial`` is given, if more than images may be missing. It yields an
+        item with a file that does not exist for whatever is missing, so that the set is known to be partial.
       fetch: ``fetch(folder, progress) -> line for the user`` gets what is not a single file, such as images of many web
-        sites; ``progress(what, unit)`` is a context with a `winobench.base.progress.Progress`. Tasks that share a
-        folder share it.
+        sites, once for all tasks of the folder; ``progress(what, unit)`` is a context with a
+        `winobench.base.progress.Progress`.
     """
 
     read: Callable[[pathlib.Path], Iterable[Item | LeftOut]]

@@ -5,40 +5,15 @@
 
 from __future__ import annotations
 
-import functools
-
-from winobench.metrics import WINOGROUND_CHANCE
-from winobench.tasks.base import PublishedData
-from winobench.tasks.hub_tables import PairTable, read_pairs
-from winobench.tasks.published import published_task
-
-_HUB_ID = "imirandam/BiVLC"
+from winobench.tasks.hub_tables import PairTable, hub_folder, pair_task
 
 TASKS = (
-    published_task(
-        name="bivlc",
-        version=1,
-        description="BiVLC: which caption belongs to a photograph and which to a generated image.",
-        metric="winoground",
-        shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
+    pair_task(
+        "bivlc",
+        "BiVLC: which caption belongs to a photograph and which to a generated image.",
+        hub_folder("imirandam/BiVLC", "MIT licence"),
+        PairTable(("image", "negative_image"), ("caption", "negative_caption"), groups=("type", "subtype")),
+        2933,
         skills=("compositional",),
-        source=PublishedData(
-            read=functools.partial(
-                read_pairs,
-                table=PairTable(
-                    "test",
-                    ("image", "negative_image"),
-                    ("caption", "negative_caption"),
-                    groups=("type", "subtype"),
-                ),
-            ),
-            how_to_get=(
-                f"the Parquet files of https://huggingface.co/datasets/{_HUB_ID}"
-                f" (`hf download {_HUB_ID} --repo-type=dataset --local-dir=DIR`; MIT licence)"
-            ),
-            num_examples=2933,
-        ),
     ),
 )

@@ -31,9 +31,7 @@ def read(path: pathlib.Path, num_classes: int) -> tuple[str, ...]:
             raise row["classidx"].wrong(
                 f"is {options.shown(digits)}, no number from 0 to {num_classes - 1}", "out-of-range"
             )
-        if int(digits) in prompts:
-            raise row["classidx"].wrong(f"is {digits}, as in an earlier row", "repeated-id")
-        prompts[int(digits)] = row["prompt"].text()
+        prompts[row["classidx"].unique(int(digits), prompts)] = row["prompt"].text()
     if len(prompts) != num_classes:
         raise rows.wrong(f"has the prompts of {len(prompts)} classes, not {num_classes}", "wrong-number-of-entries")
     return tuple(prompts[number] for number in range(num_classes))

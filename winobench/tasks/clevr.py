@@ -10,6 +10,7 @@ available to decide which are right (docs/gdbench.md).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.tasks import clevr_common
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.base import Download, Example, PublishedData, Task
+from winobench.tasks.base import Download, Example, PublishedData
 from winobench.tasks.published import published_task
 
 _ITEMS_PER_SCENE = 14
@@ -34,11 +35,7 @@ _SHA256 = {
 
 
 def read(folder: pathlib.Path, *, as_selfbench: bool = False) -> Iterator[Item]:
-    """The published items, all of an image one after another.
-
-    Args:
-      folder: holds ``captions/<sub-task>.json`` {image: [[true, false], ...]} and ``images/<image>``.
-    """
+    """The published items, all of an image one after another."""
     names = ("spatial",) if as_selfbench else _SHA256
     captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in names}
     for image in dict.fromkeys(image for items in captions.values() for image in items):
@@ -51,9 +48,11 @@ def read(folder: pathlib.Path, *, as_selfbench: bool = False) -> Iterator[Item]:
 
 def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
     """Two examples a scene and sub-task."""
-    if _is_prepared(data_dir):
-        return _PUBLISHED.load(data_dir, None if limit is None else limit * _ITEMS_PER_SCENE)
-    return _rendered(limit)
+    return _PUBLISHED.load(data_dir, _num_items(limit)) if _is_prepared(data_dir) else _rendered(limit)
+
+
+def _num_items(limit: int | None) -> int | None:
+    return None if limit is None else limit * _ITEMS_PER_SCENE
 
 
 def _rendered(limit: int | None) -> Iterator[Example]:
@@ -84,26 +83,24 @@ def _count(data_dir: str | None) -> int | None:
 
 def _data_fingerprint(data_dir: str | None, limit: int | None) -> str:
     if _is_prepared(data_dir):
-        return _PUBLISHED.data_fingerprint(data_dir, None if limit is None else limit * _ITEMS_PER_SCENE)
+        return _PUBLISHED.data_fingerprint(data_dir, _num_items(limit))
     return clevr_common.fingerprint(limit)
 
 
 _FIELDS = dict(
     name="clevr",
-    version=1,
     description="Which caption is true of two objects: colour, shape, size, and what belongs to what and where.",
     metric="accuracy",
     shape=(1, 2),
-    chance={"accuracy": 1 / 2},
-    images_compete=False,
     skills=("recognition", "compositional", "attribute_binding", "spatial"),
 )
 
 
 def _source(read: Callable[[pathlib.Path], Iterator[Item]], num_examples: int, *names: str) -> PublishedData:
+    files = [f"captions/{name}.json" for name in names]
     captions = (
-        Download(f"captions/{name}.json", f"{DIFFUSION_ITM_RAW}/clevr/captions/{name}.json", sha256=_SHA256[name])
-        for name in names
+        Download(file, f"{DIFFUSION_ITM_RAW}/clevr/{file}", sha256=_SHA256[name])
+        for name, file in zip(names, files, strict=True)
     )
     return PublishedData(
         read=read,
@@ -120,14 +117,7 @@ def _source(read: Callable[[pathlib.Path], Iterator[Item]], num_examples: int, *
 _PUBLISHED = published_task(**_FIELDS, source=_source(read, 8036, *_SHA256))
 
 TASKS = (
-    Task(
-        **_FIELDS,
-        load=load,
-        ready=_ready,
-        data_fingerprint=_data_fingerprint,
-        count=_count,
-        source=_PUBLISHED.source,
-    ),
+    dataclasses.replace(_PUBLISHED, load=load, ready=_ready, data_fingerprint=_data_fingerprint, count=_count),
     published_task(
         **_FIELDS
         | dict(

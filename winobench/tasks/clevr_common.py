@@ -1,12 +1,15 @@
-"""The rendered evaluation scenes that the CLEVR tasks share."""
+"""The rendered evaluation scenes that the CLEVR tasks share, and what their tasks have in common."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from winobench.tasks.base import Task
 
 if TYPE_CHECKING:
     from winobench.clevr.captions import Thing
@@ -55,3 +58,37 @@ def fingerprint(limit: int | None) -> str:
     """Changes whenever rendered examples could."""
     about = (RENDERING_VERSION, IMAGE_SIZE, SEED, NUM_SCENES if limit is None else limit)
     return hashlib.sha256(repr(about).encode()).hexdigest()
+
+
+def two_sides(*sides: tuple, load: Callable, **fields: Any) -> tuple[Task, ...]:
+    """A task for each (name, description, shape, chance, what ``load`` takes first)."""
+    return tuple(
+        Task(
+            name=name,
+            description=description,
+            metric="accuracy",
+            shape=shape,
+            chance=chance,
+            load=functools.partial(load, side),
+            ready=lambda data_dir: None,
+            images_compete=shape[0] > 1,
+            **fields,
+        )
+        for name, description, shape, chance, side in sides
+    )
+
+
+def swap_task(name: str, description: str, load: Callable, **fields: Any) -> Task:
+    """A task with an example for each scene and attribute that is swapped between its objects."""
+    return Task(
+        name=name,
+        version=1,
+        description=description,
+        load=load,
+        ready=lambda data_dir: None,
+        images_compete=True,
+        skills=("compositional", "attribute_binding"),
+        data_fingerprint=lambda data_dir, limit: fingerprint(limit),
+        count=lambda data_dir: 3 * NUM_SCENES,
+        **fields,
+    )

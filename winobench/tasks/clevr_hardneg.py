@@ -11,54 +11,36 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator
 
+from winobench.tasks import clevr_common
 from winobench.tasks.base import Example, Task
-
-NUM_SCENES = 100
-SPLIT = "validation"
 
 _VERSION = 1
 _ROWS_A_SCENE = 14
 
 
-def validation_tasks(num_scenes: int = NUM_SCENES, *, seed: int = 0, image_size: int = 64) -> tuple[Task, Task]:
-    """The text side and the image side.
+def validation_tasks(num_scenes: int = 100, *, seed: int = 0, image_size: int = 64) -> tuple[Task, Task]:
+    """The text side and the image side, of ``image_size`` pixels to each side. ``limit`` counts scenes.
 
     Each has 14 examples a scene, one a row, grouped by sub-task: ``clevr_hardneg_text`` asks which of two captions is
     true of the scene, ``clevr_hardneg_image`` whether a caption is true of the scene or of a change of it. Where a
-    caption has several negative images, the numbers of scene and row decide. ``limit`` counts scenes.
-
-    Args:
-      image_size: height and width of the images in pixels.
+    caption has several negative images, the numbers of scene and row decide.
     """
-    fields = dict(
-        version=_VERSION,
-        metric="accuracy",
-        chance={"accuracy": 1 / 2},
-        ready=lambda data_dir: None,
-        data_fingerprint=lambda data_dir, limit: _fingerprint(min(limit or num_scenes, num_scenes), seed, image_size),
-        count=lambda data_dir: num_scenes * _ROWS_A_SCENE,
-    )
+
+    def scenes(limit: int | None) -> int:
+        return min(limit or num_scenes, num_scenes)
 
     def load(side: Callable, data_dir: str | None, limit: int | None) -> Iterator[Example]:
-        return side(_source(min(limit or num_scenes, num_scenes), seed, image_size))
+        return side(_source(scenes(limit), seed, image_size))
 
-    return (
-        Task(
-            name="clevr_hardneg_text",
-            description="Which of two captions is true of a rendered scene. For validation.",
-            shape=(1, 2),
-            images_compete=False,
-            load=functools.partial(load, _text_side),
-            **fields,
-        ),
-        Task(
-            name="clevr_hardneg_image",
-            description="Which of two rendered scenes a caption is true of. For validation.",
-            shape=(2, 1),
-            images_compete=True,
-            load=functools.partial(load, _image_side),
-            **fields,
-        ),
+    text = "Which of two captions is true of a rendered scene. For validation."
+    image = "Which of two rendered scenes a caption is true of. For validation."
+    return clevr_common.two_sides(
+        ("clevr_hardneg_text", text, (1, 2), {"accuracy": 1 / 2}, _text_side),
+        ("clevr_hardneg_image", image, (2, 1), {"accuracy": 1 / 2}, _image_side),
+        load=load,
+        version=_VERSION,
+        data_fingerprint=lambda data_dir, limit: _fingerprint(scenes(limit), seed, image_size),
+        count=lambda data_dir: num_scenes * _ROWS_A_SCENE,
     )
 
 
@@ -85,7 +67,7 @@ def _source(num_scenes: int, seed: int, image_size: int):
     """Cached, as both sides are validated in turn, many times."""
     from winobench.clevr.negatives import ClevrNegatives
 
-    return ClevrNegatives(num_scenes, seed=seed, split=SPLIT, image_size=image_size)
+    return ClevrNegatives(num_scenes, seed=seed, split="validation", image_size=image_size)
 
 
 def _fingerprint(num_scenes: int, seed: int, image_size: int) -> str:

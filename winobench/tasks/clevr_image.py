@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from winobench.tasks import clevr_common
-from winobench.tasks.base import Example, Task
-
-ATTRIBUTES = ("color", "shape", "size")
+from winobench.tasks.base import Example
 
 
 def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.ndarray, str, str]]:
@@ -20,20 +18,14 @@ def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.nd
     scenes = clevr_common.evaluation_scenes(limit)
     images = clevr_common.evaluation_images(limit)
     things = captions.describe(scenes)
-    for attribute in ATTRIBUTES:
+    for attribute in ("color", "shape", "size"):
         swapped = clevr_scenes.swap(scenes, attribute)
         # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
         swapped_images = renderer.render(swapped, clevr_common.IMAGE_SIZE)
         swapped_things = captions.describe(swapped)
         for index in range(len(scenes)):
-            yield (
-                index,
-                attribute,
-                images[index],
-                swapped_images[index],
-                pair_caption(things[index], attribute),
-                pair_caption(swapped_things[index], attribute),
-            )
+            texts = (pair_caption(each[index], attribute) for each in (things, swapped_things))
+            yield index, attribute, images[index], swapped_images[index], *texts
 
 
 def pair_caption(things, attribute: str) -> str:
@@ -55,18 +47,12 @@ def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
 
 
 TASKS = (
-    Task(
-        name="clevr_image",
-        version=1,
-        description="Which of two rendered images a caption describes. In the other, an attribute is swapped.",
+    clevr_common.swap_task(
+        "clevr_image",
+        "Which of two rendered images a caption describes. In the other, an attribute is swapped.",
+        load,
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 0.5},
-        load=load,
-        ready=lambda data_dir: None,
-        images_compete=True,
-        skills=("compositional", "attribute_binding"),
-        data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
-        count=lambda data_dir: 3 * clevr_common.NUM_SCENES,
     ),
 )

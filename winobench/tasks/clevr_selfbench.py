@@ -14,12 +14,11 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 from winobench.base.errors import InputError
-from winobench.base.files import user_path
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import image_runs
-from winobench.runs.verdicts import read_verdicts, verdict_on
+from winobench.runs.verdicts import read_verdicts
 from winobench.tasks.base import Task
-from winobench.tasks.selfbench import Drawn, task
+from winobench.tasks.selfbench import Drawn, of_record, read_folders, task
 
 _SKILLS = {
     "recognition_color": (8, "recognition"),
@@ -35,47 +34,28 @@ _SKILLS = {
 
 def make(places: Sequence[str]) -> list[Task]:
     """A task for each category of which there are images."""
-    drawn: list[Drawn] = []
-    for place in places:
-        run = image_runs.read_pictures(pathlib.Path(user_path(place)))
-        verdicts = read_verdicts(run.folder)
-        found = [
-            Drawn(
-                f"{record.model}/{record.seed}/{record.number}",
-                run.path(record),
-                record.model,
-                record.prompt.category,
-                tuple(candidates(record.prompt)),
-                0,
-                verdict_on(record, verdicts),
-                record.sha256,
-            )
-            for record in run.records
-            if record.prompt.category in _SKILLS and _is_ours(record.prompt)
-        ]
-        if not found:
-            raise InputError(
-                f"{run.folder} has no images from our grammar: generate with --config.prompts=clevr", code="no-content"
-            )
-        both = {one.drawer for one in drawn} & {one.drawer for one in found}
-        if both:
-            raise InputError(
-                f"{run.folder} has images of {min(both)!r}, as a folder before it: name each generator once",
-                code="named-twice",
-            )
-        drawn += found
-    by_category = {category: [one for one in drawn if one.tag == category] for category in _SKILLS}
+    by_category = read_folders(places, _of_run)
+    about = "Generated CLEVR scenes, {}: which of {} texts was it generated from?"
     return [
-        task(
-            f"clevr_selfbench_{category}",
-            f"Generated CLEVR scenes, {category.replace('_', ' ')}: which of {size} texts was it generated from?",
-            size,
-            by_category[category],
-            skill,
-        )
-        for category, (size, skill) in _SKILLS.items()
-        if by_category[category]
+        task(f"clevr_selfbench_{name}", about.format(name.replace("_", " "), size), size, by_category[name], skill)
+        for name, (size, skill) in _SKILLS.items()
+        if name in by_category
     ]
+
+
+def _of_run(folder: pathlib.Path) -> list[Drawn]:
+    run = image_runs.read_pictures(folder)
+    verdicts = read_verdicts(run.folder)
+    found = [
+        of_record(run, record, verdicts, record.prompt.category, candidates(record.prompt), 0)
+        for record in run.records
+        if record.prompt.category in _SKILLS and _is_ours(record.prompt)
+    ]
+    if not found:
+        raise InputError(
+            f"{run.folder} has no images from our grammar: generate with --config.prompts=clevr", code="no-content"
+        )
+    return found
 
 
 def candidates(prompt: Prompt) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks import clevr_common, clevr_image
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import Example
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
@@ -15,18 +16,12 @@ def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
 
 
 TASKS = (
-    Task(
-        name="clevr_winoground",
-        version=1,
-        description="Which caption belongs to which of two rendered images. Colours, shapes or sizes are swapped.",
+    clevr_common.swap_task(
+        "clevr_winoground",
+        "Which caption belongs to which of two rendered images. Colours, shapes or sizes are swapped.",
+        load,
         metric="winoground",
         shape=(2, 2),
-        chance={"text": 1 / 4, "image": 1 / 4, "group": 1 / 6},
-        load=load,
-        ready=lambda data_dir: None,
-        images_compete=True,
-        skills=("compositional", "attribute_binding"),
-        data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
-        count=lambda data_dir: 3 * clevr_common.NUM_SCENES,
+        chance=WINOGROUND_CHANCE,
     ),
 )

@@ -10,22 +10,17 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/arijitray1993/COLA"
+_RAW = "https://raw.githubusercontent.com/arijitray1993/COLA/main/data"
 _FILE = "COLA_multiobjects_matching_benchmark.json"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and their captions. The diagonal is right.
-
-    Args:
-      folder: holds the published file, rows [address of image 1, caption 1, address of image 2, caption 2], and the
-        images in ``images`` under the last parts of their addresses.
-    """
+    """Two images, named by the last parts of their addresses, and their captions. The diagonal is right."""
     for number, row in enumerate(read_json(folder / _FILE).rows()):
         first, caption, second, other = row.texts(4)
         images = tuple(_image(folder, row, address) for address in (first, second))
@@ -42,27 +37,16 @@ def _image(folder: pathlib.Path, row: Entry, address: str) -> ImageFile:
 TASKS = (
     published_task(
         name="cola",
-        version=1,
         description="COLA: which of two captions with the same words belongs to which of two images.",
         metric="winoground_image",
         shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
         skills=("compositional", "attribute_binding"),
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the images at the addresses that"
-                " the file names, each under the last part of its address"
-            ),
-            num_examples=210,
-            downloads=(
-                Download(
-                    _FILE,
-                    f"https://raw.githubusercontent.com/arijitray1993/COLA/main/data/{_FILE}",
-                    note="MIT licence",
-                ),
-            ),
+        read=read,
+        how_to_get=(
+            f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the images at the addresses that"
+            " the file names, each under the last part of its address"
         ),
+        num_examples=210,
+        downloads=(Download(_FILE, f"{_RAW}/{_FILE}", note="MIT licence"),),
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import Item
 from winobench.data.sources import LeftOut
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 
@@ -50,18 +50,12 @@ def _replaced(caption: str, found: re.Match, word: str) -> str:
 TASKS = (
     published_task(
         name="countbench",
-        version=1,
         description="CountBench: which number from two to ten is true of an image.",
-        metric="accuracy",
         shape=(1, len(NUMBERS)),
-        chance={"accuracy": 1 / len(NUMBERS)},
-        images_compete=False,
         skills=("counting",),
-        source=PublishedData(
-            read=read,
-            how_to_get=f"{_FILE} of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)",
-            num_examples=None,
-            downloads=(Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="images from the web under their terms"),),
-        ),
+        read=read,
+        how_to_get=f"{_FILE} of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)",
+        num_examples=None,
+        downloads=(Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="images from the web under their terms"),),
     ),
 )

@@ -1,13 +1,10 @@
 """CREPE: which of several captions is true of a part of an image of Visual Genome? (Ma et al. 2023)
 
-*Productivity* has captions of growing complexity, 4 to 12 (the example's group), and false ones in which a word is
+*Productivity* has captions of growing complexity, 4 to 12 (the example's group), against ones in which a word is
 replaced (``atom``), words are swapped (``swap``) or something is negated (``negate``). *Systematicity* has captions
-whose compounds a training set holds or lacks (the group: ``seen``, ``unseen``), here LAION-400M. Its authors ask it of
-models alone that were trained on that set. False captions have another word (``atom``) or other compounds (``comp``).
-
-The image is cut out as the row's box says. What of a box lies outside of the image is black, as in the published
-code. A false caption that occurs twice in a row is one candidate, and rows without any are left out. The published
-code also reports recall at 3 and 10, and no number of rows.
+whose compounds a training set holds or lacks (the group: ``seen``, ``unseen``), here LAION-400M, against ones with
+another word (``atom``) or other compounds (``comp``). Parts of a box outside of the image are black, as in the
+published code. A false caption that occurs twice in a row is one candidate, and rows without any are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/RAIVNLab/CREPE"
@@ -44,12 +41,7 @@ KINDS = {
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
-    """A part of an image, its caption, and false ones.
-
-    Args:
-      folder: holds the tables, comma-separated, as they are named by their authors, next to each other, in the folder
-        of their archive, or in its folder of the kind, and the images in ``VG_100K`` and ``VG_100K_2``.
-    """
+    """A part of an image, its caption, and false ones. Tables may lie in the folders of their archive and kind."""
     part, _, negatives = kind.partition("_")
     if part == "productivity":
         column = "hard_negs"
@@ -78,12 +70,11 @@ def _found(folder: pathlib.Path, archive: str, negatives: str, name: str) -> pat
 
 def _image(folder: pathlib.Path, row: Entry) -> ImageFile:
     x, y, width, height = (_whole(row[name]) for name in ("x", "y", "width", "height"))
-    if width < 1 or height < 1 or x + width <= 0 or y + height <= 0:
-        raise row.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})", "bad-box")
+    box = row.box(x, y, width, height)
     name = f"{_whole(row['image_id'])}.jpg"
     places = [folder / images / name for images in _IMAGES]
     path = next((place for place in places if place.is_file()), places[0])
-    return ImageFile(path, (x, y, x + width, y + height))
+    return ImageFile(path, box)
 
 
 def _whole(entry: Entry) -> int:
@@ -99,24 +90,20 @@ def _task(kind: str):
     archive = PRODUCTIVITY if is_productivity else SYSTEMATICITY
     return published_task(
         name=f"crepe_{kind}",
-        version=1,
         description=f"CREPE, {kind.partition('_')[0]}: which caption is true of an image; {KINDS[kind]}.",
         metric="recall",
         shape=(1, 6),
         # Rows of systematicity differ in their number of captions.
         chance={} if is_productivity else {"recall@1": None, "recall@5": None},
-        images_compete=False,
         skills=("compositional",),
-        source=PublishedData(
-            read=functools.partial(read, kind=kind),
-            how_to_get=(
-                f"the folder {archive}, unpacked from data/{archive}.zip of {_REPOSITORY} (no licence is stated), and"
-                f" Visual Genome's folders {' and '.join(_IMAGES)} (https://homes.cs.washington.edu/~ranjay/visualgenome)"
-            ),
-            num_examples=None,
-            downloads=(Download(f"{archive}.zip", f"{_RAW}/{archive}.zip", unpack=True, note="no licence is stated"),),
-            shared_folder="crepe",
+        read=functools.partial(read, kind=kind),
+        how_to_get=(
+            f"the folder {archive}, unpacked from data/{archive}.zip of {_REPOSITORY} (no licence is stated), and"
+            f" Visual Genome's folders {' and '.join(_IMAGES)} (https://homes.cs.washington.edu/~ranjay/visualgenome)"
         ),
+        num_examples=None,
+        downloads=(Download(f"{archive}.zip", f"{_RAW}/{archive}.zip", unpack=True, note="no licence is stated"),),
+        shared_folder="crepe",
     )
 
 

@@ -8,7 +8,6 @@ green, red. They are written as PNG into the folder ``unpacked`` when they are f
 from __future__ import annotations
 
 import functools
-import io
 import pathlib
 from collections.abc import Iterator
 
@@ -16,14 +15,10 @@ import numpy as np
 
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import PublishedData
-from winobench.tasks.hub_tables import write
+from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 
-_REPOSITORY = "https://github.com/Wangt-CN/EqBen"
-_DRIVE = "https://drive.google.com/file/d/11YUTf06uzRHtFV8rYi96z4vTPi8_GNEM"
 _FILE = "all_select.json"
 
 SOURCES_OF_FRAMES = {
@@ -50,12 +45,10 @@ def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
 
 def _image(folder: pathlib.Path, name: str) -> ImageFile:
     path = folder / "images" / name
-    # What leads elsewhere is refused, and what is missing named, by whoever takes the files.
+    # launch.prepare refuses what leads elsewhere, and names what is missing.
     elsewhere = not path.is_relative_to(folder / "images") or ".." in path.parts
     if path.suffix != ".npy" or elsewhere or not path.is_file():
         return ImageFile(path)
-    import PIL.Image
-
     try:
         frame = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -64,30 +57,24 @@ def _image(folder: pathlib.Path, name: str) -> ImageFile:
         raise InputError(
             f"{path} is not an array of an image, uint8 [height, width, 3]: get the file again", code="damaged-file"
         )
-    content = io.BytesIO()
-    PIL.Image.fromarray(np.ascontiguousarray(frame[:, :, ::-1])).save(content, "png")
-    return write(content.getvalue(), folder, f"{pathlib.PurePosixPath(name).with_suffix('.png')}")
+    return write_png(frame[:, :, ::-1], folder, f"{pathlib.PurePosixPath(name).with_suffix('.png')}")
 
 
 TASKS = tuple(
     published_task(
         name=f"eqbench_{source}",
-        version=1,
         description=f"EqBen: which caption belongs to which of two images; {differs}.",
         metric="winoground",
         shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(read, source=source),
-            how_to_get=(
-                f"{_FILE} and the folder images, of eqben_vllm in {_DRIVE} (the subset for language models of"
-                f" {_REPOSITORY}, Apache 2.0 licence)"
-            ),
-            num_examples=20,
-            shared_folder="eqbench",
+        read=functools.partial(read, source=source),
+        how_to_get=(
+            f"{_FILE} and the folder images, of eqben_vllm in"
+            " https://drive.google.com/file/d/11YUTf06uzRHtFV8rYi96z4vTPi8_GNEM (the subset for language models of"
+            " https://github.com/Wangt-CN/EqBen, Apache 2.0 licence)"
         ),
+        num_examples=20,
+        shared_folder="eqbench",
     )
     for source, (differs, skills) in SOURCES_OF_FRAMES.items()
 )

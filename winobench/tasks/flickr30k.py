@@ -1,15 +1,10 @@
 """GDBench's Flickr30K: find a caption's image, or an image's caption, among ten (Krojer et al. 2023, appendix G).
 
 The candidates are those that CLIP RN50x64 ranks highest among the 1,014 images of the validation set and their 5,068
-different captions. The right one is put first even where it is not among them. Both lists are GDBench's:
-``val_top10_RN50x64.json`` {caption: [10 image paths]} and ``val_top10_RN50x64_text.json`` {image path: [10 captions]}.
-
-- Image retrieval asks about every fifth caption, as the published code does: one of each image, 1,014 in all.
-- Four lists of captions name a wrong caption twice (never the right one), because two images share it. It is kept once,
-  so these four examples have nine candidates. The published code scores it twice, which can make a tie.
-
-`build_lists` makes lists of the same layout with another model (``python -m launch.prepare --task=flickr30k_image
---lists=openclip-vit-h14``). Its numbers do not compare with the paper's.
+different captions, the right one first. Image retrieval asks about every fifth caption, as the published code does: one
+of each image. Four lists of captions name a wrong caption twice, because two images share it. It is kept once, so these
+have nine candidates, where the published code can make a tie. Lists of another model (`build_lists`) have the same
+layout, but their numbers do not compare with the paper's.
 """
 
 from __future__ import annotations
@@ -21,8 +16,7 @@ from collections.abc import Iterator
 from winobench.base.errors import InputError
 from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import recall_chance
-from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, read_json
+from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, not_as_published, read_json
 from winobench.tasks.base import Download, PublishedData
 from winobench.tasks.published import published_task
 
@@ -60,22 +54,8 @@ def read_text_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterat
         yield Item(pathlib.PurePosixPath(path).stem, (_image(folder, path),), tuple(dict.fromkeys(texts)))
 
 
-def image_source(lists: str = PUBLISHED_LISTS) -> PublishedData:
-    """What image retrieval reads, with GDBench's lists or those that `build_lists` named ``lists``."""
-    return _source(read_image_side, lists, "")
-
-
-def text_source(lists: str = PUBLISHED_LISTS) -> PublishedData:
-    """What text retrieval reads, with GDBench's lists or those that `build_lists` named ``lists``."""
-    return _source(read_text_side, lists, "_text")
-
-
 def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> tuple[pathlib.Path, pathlib.Path]:
-    """Makes both lists with a contrastive model and writes them into the folder, for `image_source` and `text_source`.
-
-    Args:
-      folder: holds ``flickr30k_val.json``, rows {"image": path, "caption": [texts]}, and the images.
-    """
+    """Makes both lists with a contrastive model and writes them into the folder, for `source`."""
     rows = [(row["image"].text(), row["caption"].texts()) for row in karpathy_rows(folder / KARPATHY_FILE)]
     images = [(_PATHS_BEGIN_WITH + f"images/{pathlib.PurePosixPath(path).name}", path) for path, _ in rows]
     files = [(listed, karpathy_image(folder, path)) for listed, path in images]
@@ -91,8 +71,8 @@ def karpathy_rows(path: pathlib.Path) -> list[Entry]:
     """The rows {"image", "caption"} of a file of Karpathy's splits as BLIP's authors published it."""
     rows = list(read_json(path).rows())
     if not rows:
-        raise InputError(f"{path} has no rows: restore it as it was published", code="empty-file")
-    seen = set()
+        raise not_as_published(path, "has no rows", "empty-file")
+    seen: set[str] = set()
     for row in rows:
         name = row["image"].text()
         if name in seen:
@@ -114,53 +94,47 @@ def _image(folder: pathlib.Path, path: str) -> ImageFile:
     return ImageFile(folder / path.removeprefix(_PATHS_BEGIN_WITH))
 
 
-def _with_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, source) -> PublishedData:
-    build_lists(folder, scorer, name)
-    return source(name)
-
-
-def _source(read, lists: str, side: str) -> PublishedData:
+def source(side: str, lists: str = PUBLISHED_LISTS) -> PublishedData:
+    """What retrieval of images ("") or texts ("_text") reads, with GDBench's lists or those of `build_lists`."""
+    read, sha256 = _SIDES[side]
     file = _file(lists, side)
-    published = lists == PUBLISHED_LISTS
+    is_published = lists == PUBLISHED_LISTS
+    download = Download(file, f"{DIFFUSION_ITM_RAW}/flickr30k/{file}", sha256=sha256, note="3 MB")
+
+    def with_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> PublishedData:
+        build_lists(folder, scorer, name)
+        return source(side, name)
+
     return PublishedData(
         read=functools.partial(read, lists=lists),
         how_to_get=f"{file} (from data/flickr30k of {DIFFUSION_ITM}) and {IMAGES}",
-        num_examples=1014 if published else None,
-        downloads=(Download(file, f"{DIFFUSION_ITM_RAW}/flickr30k/{file}", sha256=_SHA256[side], note="3 MB"),)
-        if published
-        else (),
+        num_examples=1014 if is_published else None,
+        downloads=(download,) if is_published else (),
         shared_folder=SHARED_FOLDER,
-        with_lists=functools.partial(_with_lists, source=text_source if side else image_source),
+        with_lists=with_lists,
     )
 
 
-_SHA256 = {
-    "": "ea4abb1fe6cce65acd73c1983c4a9c954c21644f48cad61981fb0b03af81a2b5",
-    "_text": "e70ce1a3308ecc489b1757e1744b8f38d1b1ccc462b3dd9baaf830078d43a31f",
+_SIDES = {
+    "": (read_image_side, "ea4abb1fe6cce65acd73c1983c4a9c954c21644f48cad61981fb0b03af81a2b5"),
+    "_text": (read_text_side, "e70ce1a3308ecc489b1757e1744b8f38d1b1ccc462b3dd9baaf830078d43a31f"),
 }
-_CHANCE = {f"recall@{k}": recall_chance(NUM_CANDIDATES, k) for k in (1, 5)}
 
 TASKS = (
     published_task(
         name="flickr30k_image",
-        version=1,
         description="Flickr30K: which of ten similar photographs a caption describes.",
         metric="recall",
         shape=(NUM_CANDIDATES, 1),
-        chance=_CHANCE,
-        images_compete=True,
         skills=("retrieval",),
-        source=image_source(),
+        source=source(""),
     ),
     published_task(
         name="flickr30k_text",
-        version=1,
         description="Flickr30K: which of ten captions describes a photograph.",
         metric="recall",
         shape=(1, NUM_CANDIDATES),
-        chance=_CHANCE,
-        images_compete=False,
         skills=("retrieval",),
-        source=text_source(),
+        source=source("_text"),
     ),
 )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
-from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.tasks import class_prompts, mat_files
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.annotations import not_as_published
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 102
@@ -22,29 +22,19 @@ _PROMPTS = class_prompts.download(
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """A photograph and a prompt for each kind.
-
-    Args:
-      folder: holds ``flowers_prompts.csv``, ``imagelabels.mat`` with ``labels``, the kind of each photograph from 1 on,
-        ``setid.mat`` with ``tstid``, the numbers of the test split from 1 on, and ``jpg/image_<number>.jpg``.
-    """
+    """A photograph and a prompt for each kind. In both files kinds and photographs are numbered from 1 on."""
     texts = class_prompts.read(folder / _PROMPTS.to, _NUM_CLASSES)
     labels_file, split_file = folder / "imagelabels.mat", folder / "setid.mat"
     labels = mat_files.read_numbers(labels_file, "labels")
     if labels.min() < 1 or labels.max() > _NUM_CLASSES:
-        raise InputError(
-            f"'labels' in {labels_file} has a number that is not from 1 to {_NUM_CLASSES}: restore it as it was"
-            " published",
-            code="out-of-range",
-        )
+        problem = f"has a number that is not from 1 to {_NUM_CLASSES}"
+        raise not_as_published(f"'labels' in {labels_file}", problem, "out-of-range")
     seen: set[int] = set()
     for number in mat_files.read_numbers(split_file, "tstid").tolist():
         if not 1 <= number <= len(labels) or number in seen:
             problem = "twice" if number in seen else f"but {labels_file} has {len(labels)} photographs"
-            raise InputError(
-                f"'tstid' in {split_file} has the photograph {number} {problem}: restore it as it was published",
-                code="bad-annotations",
-            )
+            problem = f"has the photograph {number} {problem}"
+            raise not_as_published(f"'tstid' in {split_file}", problem, "bad-annotations")
         seen.add(number)
         name = f"image_{number:05d}"
         yield Item(name, (ImageFile(folder / "jpg" / f"{name}.jpg"),), texts, int(labels[number - 1]) - 1)
@@ -53,28 +43,20 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 TASKS = (
     published_task(
         name="flowers102",
-        version=1,
         description="Oxford 102 Flowers: which of 102 kinds of flowers.",
-        metric="accuracy",
         shape=(1, _NUM_CLASSES),
-        chance={"accuracy": 1 / _NUM_CLASSES},
-        images_compete=False,
         skills=("classification",),
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                f"the folder jpg, unpacked from 102flowers.tgz, imagelabels.mat and setid.mat of {_FILES}, and"
-                f" {_PROMPTS.to} (from prompts of {class_prompts.REPOSITORY})"
-            ),
-            num_examples=6149,
-            downloads=(
-                _PROMPTS,
-                Download("imagelabels.mat", f"{_FILES}/imagelabels.mat"),
-                Download("setid.mat", f"{_FILES}/setid.mat"),
-                Download(
-                    "102flowers.tgz", f"{_FILES}/102flowers.tgz", unpack=True, note="0.3 GB, no licence is stated"
-                ),
-            ),
+        read=read,
+        how_to_get=(
+            f"the folder jpg, unpacked from 102flowers.tgz, imagelabels.mat and setid.mat of {_FILES}, and"
+            f" {_PROMPTS.to} (from prompts of {class_prompts.REPOSITORY})"
+        ),
+        num_examples=6149,
+        downloads=(
+            _PROMPTS,
+            Download("imagelabels.mat", f"{_FILES}/imagelabels.mat"),
+            Download("setid.mat", f"{_FILES}/setid.mat"),
+            Download("102flowers.tgz", f"{_FILES}/102flowers.tgz", unpack=True, note="0.3 GB, no licence is stated"),
         ),
     ),
 )

@@ -1,8 +1,7 @@
-"""GDBench's gender bias images: are images of men associated with "suit", those of women with "apron", and so on?
+"""GDBench's gender bias images: are images of men associated with "suit", images of women with "apron", and so on?
 
-For each of three pairs of words there are images of men and of women, ``<word>-images/<number>.jpg``. Up to number 6
-they show men, above it women. The texts are the bare words. A positive effect size associates men with the first word
-of a pair. The images themselves are not published: DIR may hold one's own in this layout.
+``<word>-images/<number>.jpg`` shows men up to number 6, and women above it. The texts are the bare words. A positive
+effect size associates men with the first word of a pair. The images are not published: DIR may hold the user's own.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
-from winobench.tasks.base import Association, PublishedData, TargetPair
+from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
@@ -52,12 +51,9 @@ def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
 TASKS = (
     published_task(
         name="genderbias",
-        version=1,
         description="Bias: images of men and women with things that stereotype gives to one of them.",
         metric="effect_size",
         shape=(1, 2),
-        chance={},
-        images_compete=False,
         skills=("bias",),
         association=Association(
             tuple(
@@ -65,14 +61,12 @@ TASKS = (
                 for topic, (first, second) in PAIRS.items()
             )
         ),
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                "the folders suit-images, apron-images, briefcase-images, purse-images, beer-images and wine-images"
-                " with <number>.jpg, up to 6 men and above it women (GDBench's are not published; ask its authors at"
-                f" {DIFFUSION_ITM}, or use your own)"
-            ),
-            num_examples=None,
+        read=read,
+        how_to_get=(
+            "the folders suit-images, apron-images, briefcase-images, purse-images, beer-images and wine-images"
+            " with <number>.jpg, up to 6 men and above it women (GDBench's are not published; ask its authors at"
+            f" {DIFFUSION_ITM}, or use your own)"
         ),
+        num_examples=None,
     ),
 )

@@ -1,7 +1,6 @@
-"""Groups of tasks: ``@<skill>`` are those that declare the skill, the others those of a paper's tables.
+"""Groups of tasks: ``@<skill>``, ``@gdbench`` (Krojer et al.) and ``@selfbench`` (Jeong et al.), where data are ready.
 
-``@gdbench`` is Krojer et al.'s benchmark, ``@selfbench`` the data sets that Jeong et al. ask next to their images.
-A group holds the tasks whose data are ready. Those that are asked only when they are named are in none of a skill.
+A skill's group lacks the tasks that are asked only when they are named.
 """
 
 from __future__ import annotations

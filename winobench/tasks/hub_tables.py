@@ -1,18 +1,23 @@
 """Published data in Parquet files of the Hugging Face hub, with images in their cells.
 
-Images are written into the folder ``unpacked`` next to the tables when they are first read, as `launch.prepare` takes
-files.
+Images are written into the folder ``unpacked`` next to the tables when they are first read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import io
 import pathlib
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
-from winobench.tasks.annotations import Entry
+from winobench.tasks.annotations import Entry, no_such_file, not_as_published
+from winobench.tasks.base import Task
+from winobench.tasks.published import published_task
 
 _BATCH = 64  # rows that are in memory at once, with their images
 _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
@@ -20,31 +25,38 @@ _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 
 @dataclasses.dataclass(frozen=True)
 class PairTable:
-    """Where a table has two images and the two texts that belong to them.
+    """The columns of two images, of the two texts that belong to them, and of values which, joined, are the group."""
 
-    Attributes:
-      split: what the names of its files begin with, as in ``<split>-00000-of-00003.parquet``.
-      images: columns of the images.
-      texts: columns of the texts.
-      groups: columns whose values, joined, are the group.
-      only: (column, value) of the rows that are meant; None for all.
-    """
-
-    split: str
     images: tuple[str, str]
     texts: tuple[str, str]
     groups: tuple[str, ...] = ()
-    only: tuple[str, str] | None = None
+    only: tuple[str, str] | None = None  # (column, value) of the rows that are meant
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All that are read."""
-        return (*self.images, *self.texts, *self.groups, *(self.only or ())[:1])
+
+def hub_folder(hub_id: str, about: str = "its page has the licence", *, first: str = "") -> str:
+    """Where a data set's files are and how to get them, as a part of `PublishedData.how_to_get`."""
+    command = f"`hf download {hub_id} --repo-type=dataset --local-dir=DIR`"
+    return f"https://huggingface.co/datasets/{hub_id} ({first}{command}; {about})"
+
+
+def pair_task(name: str, description: str, where: str, table: PairTable, num_examples: int, **fields) -> Task:
+    """A task in Winoground's form on the split ``test`` of a data set of the hub."""
+    return published_task(
+        name=name,
+        description=description,
+        metric="winoground",
+        shape=(2, 2),
+        read=functools.partial(read_pairs, table=table),
+        how_to_get=f"the Parquet files of {where}",
+        num_examples=num_examples,
+        **fields,
+    )
 
 
 def read_pairs(folder: pathlib.Path, table: PairTable) -> Iterator[Item]:
     """Two images and two texts a row. The diagonal is right. Rows are named by their number in all files together."""
-    for number, row in read_rows(folder, table.split, table.columns):
+    columns = (*table.images, *table.texts, *table.groups, *(table.only or ())[:1])
+    for number, row in read_rows(folder, "test", columns):
         if table.only is not None and row[table.only[0]].text() != table.only[1]:
             continue
         name = f"row-{number:05d}"
@@ -55,25 +67,20 @@ def read_pairs(folder: pathlib.Path, table: PairTable) -> Iterator[Item]:
 
 
 def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Iterator[tuple[int, Entry]]:
-    """The rows of a split's files, in the order of their names, with their number in all of them from 0 on."""
+    """The rows of ``<split>-*.parquet``, in the order of the files' names, with their number from 0 on."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     paths = sorted(folder.rglob(f"{split}-*.parquet"))
     if not paths:
-        raise InputError(
-            f"the task needs {split}-*.parquet in {folder}, which does not exist: get it as it was published",
-            code="no-such-file",
-        )
+        raise no_such_file(f"{split}-*.parquet in {folder}")
     number = 0
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
                 for column in columns:
                     if column not in file.schema_arrow.names:
-                        raise InputError(
-                            f"{path} has no column {column!r}: restore it as it was published", code="missing-column"
-                        )
+                        raise not_as_published(path, f"has no column {column!r}", "missing-column")
                 start = number
                 for batch in file.iter_batches(batch_size=_BATCH, columns=list(columns)):
                     for row in batch.to_pylist():
@@ -86,11 +93,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
 
 
 def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
-    """The image of a cell, as a file.
-
-    Args:
-      entry: {"bytes": the content of an image file}.
-    """
+    """The image of a cell, whose ``bytes`` are an image file's, as a file."""
     content = entry["bytes"].value
     if not isinstance(content, bytes) or not content:
         raise entry.wrong("holds no image", "missing-images")
@@ -99,7 +102,7 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
 
 
 def write(content: bytes, folder: pathlib.Path, name: str) -> ImageFile:
-    """An image among the unpacked ones. Nothing is done where it is there already."""
+    """An image among the unpacked ones, written where it is not there already."""
     path = folder / "unpacked" / name
     try:
         if not path.is_file() or path.read_bytes() != content:
@@ -112,3 +115,12 @@ def write(content: bytes, folder: pathlib.Path, name: str) -> ImageFile:
             code="cannot-write",
         ) from error
     return ImageFile(path)
+
+
+def write_png(pixels: np.ndarray, folder: pathlib.Path, name: str) -> ImageFile:
+    """The same of pixels, [height, width, 3] uint8."""
+    import PIL.Image
+
+    content = io.BytesIO()
+    PIL.Image.fromarray(np.ascontiguousarray(pixels)).save(content, "png")
+    return write(content.getvalue(), folder, name)

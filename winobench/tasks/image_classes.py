@@ -1,16 +1,12 @@
 """Zero-shot classification: which of a data set's classes does an image show?
 
 CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout. A text is a prompt with a class's name, as Diffusion
-Classifier publishes it (Li et al. 2023): ``cifar10_prompts.csv``, ``stl10_prompts.csv`` and ``aircraft_prompts.csv`` in
-the folder prompts of its repository (`winobench.tasks.class_prompts`). With many classes,
-`--config.sampling.mode=race` leaves out those that are decided. Images of CIFAR-10 and STL-10, which come in
-one file, are written as PNG into the folder ``unpacked`` when they are first read. Aircraft keep the line with their
-copyright at the lower edge, which other codes cut off.
+Classifier publishes it (Li et al. 2023) in ``prompts/<data set>_prompts.csv``. Images of CIFAR-10 and STL-10, from
+one file, are written as PNG into the folder ``unpacked``. Aircraft keep the line with their copyright.
 """
 
 from __future__ import annotations
 
-import io
 import pathlib
 from collections.abc import Callable, Iterator
 
@@ -19,9 +15,9 @@ import numpy as np
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
-from winobench.tasks.annotations import read_lines
-from winobench.tasks.base import Download, PublishedData
-from winobench.tasks.hub_tables import write
+from winobench.tasks.annotations import not_as_published, read_bytes, read_lines
+from winobench.tasks.base import Download
+from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 
 _CIFAR, _STL = "cifar-10-batches-bin", "stl10_binary"
@@ -36,45 +32,30 @@ PROMPTS = {
 
 
 def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
-    """The test images, 32 x 32.
-
-    Args:
-      folder: holds ``cifar-10-batches-bin`` with ``batches.meta.txt``, a class a line, and ``test_batch.bin``, records
-        of a byte for the class and 3072 of the image, red, green and blue one after the other.
-    """
+    """The test images, 32 x 32. A record has a byte for the class and all of red, green and blue after each other."""
     classes = read_lines(folder / _CIFAR / "batches.meta.txt")
     path = folder / _CIFAR / "test_batch.bin"
     records = _bytes(path, 1 + 3 * 32 * 32)
-    pictures = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), _texts("cifar10", classes))
+    images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    yield from _items(folder, path, images, records[:, 0].astype(int), _texts("cifar10", classes))
 
 
 def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
-    """The test images, 96 x 96.
-
-    Args:
-      folder: holds ``stl10_binary`` with ``class_names.txt``, ``test_X.bin``, of each image red, green and blue, each
-        column by column, and ``test_y.bin``, a byte an image, 1 for the first class.
-    """
+    """The test images, 96 x 96. An image has all of red, green and blue, each column by column; classes begin at 1."""
     classes = read_lines(folder / _STL / "class_names.txt")
     path, labels_path = folder / _STL / "test_X.bin", folder / _STL / "test_y.bin"
-    pictures = _bytes(path, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+    images = _bytes(path, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
     labels = _bytes(labels_path, 1)[:, 0].astype(int) - 1
-    if len(labels) != len(pictures):
+    if len(labels) != len(images):
         raise InputError(
-            f"{labels_path} has the classes of {len(labels)} images, but {path} has {len(pictures)}: get both again",
+            f"{labels_path} has the classes of {len(labels)} images, but {path} has {len(images)}: get both again",
             code="wrong-number-of-entries",
         )
-    yield from _pictures(folder, labels_path, pictures, labels, _texts("stl10", classes))
+    yield from _items(folder, labels_path, images, labels, _texts("stl10", classes))
 
 
 def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
-    """The test photographs, by variant.
-
-    Args:
-      folder: holds ``fgvc-aircraft-2013b/data`` with ``variants.txt``, ``images_variant_test.txt``, lines of a
-        photograph's number and its variant, and ``images/<number>.jpg``.
-    """
+    """The test photographs, by variant."""
     root = folder / _AIRCRAFT
     classes = read_lines(root / "variants.txt")
     texts = _texts("fgvc_aircraft", classes)
@@ -84,24 +65,14 @@ def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
         name, _, variant = line.partition(" ")
         if variant not in classes or name in seen:
             problem = "a photograph that it has already" if name in seen else f"none of the variants of {root}"
-            raise InputError(
-                f"{path} has the line {options.shown(line)}, {problem}: restore it as it was published",
-                code="bad-annotations",
-            )
+            raise not_as_published(path, f"has the line {options.shown(line)}, {problem}", "bad-annotations")
         seen.add(name)
         yield Item(name, (ImageFile(root / "images" / f"{name}.jpg"),), texts, classes.index(variant))
 
 
 def _bytes(path: pathlib.Path, size: int) -> np.ndarray:
     """[n, size] uint8: the records of a file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(
-            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
+    content = read_bytes(path)
     if not content or len(content) % size:
         raise InputError(
             f"{path} has {len(content):,} bytes, which are not records of {size:,}: get the file again",
@@ -110,22 +81,18 @@ def _bytes(path: pathlib.Path, size: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8).reshape(-1, size)
 
 
-def _pictures(
-    folder: pathlib.Path, path: pathlib.Path, pictures: np.ndarray, labels: np.ndarray, texts: tuple[str, ...]
+def _items(
+    folder: pathlib.Path, path: pathlib.Path, images: np.ndarray, labels: np.ndarray, texts: tuple[str, ...]
 ) -> Iterator[Item]:
-    import PIL.Image
-
     wrong = np.flatnonzero((labels < 0) | (labels >= len(texts)))
     if len(wrong):
         raise InputError(
             f"record {wrong[0] + 1} of {path} is of none of the {len(texts)} classes: get the file again",
             code="bad-annotations",
         )
-    for number, (picture, label) in enumerate(zip(pictures, labels.tolist(), strict=True)):
-        content = io.BytesIO()
-        PIL.Image.fromarray(np.ascontiguousarray(picture)).save(content, "png")
+    for number, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
         name = f"{number:05d}"
-        yield Item(name, (write(content.getvalue(), folder, f"{name}.png"),), texts, label)
+        yield Item(name, (write_png(image, folder, f"{name}.png"),), texts, label)
 
 
 def _texts(task: str, classes: tuple[str, ...]) -> tuple[str, ...]:
@@ -137,48 +104,28 @@ def _task(name: str, about: str, num_classes: int, count: int, read: Callable, h
         name=name,
         version=2,
         description=f"{about}: which of {num_classes} classes.",
-        metric="accuracy",
         shape=(1, num_classes),
-        chance={"accuracy": 1 / num_classes},
-        images_compete=False,
         skills=("classification",),
-        source=PublishedData(
-            read=read,
-            how_to_get=f"{how_to_get}, unpacked from {url}",
-            num_examples=count,
-            downloads=(Download(url.rsplit("/", 1)[1], url, unpack=True, note=note),),
-        ),
+        read=read,
+        how_to_get=f"{how_to_get}, unpacked from {url}",
+        num_examples=count,
+        downloads=(Download(url.rsplit("/", 1)[1], url, unpack=True, note=note),),
     )
 
 
 TASKS = (
     _task(
-        "cifar10",
-        "CIFAR-10 (Krizhevsky 2009)",
-        10,
-        10_000,
-        read_cifar10,
-        f"the folder {_CIFAR}",
+        *("cifar10", "CIFAR-10 (Krizhevsky 2009)", 10, 10_000, read_cifar10, f"the folder {_CIFAR}"),
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         "170 MB, no licence is stated",
     ),
     _task(
-        "stl10",
-        "STL-10 (Coates et al. 2011)",
-        10,
-        8_000,
-        read_stl10,
-        f"the folder {_STL}",
+        *("stl10", "STL-10 (Coates et al. 2011)", 10, 8_000, read_stl10, f"the folder {_STL}"),
         "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
         "2.6 GB, images of ImageNet under its terms",
     ),
     _task(
-        "fgvc_aircraft",
-        "FGVC-Aircraft (Maji et al. 2013)",
-        100,
-        3_333,
-        read_aircraft,
-        f"the folder {_AIRCRAFT}",
+        *("fgvc_aircraft", "FGVC-Aircraft (Maji et al. 2013)", 100, 3_333, read_aircraft, f"the folder {_AIRCRAFT}"),
         "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
         "2.7 GB, for research only",
     ),

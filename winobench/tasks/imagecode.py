@@ -13,30 +13,22 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import recall_chance
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _NUM_IMAGES = 10
-_RECALL_CHANCE = {f"recall@{k}": recall_chance(_NUM_IMAGES, k) for k in (1, 5)}
 _ZENODO = "https://zenodo.org/records/6518944"
 
 
 def read(folder: pathlib.Path, static: bool | None) -> Iterator[Item]:
-    """Ten images and a description an item.
-
-    Args:
-      folder: holds ``valid_data.json`` {set: {number of the right image: description}} and
-        ``image-sets/<set>/img<0 to 9>.jpg``.
-    """
+    """Ten images and a description an item. The key of a description is the number of its image."""
     for name, descriptions in read_json(folder / "valid_data.json").items():
         images = tuple(ImageFile(folder / "image-sets" / name / f"img{index}.jpg") for index in range(_NUM_IMAGES))
         for key, description in descriptions.items():
             if key not in map(str, range(_NUM_IMAGES)):
-                raise description.wrong(
-                    f"stands for image {key!r}, but images are numbered from 0 to 9", "no-such-image"
-                )
+                problem = f"stands for image {key!r}, but images are numbered from 0 to 9"
+                raise description.wrong(problem, "no-such-image")
             item = Item(f"{name}/{key}", images, (description.text(),), int(key))
             if static is None or ("open-images" in name) == static:
                 yield item
@@ -45,32 +37,27 @@ def read(folder: pathlib.Path, static: bool | None) -> Iterator[Item]:
 def _task(name: str, static: bool | None, what: str, num_examples: int):
     return published_task(
         name=name,
-        version=1,
         description=f"ImageCoDe: which of ten similar {what} a long description is of.",
         # The published code has recall at 5 of the photographs alone.
         metric="recall" if static else "accuracy",
         shape=(_NUM_IMAGES, 1),
-        chance=_RECALL_CHANCE if static else {"accuracy": 1 / _NUM_IMAGES},
-        images_compete=True,
         skills=("retrieval",),
-        source=PublishedData(
-            read=functools.partial(read, static=static),
-            how_to_get=(
-                f"valid_data.json (from data/imagecode of {DIFFUSION_ITM}) and the folder image-sets, unpacked from"
-                f" image-sets.zip of {_ZENODO}"
-            ),
-            num_examples=num_examples,
-            downloads=(
-                Download(
-                    "valid_data.json",
-                    f"{DIFFUSION_ITM_RAW}/imagecode/valid_data.json",
-                    sha256="cb4b8482354ba9bac62b6e101f145f9e59722dcf3b3fd42583f5b6de12bc698a",
-                    note="0.3 MB",
-                ),
-                Download("image-sets.zip", f"{_ZENODO}/files/image-sets.zip", unpack=True, note="14 GB, AFL-3.0"),
-            ),
-            shared_folder="imagecode",
+        read=functools.partial(read, static=static),
+        how_to_get=(
+            f"valid_data.json (from data/imagecode of {DIFFUSION_ITM}) and the folder image-sets, unpacked from"
+            f" image-sets.zip of {_ZENODO}"
         ),
+        num_examples=num_examples,
+        downloads=(
+            Download(
+                "valid_data.json",
+                f"{DIFFUSION_ITM_RAW}/imagecode/valid_data.json",
+                sha256="cb4b8482354ba9bac62b6e101f145f9e59722dcf3b3fd42583f5b6de12bc698a",
+                note="0.3 MB",
+            ),
+            Download("image-sets.zip", f"{_ZENODO}/files/image-sets.zip", unpack=True, note="14 GB, AFL-3.0"),
+        ),
+        shared_folder="imagecode",
     )
 
 

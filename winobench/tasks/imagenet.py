@@ -14,8 +14,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.tasks import class_prompts, mat_files
-from winobench.tasks.annotations import read_json, read_lines, read_table
-from winobench.tasks.base import PublishedData
+from winobench.tasks.annotations import not_as_published, read_json, read_lines, read_table
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES, _NUM_TEXTS, _NUM_IMAGES = 1000, 998, 50_000
@@ -33,11 +32,7 @@ _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 def read(folder: pathlib.Path) -> Iterator[Item]:
     """A photograph and a prompt for each class.
 
-    Args:
-      folder: holds ``imagenet_prompts.csv`` and ``imagenet_class_index.json`` {number: [WordNet id, name]}, and the
-        photographs, in ``val`` or ``ILSVRC/Data/CLS-LOC/val``. These have a folder for each WordNet id. Or they lie
-        side by side, and ``LOC_val_solution.csv`` has their ids, as Kaggle publishes them, or the folder
-        ``ILSVRC2012_devkit_t12/data`` has ``ILSVRC2012_validation_ground_truth.txt`` and ``meta.mat``.
+    The photographs have a folder for each WordNet id, or lie side by side with Kaggle's table or the development kit.
     """
     prompts = class_prompts.read(folder / _PROMPTS.to, _NUM_CLASSES)
     texts = tuple(dict.fromkeys(prompts))
@@ -46,11 +41,8 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     seen: set[str] = set()
     for path, wordnet, where in photographs:
         if wordnet not in targets:
-            raise InputError(
-                f"{where} is {options.shown(wordnet)}, none of the classes of {folder / _CLASSES.to}: restore it as it"
-                " was published",
-                code="unknown-name",
-            )
+            problem = f"is {options.shown(wordnet)}, none of the classes of {folder / _CLASSES.to}"
+            raise not_as_published(where, problem, "unknown-name")
         if path.stem in seen:
             raise InputError(
                 f"{where} has the photograph {path.name}, which was there already: keep one", code="repeated-id"
@@ -108,7 +100,7 @@ def _of_devkit(root: pathlib.Path, data: pathlib.Path) -> Iterator[tuple[pathlib
     lines = read_lines(truth)
     synsets = mat_files.read(meta, "synsets")
     if not {"ILSVRC2012_ID", "WNID"} <= set(synsets.dtype.names or ()):
-        raise InputError(f"'synsets' in {meta} has no ids: restore it as it was published", code="missing-field")
+        raise not_as_published(f"'synsets' in {meta}", "has no ids", "missing-field")
     wordnets = {str(one["ILSVRC2012_ID"]): str(one["WNID"]) for one in synsets}
     for number, line in enumerate(lines, start=1):
         where = f"line {number} of {truth}"
@@ -118,22 +110,16 @@ def _of_devkit(root: pathlib.Path, data: pathlib.Path) -> Iterator[tuple[pathlib
 TASKS = (
     published_task(
         name="imagenet",
-        version=1,
         description="ImageNet (ILSVRC2012, validation): which of 1,000 classes, of which two pairs have one name.",
-        metric="accuracy",
         shape=(1, _NUM_TEXTS),
-        chance={"accuracy": 1 / _NUM_TEXTS},
-        images_compete=False,
         skills=("classification",),
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                f"{_PROMPTS.to} (from prompts of {class_prompts.REPOSITORY}), {_CLASSES.to} (from diffusion there), and"
-                " the folder val of ILSVRC2012 with a folder for each class, or flat with"
-                f" {_KAGGLE} or {_DEVKIT} (https://www.image-net.org, under its terms: research only)"
-            ),
-            num_examples=_NUM_IMAGES,
-            downloads=(_PROMPTS, _CLASSES),
+        read=read,
+        how_to_get=(
+            f"{_PROMPTS.to} (from prompts of {class_prompts.REPOSITORY}), {_CLASSES.to} (from diffusion there), and"
+            " the folder val of ILSVRC2012 with a folder for each class, or flat with"
+            f" {_KAGGLE} or {_DEVKIT} (https://www.image-net.org, under its terms: research only)"
         ),
+        num_examples=_NUM_IMAGES,
+        downloads=(_PROMPTS, _CLASSES),
     ),
 )

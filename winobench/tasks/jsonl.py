@@ -47,12 +47,8 @@ def task_from_jsonl(path: str, name: str | None = None) -> Task:
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
         del data_dir
-        return files.digest(
-            [
-                [one.id, [image_files.image_hash(image) for image in one.images], one.texts, one.target, one.groups]
-                for one in examples[:limit]
-            ]
-        )
+        some = [(one, list(map(image_files.image_hash, one.images))) for one in examples[:limit]]
+        return files.digest([[one.id, hashes, one.texts, one.target, one.groups] for one, hashes in some])
 
     return Task(
         name=place.stem if name is None else name,

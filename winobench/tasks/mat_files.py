@@ -8,20 +8,14 @@ import pathlib
 import numpy as np
 
 from winobench.base.errors import InputError
+from winobench.tasks.annotations import not_as_published, read_bytes
 
 
 def read(path: pathlib.Path, name: str) -> np.ndarray:
     """An array of the file, without axes of length 1."""
     import scipy.io  # late: few tasks need it
 
-    try:
-        stored = io.BytesIO(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(
-            f"the task needs the file {path}, which does not exist: get it as it was published", code="no-such-file"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
+    stored = io.BytesIO(read_bytes(path))
     try:
         content = scipy.io.loadmat(stored, squeeze_me=True, variable_names=[name])
     except Exception:  # scipy raises nearly anything for a file that is cut off or of another kind
@@ -29,7 +23,7 @@ def read(path: pathlib.Path, name: str) -> np.ndarray:
             f"{path} is damaged, or no file of MATLAB's: get the file again", code="damaged-file"
         ) from None
     if name not in content:
-        raise InputError(f"{path} has no {name!r}: restore it as it was published", code="missing-field")
+        raise not_as_published(path, f"has no {name!r}", "missing-field")
     return np.atleast_1d(content[name])
 
 
@@ -37,7 +31,5 @@ def read_numbers(path: pathlib.Path, name: str) -> np.ndarray:
     """The same of whole numbers in a row, int64 [n]."""
     array = read(path, name)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.array_equal(array, np.floor(array)):
-        raise InputError(
-            f"{name!r} in {path} is not a list of whole numbers: restore it as it was published", code="not-a-number"
-        )
+        raise not_as_published(f"{name!r} in {path}", "is not a list of whole numbers", "not-a-number")
     return array.astype(np.int64)

@@ -1,11 +1,9 @@
 """GenEval's study with people: does a scorer tell the images that fit their prompt? (Ghosh et al. 2023)
 
-100 of GenEval's prompts, each with four images by Stable Diffusion 2 and by IF-XL, and four found with CLIP: 1,200
-images with five answers each. The annotation files hold answers on objects, colours and places, and on how well a
-image fits the caption, from 1 to 4. A rating is the share of people who gave 4, "fully captures the meaning of the
-caption". People say yes where most do. Groups are where images are from.
-
-Four answers of the published IF-XL file are cut in two by a line break that is not quoted. They are put together again.
+100 of GenEval's prompts, each with four images by Stable Diffusion 2, by IF-XL, and found with CLIP (the groups): 1,200
+images with five answers each. A rating is the share of people who gave 4 of 4, "fully captures the meaning of the
+caption". People say yes where most do. Four answers of the published IF-XL file are cut in two by a line break that is
+not quoted. They are put together again.
 """
 
 from __future__ import annotations
@@ -18,8 +16,9 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.base import Download, PublishedData
-from winobench.tasks.people import answer, rated_task
+from winobench.tasks.base import Download
+from winobench.tasks.people import answer
+from winobench.tasks.published import published_task
 
 SETS = {
     "sdv2": "973f029073f9b7f2ee7b3bbbff6a473db92486af94beebae1eb2bd2d01a5a6a7",
@@ -37,14 +36,9 @@ PROMPTS = (
 )
 """Numbers of the prompts among GenEval's 553, from 0 on."""
 
-NUM_PICTURES = 4
-"""Of a prompt and a place."""
-
-NUM_ANSWERS = 5
-"""Of an image."""
-
-FULLY = 4
-"""The answer that an image fully captures the meaning of its caption."""
+NUM_PICTURES = 4  # of a prompt and a place
+NUM_ANSWERS = 5  # of an image
+FULLY = 4  # the answer that an image fully captures the meaning of its caption
 
 _REPOSITORY = "https://github.com/djghosh13/geneval"
 _RAW = "https://raw.githubusercontent.com/djghosh13/geneval/af4902f24d3ca90ebbb446dd9891a59e0f82725f/annotations"
@@ -55,12 +49,7 @@ _INDEX = re.compile(r"[0-9]+_[0-9]+")
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with the share of people who find that an image fully captures it.
-
-    Args:
-      folder: holds ``annotations_sdv2.csv``, ``annotations_if-xl.csv`` and ``annotations_clip.csv``, a row an answer,
-        and the images as ``images/sdv2/00328/samples/00001.png``.
-    """
+    """Prompts with the share of people who find that an image fully captures it."""
     for name in SETS:
         prompts: dict[str, str] = {}
         answers: dict[str, dict[str, list[int]]] = {}
@@ -69,10 +58,8 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
             number, picture = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
             caption = row["Input.caption"].text()
             if prompts.setdefault(number, caption) != caption:
-                raise row["Input.caption"].wrong(
-                    f"is {options.shown(caption)}, and {options.shown(prompts[number])} in an earlier row",
-                    "contradicting-rows",
-                )
+                problem = f"is {options.shown(caption)}, and {options.shown(prompts[number])} in an earlier row"
+                raise row["Input.caption"].wrong(problem, "contradicting-rows")
             answers.setdefault(number, {}).setdefault(picture, []).append(quality)
         for number in sorted(prompts):
             pictures = sorted(answers[number].items())
@@ -80,9 +67,8 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
                 if len(given) != NUM_ANSWERS:
                     what = f"has {len(given)} answers to image {picture} of prompt {number}, not {NUM_ANSWERS}"
                     raise table.wrong(what, "wrong-number-of-entries")
-            images = tuple(
-                ImageFile(folder / "images" / name / number / "samples" / f"{picture}.png") for picture, _ in pictures
-            )
+            samples = folder / "images" / name / number / "samples"
+            images = tuple(ImageFile(samples / f"{picture}.png") for picture, _ in pictures)
             shares = tuple(sum(one == FULLY for one in given) / len(given) for _, given in pictures)
             yield Item(f"{name}/{number}", images, (prompts[number],), None, (name,), shares)
 
@@ -108,11 +94,6 @@ def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
         yield row, answer(quality, 1, FULLY)
 
 
-def _prompt_of(id: str) -> str:
-    """The prompt's number, without the source of the images."""
-    return id.partition("/")[2]
-
-
 def _downloads() -> Iterator[Download]:
     for name, digest in SETS.items():
         file = f"annotations_{name}.csv"
@@ -124,21 +105,20 @@ def _downloads() -> Iterator[Download]:
 
 
 TASKS = (
-    rated_task(
+    published_task(
         name="meta_geneval",
         description="GenEval's study with people: does the scorer tell images that fit their prompt from others.",
         metric="yes_no_agreement",
-        most_pictures=NUM_PICTURES,
-        prompt_of=_prompt_of,
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                f"annotations_sdv2.csv, annotations_if-xl.csv and annotations_clip.csv (from annotations of"
-                f" {_REPOSITORY}) and the images that they name as images/sdv2/00000/samples/00000.png (their page,"
-                " https://huggingface.co/datasets/djghosh/aigen-images, has the licence)"
-            ),
-            num_examples=len(SETS) * len(PROMPTS),
-            downloads=tuple(_downloads()),
+        shape=(NUM_PICTURES, 1),
+        skills=("people",),
+        prompt_of=lambda id: id.partition("/")[2],  # its number, without the source of the images
+        read=read,
+        how_to_get=(
+            f"annotations_sdv2.csv, annotations_if-xl.csv and annotations_clip.csv (from annotations of"
+            f" {_REPOSITORY}) and the images that they name as images/sdv2/00000/samples/00000.png (their page,"
+            " https://huggingface.co/datasets/djghosh/aigen-images, has the licence)"
         ),
+        num_examples=len(SETS) * len(PROMPTS),
+        downloads=tuple(_downloads()),
     ),
 )

@@ -12,22 +12,21 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import Download, PublishedData
-from winobench.tasks.people import answer, rated_task
+from winobench.tasks.base import Download
+from winobench.tasks.people import answer
+from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/THUDM/ImageReward"
 _RAW = "https://raw.githubusercontent.com/THUDM/ImageReward/c1392c6dd0fd6ecd6d416c96959ab744a6d0a8fb/data"
+_SHA256 = "77cff6c2d0522006f52f0b637ef8302db1782b2b761e378c124a012a3c7fc58e"
 _ARCHIVE = "https://huggingface.co/THUDM/ImageReward/resolve/main/test_images.zip"
-_MOST_PICTURES = 9
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with ranked images."""
     seen: set[str] = set()
     for row in read_json(folder / "test.json").rows():
-        name = row["id"].text()
-        if name in seen:
-            raise row["id"].wrong(f"is {name}, as in an earlier row", "repeated-id")
+        name = row["id"].unique(row["id"].text(), seen)
         seen.add(name)
         images = tuple(ImageFile(folder / "test_images" / path) for path in row["generations"].texts())
         ranks = [answer(rank, 1, 100) for rank in row["ranking"].rows()]
@@ -37,25 +36,19 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 
 
 TASKS = (
-    rated_task(
+    published_task(
         name="meta_imagereward",
         version=2,
         description="ImageReward's test set: does the scorer prefer the images that people prefer.",
         metric="preference_agreement",
-        most_pictures=_MOST_PICTURES,
-        source=PublishedData(
-            read=read,
-            how_to_get=(f"test.json (from data of {_REPOSITORY}) and the folder test_images, unpacked from {_ARCHIVE}"),
-            num_examples=466,
-            downloads=(
-                Download(
-                    "test.json",
-                    f"{_RAW}/test.json",
-                    sha256="77cff6c2d0522006f52f0b637ef8302db1782b2b761e378c124a012a3c7fc58e",
-                    note="Apache 2.0",
-                ),
-                Download("test_images.zip", _ARCHIVE, unpack=True, note="images of DiffusionDB"),
-            ),
+        shape=(9, 1),
+        skills=("people",),
+        read=read,
+        how_to_get=f"test.json (from data of {_REPOSITORY}) and the folder test_images, unpacked from {_ARCHIVE}",
+        num_examples=466,
+        downloads=(
+            Download("test.json", f"{_RAW}/test.json", sha256=_SHA256, note="Apache 2.0"),
+            Download("test_images.zip", _ARCHIVE, unpack=True, note="images of DiffusionDB"),
         ),
     ),
 )

@@ -16,15 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
-from winobench.tasks.base import Download, PublishedData
-from winobench.tasks.people import answer, rated_task
+from winobench.tasks.base import Download
+from winobench.tasks.people import answer
+from winobench.tasks.published import published_task
 
 NUM_PROMPTS, NUM_MODELS = 160, 5
 _RAW = "https://raw.githubusercontent.com"
-_T2V = "https://github.com/linzhiqiu/t2v_metrics"
-_T2V_RAW = f"{_RAW}/linzhiqiu/t2v_metrics/6ecb74f92028f42c7e64546d3a71e98c8c73068f/datasets"
+_T2V = "linzhiqiu/t2v_metrics/6ecb74f92028f42c7e64546d3a71e98c8c73068f/datasets"
 _TIFA = "https://github.com/Yushi-Hu/tifa"
-_TIFA_RAW = f"{_RAW}/Yushi-Hu/tifa/8e37050f44ab4ee681e4251f3c8a9d4cc86e901e/human_annotations"
 _IMAGES = (
     f"the folder tifa160 with the 800 images, of the archive on Google Drive that human_annotations/README.md of"
     f" {_TIFA} links"
@@ -40,19 +39,12 @@ _MODELS = {
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with DSG's answers.
-
-    Args:
-      folder: holds ``tifa160.json`` {image: {"text_id", "image_path", "text"}}, ``dsg_tifa160_anns.csv``, a row an
-        answer, with ``model_type``, ``source_id`` and ``answer``, and the folder ``tifa160``.
-    """
+    """Prompts with DSG's answers."""
     pictures = _pictures(folder / "tifa160.json")
     columns = ("model_type", "source_id", "answer")
     answers: dict[str, list[int]] = collections.defaultdict(list)
     for row in read_table(folder / "dsg_tifa160_anns.csv", columns, delimiter=",").rows():
-        model = row["model_type"].text()
-        if model not in _MODELS:
-            raise row["model_type"].wrong(f"is {options.shown(model)}, none of {', '.join(_MODELS)}", "unknown-name")
+        model = row["model_type"].one_of(_MODELS)
         name = f"{row['source_id'].text()}_{_MODELS[model]}"
         if name not in pictures:
             raise row.wrong(f"is of {options.shown(name)}, which tifa160.json does not have", "unknown-name")
@@ -61,12 +53,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_authors(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with the answers of TIFA's authors.
-
-    Args:
-      folder: holds ``human_annotations.json`` {image: {"text_id", "image_path", "text", "human_scores"}}, and the
-        folder ``tifa160``.
-    """
+    """Prompts with the answers of TIFA's authors."""
     pictures = _pictures(folder / "human_annotations.json")
     answers = {name: [answer(one, 1, 5) for one in row["human_scores"].rows()] for name, row in pictures.items()}
     yield from _items(folder, pictures, answers)
@@ -95,51 +82,38 @@ def _items(folder: pathlib.Path, pictures: Mapping[str, Entry], answers: Mapping
         yield Item(prompt, images, (text,), None, (prompt.partition("_")[0],), ratings)
 
 
+def _task(name: str, answers: str, read, where: str, files: Mapping[str, str]):
+    return published_task(
+        name=name,
+        description=f"TIFA160: does the scorer rank images as people do, by {answers}.",
+        metric="rank_agreement",
+        shape=(NUM_MODELS, 1),
+        skills=("people",),
+        read=read,
+        how_to_get=f"{' and '.join(path.rsplit('/', 1)[-1] for path in files)} (from {where}) and {_IMAGES}",
+        num_examples=NUM_PROMPTS,
+        downloads=tuple(
+            Download(url.rsplit("/", 1)[-1], f"{_RAW}/{url}", sha256=sha256, note="Apache 2.0")
+            for url, sha256 in files.items()
+        ),
+        shared_folder="tifa160",
+    )
+
+
 TASKS = (
-    rated_task(
-        name="meta_tifa160",
-        description="TIFA160: does the scorer rank images as people do, by DSG's five answers an image.",
-        metric="rank_agreement",
-        most_pictures=NUM_MODELS,
-        source=PublishedData(
-            read=read,
-            how_to_get=f"tifa160.json and dsg_tifa160_anns.csv (from datasets of {_T2V}) and {_IMAGES}",
-            num_examples=NUM_PROMPTS,
-            downloads=(
-                Download(
-                    "tifa160.json",
-                    f"{_T2V_RAW}/tifa160.json",
-                    sha256="29cb6aafc3d64fbe0b0b709a596d3741d146c1db5273660f132843b5a55b8814",
-                    note="Apache 2.0",
-                ),
-                Download(
-                    "dsg_tifa160_anns.csv",
-                    f"{_T2V_RAW}/dsg_tifa160_anns.csv",
-                    sha256="4a5318392952fa11e3f4db9918172e4c92bef1693e2d4339aab9744800dd38a1",
-                    note="Apache 2.0",
-                ),
-            ),
-            shared_folder="tifa160",
-        ),
+    _task(
+        *("meta_tifa160", "DSG's five answers an image", read, "datasets of https://github.com/linzhiqiu/t2v_metrics"),
+        {
+            f"{_T2V}/tifa160.json": "29cb6aafc3d64fbe0b0b709a596d3741d146c1db5273660f132843b5a55b8814",
+            f"{_T2V}/dsg_tifa160_anns.csv": "4a5318392952fa11e3f4db9918172e4c92bef1693e2d4339aab9744800dd38a1",
+        },
     ),
-    rated_task(
-        name="meta_tifa160_authors",
-        description="TIFA160: does the scorer rank images as people do, by the two answers of TIFA's authors.",
-        metric="rank_agreement",
-        most_pictures=NUM_MODELS,
-        source=PublishedData(
-            read=read_authors,
-            how_to_get=f"human_annotations.json (from human_annotations of {_TIFA}) and {_IMAGES}",
-            num_examples=NUM_PROMPTS,
-            downloads=(
-                Download(
-                    "human_annotations.json",
-                    f"{_TIFA_RAW}/human_annotations.json",
-                    sha256="1e41c66e78b7f1e74e8a5e86251f813498def7dd8bc3019c24ae8d56c57b349f",
-                    note="Apache 2.0",
-                ),
-            ),
-            shared_folder="tifa160",
-        ),
+    _task(
+        *("meta_tifa160_authors", "the two answers of TIFA's authors", read_authors, f"human_annotations of {_TIFA}"),
+        {
+            "Yushi-Hu/tifa/8e37050f44ab4ee681e4251f3c8a9d4cc86e901e/human_annotations/human_annotations.json": (
+                "1e41c66e78b7f1e74e8a5e86251f813498def7dd8bc3019c24ae8d56c57b349f"
+            )
+        },
     ),
 )

@@ -12,12 +12,10 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.base import PublishedData
+from winobench.tasks.hub_tables import hub_folder
 from winobench.tasks.published import published_task
 
-_HUB_ID = "MMVP/MMVP_VLM"
 _FILE, _IMAGES = "Questions.csv", "MLLM_VLM Images"
 _NUMBER, _TYPE, _STATEMENT = "Question ID", "Type", "Statement"
 
@@ -44,9 +42,7 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
         digits = row[_NUMBER].text().strip()
         if not (digits.isascii() and digits.isdigit()):
             raise row[_NUMBER].wrong("is not a whole number", "not-a-number")
-        if int(digits) in rows:
-            raise row[_NUMBER].wrong(f"is {digits}, as in an earlier row", "repeated-id")
-        rows[int(digits)] = row
+        rows[row[_NUMBER].unique(int(digits), rows)] = row
     for number, row in rows.items():
         if (other := number + 1 if number % 2 else number - 1) not in rows:
             raise row[_NUMBER].wrong(f"is {number}, but no row of type {kind!r} has the number {other}", "not-a-pair")
@@ -59,22 +55,14 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
 TASKS = tuple(
     published_task(
         name=f"mmvp_{pattern}",
-        version=1,
         description=f"MMVP-VLM: which statement belongs to which of two images. They differ in {differs}.",
         metric="winoground_image",
         shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(read, kind=kind),
-            how_to_get=(
-                f"{_FILE} and the folder '{_IMAGES}' of https://huggingface.co/datasets/{_HUB_ID}"
-                f" (`hf download {_HUB_ID} --repo-type=dataset --local-dir=DIR`; its page has the licence)"
-            ),
-            num_examples=15,
-            shared_folder="mmvp",
-        ),
+        read=functools.partial(read, kind=kind),
+        how_to_get=f"{_FILE} and the folder '{_IMAGES}' of {hub_folder('MMVP/MMVP_VLM')}",
+        num_examples=15,
+        shared_folder="mmvp",
     )
     for pattern, (kind, differs, skills) in PATTERNS.items()
 )

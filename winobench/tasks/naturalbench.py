@@ -1,13 +1,10 @@
 """NaturalBench: two images, and two questions whose answers differ between them (Li et al. 2024)
 
-In question form, for scorers that answer questions (`winobench.scorers.base`). Others are refused, as a score of image
-and text says nothing of an answer. ``naturalbench`` is every question about every image, ``_questions`` a question
-about both images, ``_images`` both questions about an image, and ``_groups`` all four: Acc, Q-Acc, I-Acc and G-Acc of
-the paper. An answer counts where its score is higher than that of the other one. The published code looks for the first
-of them in what a model writes. All four score the same pairs.
-
-``naturalbench_retrieval`` is the set that its authors made of it for scorers of image and text: captions in the place
-of questions, judged as in Winoground. They publish no number of its rows.
+In question form, for scorers that answer questions (`winobench.scorers.base`). ``naturalbench`` is every question about
+every image, ``_questions`` a question about both images, ``_images`` both questions about an image, and ``_groups`` all
+four: Acc, Q-Acc, I-Acc and G-Acc of the paper, of the same pairs. An answer counts where its score is higher than the
+other one's. The published code looks for the first of them in what a model writes. ``naturalbench_retrieval`` is the
+authors' set for scorers of image and text: captions in the place of questions, judged as in Winoground.
 """
 
 from __future__ import annotations
@@ -19,9 +16,8 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 
@@ -32,6 +28,7 @@ _COLUMNS = (
 )
 _NUM_ROWS = 1900
 _RETRIEVAL = "NaturalBench-Retrieval"
+_ARCHIVE = f"{_RETRIEVAL}.zip"
 
 ENDINGS = {
     "yes_no": "Please answer Yes or No.",
@@ -52,21 +49,18 @@ def read(folder: pathlib.Path, form: str) -> Iterator[Item]:
 
 def _answers(row: Entry, question: int) -> tuple[str, str]:
     """The question with the right answer for the first image, and with that for the second one."""
-    kind = row["Question_Type"]
-    if kind.value not in ENDINGS:
-        raise kind.wrong(f"is {options.shown(kind.value)}, none of {', '.join(ENDINGS)}", "unknown-name")
+    kind = row["Question_Type"].one_of(ENDINGS)
     entries = [row[f"Image_{image}_Question_{question}"] for image in (0, 1)]
     first, second = (entry.text().strip() for entry in entries)
     if first == second:
         raise entries[1].wrong(f"is {options.shown(second)}, as for the other image", "same-answers")
-    asked = row[f"Question_{question}"].text() + ENDINGS[kind.value]
+    asked = row[f"Question_{question}"].text() + ENDINGS[kind]
     return question_texts.join(asked, first), question_texts.join(asked, second)
 
 
 def _singly(name, images, answers, group) -> Iterator[Item]:
-    for image in (0, 1):
-        for question in (0, 1):
-            yield Item(f"{name}/image-{image}/question-{question}", (images[image],), answers[question], image, group)
+    for image, question in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        yield Item(f"{name}/image-{image}/question-{question}", (images[image],), answers[question], image, group)
 
 
 def _by_question(name, images, answers, group) -> Iterator[Item]:
@@ -89,17 +83,10 @@ FORMS = {"": _singly, "_questions": _by_question, "_images": _by_image, "_groups
 
 
 def read_retrieval(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and two captions. The diagonal is right.
-
-    Args:
-      folder: holds ``NaturalBench-Retrieval`` with ``metadata.json``, rows {"index", "image_0", "image_1", "caption_0",
-        "caption_1"}, and the folder ``images``.
-    """
+    """Two images and two captions. The diagonal is right."""
     root, seen = folder / _RETRIEVAL, set()
     for row in read_json(root / "metadata.json").rows():
-        index = row["index"].integer()
-        if index in seen:
-            raise row["index"].wrong(f"is {index}, as in an earlier row", "repeated-id")
+        index = row["index"].unique(row["index"].integer(), seen)
         seen.add(index)
         images = tuple(ImageFile(root / "images" / row[f"image_{side}"].text()) for side in (0, 1))
         yield Item(f"{index}", images, tuple(row[f"caption_{side}"].text() for side in (0, 1)), None)
@@ -108,24 +95,20 @@ def read_retrieval(folder: pathlib.Path) -> Iterator[Item]:
 def _in_question_form(form: str, what: str, metric: str, shape: tuple[int, int], per_row: int):
     return published_task(
         name=f"naturalbench{form}",
-        version=1,
         description=f"NaturalBench in question form: {what}.",
         metric=metric,
         shape=shape,
-        chance={metric: 1 / 2 ** (4 // per_row)},
         images_compete=False,
         asks_questions=True,
         when_named=True,
         skills=("compositional",),
-        source=PublishedData(
-            read=functools.partial(read, form=form),
-            how_to_get=(
-                f"the files data/train-*.parquet of https://huggingface.co/datasets/{_HUB_ID}"
-                f" (`hf download {_HUB_ID} --repo-type=dataset --include='data/*' --local-dir=DIR`; Apache 2.0)"
-            ),
-            num_examples=per_row * _NUM_ROWS,
-            shared_folder="naturalbench",
+        read=functools.partial(read, form=form),
+        how_to_get=(
+            f"the files data/train-*.parquet of https://huggingface.co/datasets/{_HUB_ID}"
+            f" (`hf download {_HUB_ID} --repo-type=dataset --include='data/*' --local-dir=DIR`; Apache 2.0)"
         ),
+        num_examples=per_row * _NUM_ROWS,
+        shared_folder="naturalbench",
     )
 
 
@@ -136,27 +119,14 @@ TASKS = (
     _in_question_form("_groups", "are two questions answered for two images", "all_answers", (2, 4), 1),
     published_task(
         name="naturalbench_retrieval",
-        version=1,
         description="NaturalBench-Retrieval: which of two captions belongs to which of two images.",
         metric="winoground",
         shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
         skills=("compositional",),
-        source=PublishedData(
-            read=read_retrieval,
-            how_to_get=f"the folder {_RETRIEVAL}, unpacked from {_RETRIEVAL}.zip of {_HUB_ID} on the hub (Apache 2.0)",
-            num_examples=None,
-            downloads=(
-                Download(
-                    f"{_RETRIEVAL}.zip",
-                    hub_id=_HUB_ID,
-                    filename=f"{_RETRIEVAL}.zip",
-                    unpack=True,
-                    note="Apache 2.0",
-                ),
-            ),
-            shared_folder="naturalbench",
-        ),
+        read=read_retrieval,
+        how_to_get=f"the folder {_RETRIEVAL}, unpacked from {_ARCHIVE} of {_HUB_ID} on the hub (Apache 2.0)",
+        num_examples=None,
+        downloads=(Download(_ARCHIVE, hub_id=_HUB_ID, filename=_ARCHIVE, unpack=True, note="Apache 2.0"),),
+        shared_folder="naturalbench",
     ),
 )

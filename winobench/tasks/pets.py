@@ -1,9 +1,7 @@
 """Oxford-IIIT Pet: which of 37 breeds a photograph shows (Parkhi et al. 2012).
 
-``pets`` and ``pets_photo`` are on the 3,669 images of the test split, as is usual; ``pets_all`` and ``pets_photo_all``
-on all 7,390 photographs of the folder, as the published code takes them, those of the training split among them.
-``pets`` and ``pets_all`` ask with the prompt of the paper's footnote 3, the others with that of the published code and
-of Figure 4. The paper's number stands next to ``pets_photo_all``, which has the published code's prompt and images.
+``pets`` and ``pets_photo`` are on the 3,669 images of the test split; ``pets_all`` and ``pets_photo_all`` on all 7,390
+photographs, as in the published code. ``pets_photo`` has that code's prompt, ``pets`` that of the paper's footnote 3.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
-from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_lines
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, not_as_published, read_lines
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 37
@@ -36,25 +34,15 @@ _DOWNLOADS = (
 
 
 def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Item]:
-    """A photograph and a prompt for each breed. The breed of an image is in its name, e.g. ``shiba_inu_12.jpg``.
-
-    Args:
-      folder: holds ``classes.txt``, one breed a line in lower case, ``annotations/test.txt``, whose lines begin with
-        the names of images, and ``images/<name>.jpg``.
-    """
+    """A photograph and a prompt for each breed. The breed of an image is in its name, e.g. ``shiba_inu_12.jpg``."""
     classes_file = folder / "classes.txt"
     classes = read_lines(classes_file)
     if len(classes) != _NUM_CLASSES:
-        raise InputError(
-            f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published",
-            code="bad-annotations",
-        )
+        raise not_as_published(classes_file, f"has {len(classes)} breeds, not {_NUM_CLASSES}", "bad-annotations")
     for breed, count in collections.Counter(classes).items():
         if count > 1:
-            raise InputError(
-                f"{classes_file} has the breed {options.shown(breed)} {count} times: restore it as it was published",
-                code="bad-annotations",
-            )
+            problem = f"has the breed {options.shown(breed)} {count} times"
+            raise not_as_published(classes_file, problem, "bad-annotations")
     texts = tuple(prompt.format(name) for name in classes)
     place, found = _test_names(folder) if split == "test" else _all_names(folder)
     names = set()
@@ -67,10 +55,7 @@ def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Ite
                 code="bad-annotations",
             )
         if name in names:
-            raise InputError(
-                f"{place} has the image {options.shown(name)} twice: restore it as it was published",
-                code="bad-annotations",
-            )
+            raise not_as_published(place, f"has the image {options.shown(name)} twice", "bad-annotations")
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 
@@ -95,24 +80,14 @@ def _task(name: str, prompt: str, split: str = "test"):
     archives = "images.tar.gz and annotations.tar.gz" if split == "test" else "images.tar.gz"
     return published_task(
         name=name,
-        version=1,
         description=f'Oxford-IIIT Pet: which of 37 breeds, {which}. The text is "{prompt.format("BREED")}".',
-        metric="accuracy",
         shape=(1, _NUM_CLASSES),
-        chance={"accuracy": 1 / _NUM_CLASSES},
-        images_compete=False,
         skills=("classification",),
-        source=PublishedData(
-            read=functools.partial(read, prompt=prompt, split=split),
-            how_to_get=(
-                f"classes.txt (from data/pets of {DIFFUSION_ITM}) and {needed}, unpacked from {archives} of {_HOME}"
-            ),
-            num_examples=_NUM_IMAGES[split],
-            downloads=tuple(
-                download for download in _DOWNLOADS if split == "test" or not download.to.startswith("annotations")
-            ),
-            shared_folder="pets",
-        ),
+        read=functools.partial(read, prompt=prompt, split=split),
+        how_to_get=f"classes.txt (from data/pets of {DIFFUSION_ITM}) and {needed}, unpacked from {archives} of {_HOME}",
+        num_examples=_NUM_IMAGES[split],
+        downloads=_DOWNLOADS[: 3 if split == "test" else 2],
+        shared_folder="pets",
     )
 
 

@@ -1,28 +1,31 @@
-"""Tasks whose data others published: what their files hold, how to get them, and the examples once they are prepared.
-
-A task's file states how its published files are read (`PublishedData`); ``python -m launch.prepare`` turns them into a
-prepared set, once; `published_task` makes the task that reads that set.
-"""
+"""Tasks whose data others published, once ``python -m launch.prepare`` has turned their files into a prepared set."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 from winobench.base.errors import InputError
+from winobench.metrics import METRICS
 from winobench.tasks.base import Example, PublishedData, Task
 
+_SOURCE_FIELDS = {field.name for field in dataclasses.fields(PublishedData)}
 
-def published_task(*, source: PublishedData, **fields: Any) -> Task:
-    """A task that reads its examples from ``<data_dir>/<name>``, as ``python -m launch.prepare`` writes it.
 
-    Args:
-      **fields: the other fields of `Task`, but for ``load``, ``ready``, ``count`` and ``data_fingerprint``, which are
-        filled in. ``limit`` then counts examples, a random choice that is the same from run to run. In tasks with an
-        ``association`` it counts the images of each group.
+def published_task(*, source: PublishedData | None = None, **fields: Any) -> Task:
+    """A task that reads its examples from ``<data_dir>/<name>``, with the fields of `Task` and of its source.
+
+    ``limit`` counts examples, a random choice that is the same from run to run; in tasks with an ``association`` it
+    counts the images of each group. Fields that are not given are version 1, accuracy, the metric's chance, and
+    ``images_compete`` where there are several.
     """
+    source = source or PublishedData(**{name: fields.pop(name) for name in _SOURCE_FIELDS & fields.keys()})
+    fields = {"version": 1, "metric": "accuracy", **fields}
+    metric, shape = METRICS.data.get(fields["metric"]), fields["shape"]
+    chance = dict(metric.chance(shape)) if metric is not None else {}
+    fields = {"chance": chance, "images_compete": shape[0] > 1, **fields}
     name, version = fields["name"], fields["version"]
-    per_group = fields.get("association") is not None
 
     def prepared(data_dir: str | None):
         from winobench.data import prepared as prepared_sets
@@ -38,7 +41,7 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         found = prepared(data_dir)
         found.verify()
-        return found.examples(limit, per_group=per_group)
+        return found.examples(limit, per_group=fields.get("association") is not None)
 
     def count(data_dir: str | None) -> int | None:
         return None if ready(data_dir) is not None else prepared(data_dir).num_examples
@@ -55,17 +58,16 @@ def problem(name: str, version: int, source: PublishedData, data_dir: str | None
 
     folder = prepared_sets.task_folder(name, data_dir)
     state = prepared_sets.read_state(folder)
+    command = f"`{prepare_command(name)}`, where DIR holds {source.how_to_get}"
     if state is None and prepared_sets.has_state(folder):
-        return (
-            f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data again"
-            f" with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-        )
+        damaged = f"{folder / prepared_sets.STATE} is damaged or of another version of winobench"
+        return f"{damaged}: prepare the data again with {command}"
     if state is None:
         return how_to_prepare(name, source)
     if state["task_version"] != version:
         return (
             f"{folder} was prepared for version {state['task_version']} of the task, which is now at {version}:"
-            f" renew it with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
+            f" renew it with {command}"
         )
     return None
 
@@ -77,7 +79,6 @@ def prepare_command(name: str) -> str:
 
 def how_to_prepare(name: str, source: PublishedData) -> str:
     """One sentence on how to get a task's data."""
+    downloads = ". Without --source it downloads what may be downloaded"
     way = f"run `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-    if source.downloads or source.fetch is not None:
-        way += ". Without --source it downloads what may be downloaded"
-    return way
+    return way + downloads * bool(source.downloads or source.fetch)

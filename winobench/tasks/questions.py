@@ -36,22 +36,13 @@ class TextQuestion:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a model's responses to a question come to.
+    """A model's answer to a question, from its responses."""
 
-    Attributes:
-      status: ``ANSWERED``, ``UNPARSABLE`` or ``FAILED``.
-      choice: index of the chosen option; None unless answered.
-      choices: the choice in each of the protocol's requests, where there are several (other order of the options, other
-        sample, other image); None where there was none.
-      scores: of the options, where the protocol has scores. Higher = better.
-      tie: the best score occurs twice, so that the choice counts as wrong.
-    """
-
-    status: str
-    choice: int | None = None
-    choices: tuple[int | None, ...] = ()
-    scores: tuple[float, ...] | None = None
-    tie: bool = False
+    status: str  # ANSWERED, UNPARSABLE or FAILED
+    choice: int | None = None  # index of the chosen option
+    choices: tuple[int | None, ...] = ()  # in each of several requests (orders of the options, images)
+    scores: tuple[float, ...] | None = None  # of the options, where the protocol has scores. Higher = better
+    tie: bool = False  # the best score occurs twice, so that the choice counts as wrong
 
 
 @dataclasses.dataclass(frozen=True)

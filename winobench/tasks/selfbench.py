@@ -1,25 +1,19 @@
 """Self-Bench: does a scorer find the text from which an image was generated? (Jeong et al. 2025, arXiv:2505.17955)
 
-Images are those of runs of ``launch.draw --config=pictures --config.prompts=geneval:FILE``, or of Self-Bench in
-its published layout; ``--config.tasks=selfbench:FOLDER`` names one, and several such words set generators next to each
-other. A task is a skill. Its groups are the models that generated (``<drawer>``), and those of their images that people
-or a detector found to show what they should (``<drawer>, correct``): a run's `winobench.runs.verdicts`, or the
-filter files of Self-Bench.
-
-The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to
-``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
-``human_label``). Models' folders have the names of their repositories, such as ``stable-diffusion-v1-5``, and their
-generators the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. An image is correct where all of its
-labels are ``original_good``. Of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
-and counts the images that a filter file does not judge.
+Images are from runs of ``launch.draw --config=pictures --config.prompts=geneval:FILE``, or from Self-Bench in its
+published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to ``samples``,
+and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or ``human_label``). Groups
+are the generators, and their images that a run's `winobench.runs.verdicts` or the filter file call correct: all labels
+must be ``original_good``. FLUX.1 has no filter file. Warnings name what a filter file does not judge.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from winobench.base import files, options
@@ -49,66 +43,62 @@ _VERSIONS = {
 }
 """Folder of a model -> what the published code and its filter files call it (dataset_loading_geneval.py)."""
 
-# Of Stable Diffusion 3's images one good label is enough, as Self-Bench counts them.
-_ANY_LABEL = ("3-m",)
-
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """An image that was generated from a prompt of GenEval.
-
-    Attributes:
-      id: unique among all images.
-      path: of the file.
-      drawer: label of the model.
-      tag: the skill, a key of `winobench.prompts.geneval.SKILLS`.
-      texts: the candidates.
-      target: which of them it was generated from.
-      correct: whether it shows what it should; None where nobody says.
-      content: identifies the image's content.
-    """
+    """An image that was generated from a prompt."""
 
     id: str
     path: pathlib.Path
-    drawer: str
-    tag: str
+    drawer: str  # label of the model
+    tag: str  # the skill, a key of `winobench.prompts.geneval.SKILLS`, or the category
     texts: tuple[str, ...]
-    target: int
-    correct: bool | None
-    content: str
+    target: int  # the text from which it was generated
+    correct: bool | None  # whether it shows what it should; None where nobody says
+    content: str  # identifies the image's content
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """What the example also counts for."""
         return (self.drawer, f"{self.drawer}, correct") if self.correct else (self.drawer,)
 
 
 def make(places: Sequence[str]) -> list[Task]:
     """A task for each skill of which there are images."""
-    drawn: list[Drawn] = []
+    by_tag = read_folders(
+        places, lambda folder: _of_run(folder) if (folder / "config.json").is_file() else _as_published(folder)
+    )
+    about = "Self-Bench, {}: which of {} texts was the image generated from?"
+    return [
+        task(f"selfbench_{tag}", about.format(tag.replace("_", " "), size), size, by_tag[tag], _SKILLS[tag])
+        for tag, size in geneval.SKILLS.items()
+        if tag in by_tag
+    ]
+
+
+def read_folders(places: Sequence[str], read: Callable[[pathlib.Path], Iterable[Drawn]]) -> dict[str, list[Drawn]]:
+    """The images of all folders by their tags. Each generator may be in one of them alone."""
+    drawers: set[str] = set()
+    by_tag: dict[str, list[Drawn]] = {}
     for place in places:
         folder = pathlib.Path(user_path(place))
-        found = list(_of_run(folder) if (folder / "config.json").is_file() else _as_published(folder))
-        both = {one.drawer for one in drawn} & {one.drawer for one in found}
-        if both:
+        found = list(read(folder))
+        if both := drawers & {one.drawer for one in found}:
             raise InputError(
                 f"{folder} has images of {min(both)!r}, as a folder before it: name each generator once",
                 code="named-twice",
             )
-        drawn += found
-    by_tag = {tag: [one for one in drawn if one.tag == tag] for tag in geneval.SKILLS}
-    sizes = geneval.SKILLS
-    return [
-        task(
-            f"selfbench_{tag}",
-            f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the image generated from?",
-            sizes[tag],
-            found,
-            _SKILLS[tag],
-        )
-        for tag, found in by_tag.items()
-        if found
-    ]
+        for one in found:
+            drawers.add(one.drawer)
+            by_tag.setdefault(one.tag, []).append(one)
+    return by_tag
+
+
+def of_record(
+    run: image_runs.Pictures, record: Any, verdicts: Any, tag: str, texts: Iterable[str], target: int
+) -> Drawn:
+    """An image of a run."""
+    name, correct = f"{record.model}/{record.seed}/{record.number}", verdict_on(record, verdicts)
+    return Drawn(name, run.path(record), record.model, tag, tuple(texts), target, correct, record.sha256)
 
 
 def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: str) -> Task:
@@ -142,11 +132,11 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
 
 
 def _limited(drawn: Sequence[Drawn], limit: int | None) -> list[Drawn]:
-    """Of each generator as many."""
-    counts: dict[str, int] = {}
+    """The first images of each generator."""
+    counts: collections.Counter[str] = collections.Counter()
     kept = []
     for one in drawn:
-        counts[one.drawer] = counts.get(one.drawer, 0) + 1
+        counts[one.drawer] += 1
         if limit is None or counts[one.drawer] <= limit:
             kept.append(one)
     return kept
@@ -159,8 +149,7 @@ def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
         if _is_geneval(content):
             tag = content["tag"]
             texts, target = _question(tag, content.get("include"), record.prompt.text, str(folder))
-            name, correct = f"{record.model}/{record.seed}/{record.number}", verdict_on(record, verdicts)
-            yield Drawn(name, run.path(record), record.model, tag, texts, target, correct, record.sha256)
+            yield of_record(run, record, verdicts, tag, texts, target)
     if not any(_is_geneval(prompt.content) for prompt in run.prompts):
         raise InputError(
             f"{folder} has no images from GenEval's prompts: generate with --config.prompts=geneval:FILE",
@@ -239,9 +228,7 @@ def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
             f"{path} has {len(rows)} lines, not one: restore it as it was published", code="wrong-number-of-entries"
         )
     (row,) = rows
-    tag, include, prompt = row["tag"].text(), row["include"].value, row["prompt"].text()
-    if tag not in geneval.SKILLS:
-        raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", "unknown-name")
+    include, prompt, tag = row["include"].value, row["prompt"].text(), row["tag"].one_of(geneval.SKILLS)
     return (tag, *_question(tag, include, prompt, row.where))
 
 
@@ -264,7 +251,8 @@ def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Ma
             stacklevel=2,
         )
         return None, {}
-    enough = any if drawer in _ANY_LABEL else all
+    # One good label of Stable Diffusion 3's images is enough, as Self-Bench counts them.
+    enough = any if drawer == "3-m" else all
     found: dict[str, bool | None] = {}
     for row in read_json(path).rows():
         labels = _labels(row)

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _HUB_ID = "wjpoom/SPEC"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 
 SUBSETS = {
     "absolute_size": (3, "how large a thing is", ("recognition",)),
@@ -28,32 +29,19 @@ SUBSETS = {
 }
 """Subset -> number of candidates, what differs, skills."""
 
-
-def read_texts(folder: pathlib.Path, subset: str) -> Iterator[Item]:
-    """An image and texts.
-
-    Args:
-      folder: holds ``<subset>/image2text.json``, rows {"query", "keys", "label"}, and the images, relative to the
-        subset's folder. Or all that in ``data``, as the archive unpacks.
-    """
-    root = _root(folder, subset)
-    for number, row in enumerate(read_json(root / "image2text.json").rows()):
-        texts = row["keys"].texts()
-        image = ImageFile(root / row["query"].text())
-        yield Item(f"row-{number:05d}", (image,), texts, _label(row, len(texts)))
+SIDES = {"text": "image2text.json", "image": "text2image.json"}
+"""What competes -> the file of a subset."""
 
 
-def read_images(folder: pathlib.Path, subset: str) -> Iterator[Item]:
-    """A text and images, of ``text2image.json``. Otherwise as `read_texts`."""
-    root = _root(folder, subset)
-    for number, row in enumerate(read_json(root / "text2image.json").rows()):
-        images = tuple(ImageFile(root / name) for name in row["keys"].texts())
-        yield Item(f"row-{number:05d}", images, (row["query"].text(),), _label(row, len(images)))
-
-
-def _root(folder: pathlib.Path, subset: str) -> pathlib.Path:
+def read(folder: pathlib.Path, subset: str, side: str) -> Iterator[Item]:
+    """An image and texts, or a text and images. The archive unpacks into the folder ``data``."""
     inner = folder / "data" / subset
-    return inner if inner.is_dir() else folder / subset
+    root = inner if inner.is_dir() else folder / subset
+    for number, row in enumerate(read_json(root / SIDES[side]).rows()):
+        many, one = row["keys"].texts(), (row["query"].text(),)
+        images, texts = (one, many) if side == "text" else (many, one)
+        label = _label(row, len(many))
+        yield Item(f"row-{number:05d}", tuple(ImageFile(root / name) for name in images), texts, label)
 
 
 def _label(row: Entry, num_candidates: int) -> int:
@@ -67,27 +55,18 @@ def _label(row: Entry, num_candidates: int) -> int:
 
 def _task(subset: str, side: str):
     size, differs, skills = SUBSETS[subset]
-    texts_compete = side == "text"
-    question = "which text is true of an image" if texts_compete else "of which image a text is true"
+    question = "which text is true of an image" if side == "text" else "of which image a text is true"
     return published_task(
         name=f"spec_{subset}_{side}",
-        version=1,
         description=f"SPEC: {question}; {differs}.",
-        metric="accuracy",
-        shape=(1, size) if texts_compete else (size, 1),
-        chance={"accuracy": 1 / size},
-        images_compete=not texts_compete,
+        shape=(1, size) if side == "text" else (size, 1),
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(read_texts if texts_compete else read_images, subset=subset),
-            how_to_get=(
-                f"the folders of data.zip of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)"
-            ),
-            num_examples=None,
-            downloads=(Download("data.zip", hub_id=_HUB_ID, filename="data.zip", unpack=True),),
-            shared_folder="spec",
-        ),
+        read=functools.partial(read, subset=subset, side=side),
+        how_to_get=f"the folders of data.zip of {_PAGE} (its page has the licence)",
+        num_examples=None,
+        downloads=(Download("data.zip", hub_id=_HUB_ID, filename="data.zip", unpack=True),),
+        shared_folder="spec",
     )
 
 
-TASKS = tuple(_task(subset, side) for subset in SUBSETS for side in ("text", "image"))
+TASKS = tuple(_task(subset, side) for subset in SUBSETS for side in SIDES)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"
@@ -54,26 +54,16 @@ def photograph(folder: pathlib.Path, row: Entry) -> ImageFile:
 TASKS = tuple(
     published_task(
         name=f"sugarcrepe_{edit}_{what}",
-        version=1,
         description=f"SugarCrepe: which of two captions is true. In the other one {wrong}.",
-        metric="accuracy",
         shape=(1, 2),
-        chance={"accuracy": 1 / 2},
-        images_compete=False,
         skills=("compositional", "attribute_binding") if (edit, what) == ("swap", "att") else ("compositional",),
-        source=PublishedData(
-            read=functools.partial(read, name=f"{edit}_{what}"),
-            how_to_get=(
-                f"{edit}_{what}.json (from data of {REPOSITORY}) and the folder val2017, unpacked from"
-                f" {COCO_IMAGES.url}"
-            ),
-            num_examples=count,
-            downloads=(
-                Download(f"{edit}_{what}.json", f"{_RAW}/{edit}_{what}.json", note="MIT licence"),
-                COCO_IMAGES,
-            ),
-            shared_folder=COCO_FOLDER,
+        read=functools.partial(read, name=f"{edit}_{what}"),
+        how_to_get=(
+            f"{edit}_{what}.json (from data of {REPOSITORY}) and the folder val2017, unpacked from {COCO_IMAGES.url}"
         ),
+        num_examples=count,
+        downloads=(Download(f"{edit}_{what}.json", f"{_RAW}/{edit}_{what}.json", note="MIT licence"), COCO_IMAGES),
+        shared_folder=COCO_FOLDER,
     )
     for (edit, what), (count, wrong) in SETS.items()
 )

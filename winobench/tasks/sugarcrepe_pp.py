@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph
 
@@ -31,18 +31,11 @@ SETS = {
 
 
 def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
-    """A photograph, its two true captions and the wrong one, which stands last.
-
-    Args:
-      folder: holds ``sugarcrepe_pp/<name>.json``, rows {"id", "filename", "caption", "caption2", "negative_caption"},
-        and the folder ``val2017``.
-    """
-    seen = set()
+    """A photograph, its two true captions and the wrong one, which stands last."""
+    seen: set[int] = set()
     for row in read_json(folder / _FOLDER / f"{name}.json").rows():
         number = row["id"].integer()
-        if number in seen:
-            raise row["id"].wrong(f"is {number}, as in an earlier row", "repeated-id")
-        seen.add(number)
+        seen.add(row["id"].unique(number, seen))
         texts = tuple(row[key].text() for key in ("caption", "caption2", "negative_caption"))
         yield Item(str(number), (photograph(folder, row),), texts)
 
@@ -50,26 +43,18 @@ def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
 TASKS = tuple(
     published_task(
         name=f"sugarcrepe_pp_{name}",
-        version=1,
         description=f"SugarCrepe++: are both true captions nearer than a wrong one, in which {wrong}?",
         metric="all_true",
         shape=(1, 3),
-        chance={"all_true": 1 / 3},
-        images_compete=False,
         skills=("compositional",),
-        source=PublishedData(
-            read=functools.partial(read, name=name),
-            how_to_get=(
-                f"{_FOLDER}/{name}.json (from data of {_REPOSITORY}) and the folder val2017, unpacked from"
-                f" {COCO_IMAGES.url}"
-            ),
-            num_examples=count,
-            downloads=(
-                Download(f"{_FOLDER}/{name}.json", f"{_RAW}/{name}.json", note="MIT licence"),
-                COCO_IMAGES,
-            ),
-            shared_folder=COCO_FOLDER,
+        read=functools.partial(read, name=name),
+        how_to_get=(
+            f"{_FOLDER}/{name}.json (from data of {_REPOSITORY}) and the folder val2017, unpacked from"
+            f" {COCO_IMAGES.url}"
         ),
+        num_examples=count,
+        downloads=(Download(f"{_FOLDER}/{name}.json", f"{_RAW}/{name}.json", note="MIT licence"), COCO_IMAGES),
+        shared_folder=COCO_FOLDER,
     )
     for name, (count, wrong) in SETS.items()
 )

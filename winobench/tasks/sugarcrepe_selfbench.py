@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from winobench.data.example import Item
 from winobench.tasks import sugarcrepe
-from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 
 MERGED = {"att": ("add_att", "replace_att", "swap_att"), "obj": ("add_obj", "replace_obj", "swap_obj")}
@@ -39,24 +38,18 @@ def _task(what: str):
     }
     return published_task(
         name=f"sugarcrepe_selfbench_{what}",
-        version=1,
         description=f"SugarCrepe's sets of {what}, merged as Self-Bench does: which of two captions is true.",
-        metric="accuracy",
         shape=(1, 2),
-        chance={"accuracy": 1 / 2},
-        images_compete=False,
         when_named=True,
         skills=("compositional",),
-        source=PublishedData(
-            read=functools.partial(read, what=what),
-            how_to_get=(
-                f"{files} (from data of {sugarcrepe.REPOSITORY}) and the folder val2017, unpacked from"
-                f" {sugarcrepe.COCO_IMAGES.url}"
-            ),
-            num_examples=_COUNTS[what],
-            downloads=tuple(downloads.values()),
-            shared_folder=sugarcrepe.COCO_FOLDER,
+        read=functools.partial(read, what=what),
+        how_to_get=(
+            f"{files} (from data of {sugarcrepe.REPOSITORY}) and the folder val2017, unpacked from"
+            f" {sugarcrepe.COCO_IMAGES.url}"
         ),
+        num_examples=_COUNTS[what],
+        downloads=tuple(downloads.values()),
+        shared_folder=sugarcrepe.COCO_FOLDER,
     )
 
 

@@ -1,9 +1,7 @@
 """SVO-Probes: which of two images fits a sentence. They differ in subject, verb or object (Hendricks et al. 2021).
 
-The images are photographs on many web sites, listed in ``svo_probes.csv``, and many are gone: every user has the
-rest of them, as did GDBench's authors, so numbers of examples and accuracies differ a little from user to user.
-`fetch` gets those that are left (`winobench.data.web_images`). The published list ``image_urls.txt`` is not needed, as
-it has addresses without the images' numbers.
+The images are photographs on many web sites, listed in ``svo_probes.csv``. Many are gone, so numbers of examples and
+accuracies differ a little from user to user. `fetch` gets those that are left (`winobench.data.web_images`).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from winobench.base import files
 from winobench.data import downloads, web_images
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json, read_table
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
@@ -34,15 +32,13 @@ _FLAGS = tuple(f"{part}_neg" for part in _PARTS)
 
 
 def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
-    """The image that fits, one that does not, and the sentence, for every row whose images differ in one part of it."""
+    """The image that fits, one that does not, and the sentence, of the rows whose images differ in one part of it."""
     images = folder / "images"
     for number, row in enumerate(read_json(folder / _ROWS).rows()):
-        kind = row["neg_type"]
-        if kind.text() not in _PARTS:
-            raise kind.wrong(f"is {kind.value!r}, which is not one of {', '.join(_PARTS)}", "unknown-name")
+        kind = row["neg_type"].one_of(_PARTS)
         files = tuple(ImageFile(images / row[key].text()) for key in ("pos_id", "neg_id"))
         sentence = row["sentence"].text()
-        if kind.value == part:
+        if kind == part:
             yield Item(f"row-{number:06d}", files, (sentence,))
 
 
@@ -118,24 +114,18 @@ def _image_id(entry: Entry) -> int:
 TASKS = tuple(
     published_task(
         name=f"svo_{part}",
-        version=1,
         description=f"SVO-Probes: which of two images fits a sentence. They differ in its {word}.",
-        metric="accuracy",
         shape=(2, 1),
-        chance={"accuracy": 1 / 2},
-        images_compete=True,
         skills=("recognition",),
-        source=PublishedData(
-            read=functools.partial(read, part=part),
-            how_to_get=(
-                "svo.json and the folder images, both as launch.prepare makes them without --source from svo_probes.csv"
-                f" ({PROBES.url}) and the web sites that it lists, many of which are gone. Add --allow_partial if"
-                " images that svo.json lists are missing"
-            ),
-            num_examples=None,
-            shared_folder="svo",
-            fetch=fetch,
+        read=functools.partial(read, part=part),
+        how_to_get=(
+            "svo.json and the folder images, both as launch.prepare makes them without --source from svo_probes.csv"
+            f" ({PROBES.url}) and the web sites that it lists, many of which are gone. Add --allow_partial if"
+            " images that svo.json lists are missing"
         ),
+        num_examples=None,
+        shared_folder="svo",
+        fetch=fetch,
     )
     for part, word in _PARTS.items()
 )

@@ -1,7 +1,7 @@
 """VALSE: which of two sentences is true of an image, by linguistic phenomenon? (Parcalabescu et al. 2022)
 
 Eleven files. As published, those rows count in which at least two of three annotators chose the caption
-and not the foil; `NUM_VALID` has their numbers. A row is named by its key.
+and not the foil. A row is named by its key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Heidelberg-NLP/VALSE"
@@ -20,19 +20,25 @@ _RAW = "https://raw.githubusercontent.com/Heidelberg-NLP/VALSE/main/data"
 _FEWEST_VOTES = 2
 
 PIECES = {
-    "existence": ("existence", "visual7w", "there is something, or nothing", ("compositional",)),
-    "plurals": ("plurals", "coco_2017", "one or several", ("counting",)),
-    "counting_small_quant": ("counting-small-quant", "visual7w", "small numbers", ("counting",)),
-    "counting_hard": ("counting-hard", "visual7w", "numbers that are rare as answers", ("counting",)),
-    "counting_adversarial": ("counting-adversarial", "visual7w", "small numbers taken for large ones", ("counting",)),
-    "relations": ("relations", "coco_2017", "how things lie to each other", ("spatial",)),
-    "action_replacement": ("action-replacement", "swig", "another action", ("compositional",)),
-    "actant_swap": ("actant-swap", "swig", "who does it to whom", ("compositional",)),
-    "coreference_standard": ("coreference-standard", "visdial_v1.0", "what a pronoun means", ("compositional",)),
-    "coreference_hard": ("coreference-hard", "visdial_v1.0", "what a pronoun means", ("compositional",)),
-    "foil_it": ("foil-it", "coco_2014", "another thing", ("compositional",)),
+    "existence": ("existence", 505, "visual7w", "there is something, or nothing", ("compositional",)),
+    "plurals": ("plurals", 851, "coco_2017", "one or several", ("counting",)),
+    "counting_small_quant": ("counting-small-quant", 900, "visual7w", "small numbers", ("counting",)),
+    "counting_hard": ("counting-hard", 868, "visual7w", "numbers that are rare as answers", ("counting",)),
+    "counting_adversarial": (
+        "counting-adversarial",
+        691,
+        "visual7w",
+        "small numbers taken for large ones",
+        ("counting",),
+    ),
+    "relations": ("relations", 535, "coco_2017", "how things lie to each other", ("spatial",)),
+    "action_replacement": ("action-replacement", 648, "swig", "another action", ("compositional",)),
+    "actant_swap": ("actant-swap", 949, "swig", "who does it to whom", ("compositional",)),
+    "coreference_standard": ("coreference-standard", 708, "visdial_v1.0", "what a pronoun means", ("compositional",)),
+    "coreference_hard": ("coreference-hard", 104, "visdial_v1.0", "what a pronoun means", ("compositional",)),
+    "foil_it": ("foil-it", 943, "coco_2014", "another thing", ("compositional",)),
 }
-"""Piece -> file, folder of its images, what differs, skills."""
+"""Piece -> file, rows that count, folder of its images, what differs, skills."""
 
 
 def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:
@@ -43,41 +49,20 @@ def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:
             yield Item(key, (picture,), (row["caption"].text(), row["foil"].text()))
 
 
-NUM_VALID = {
-    "existence": 505,
-    "plurals": 851,
-    "counting_small_quant": 900,
-    "counting_hard": 868,
-    "counting_adversarial": 691,
-    "relations": 535,
-    "action_replacement": 648,
-    "actant_swap": 949,
-    "coreference_standard": 708,
-    "coreference_hard": 104,
-    "foil_it": 943,
-}
-"""Piece -> rows that count."""
-
 TASKS = tuple(
     published_task(
         name=f"valse_{piece}",
-        version=1,
         description=f"VALSE: which of two sentences is true; {differs}.",
-        metric="accuracy",
         shape=(1, 2),
-        chance={"accuracy": 1 / 2},
-        images_compete=False,
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(read, file=file, images=images),
-            how_to_get=(
-                f"{file}.json (from data of {_REPOSITORY}) and the folder images/{images} with the images that it"
-                " names, which come with the data sets that the repository's README links"
-            ),
-            num_examples=NUM_VALID[piece],
-            downloads=(Download(f"{file}.json", f"{_RAW}/{file}.json", note="MIT licence"),),
-            shared_folder="valse",
+        read=functools.partial(read, file=file, images=images),
+        how_to_get=(
+            f"{file}.json (from data of {_REPOSITORY}) and the folder images/{images} with the images that it"
+            " names, which come with the data sets that the repository's README links"
         ),
+        num_examples=num_valid,
+        downloads=(Download(f"{file}.json", f"{_RAW}/{file}.json", note="MIT licence"),),
+        shared_folder="valse",
     )
-    for piece, (file, images, differs, skills) in PIECES.items()
+    for piece, (file, num_valid, images, differs, skills) in PIECES.items()
 )

@@ -5,14 +5,7 @@
 
 from __future__ import annotations
 
-import functools
-
-from winobench.metrics import WINOGROUND_CHANCE
-from winobench.tasks.base import PublishedData
-from winobench.tasks.hub_tables import PairTable, read_pairs
-from winobench.tasks.published import published_task
-
-_HUB_ID = "mair-lab/vismin-bench"
+from winobench.tasks.hub_tables import PairTable, hub_folder, pair_task
 
 CATEGORIES = {
     "object": (579, "one thing", ("recognition",)),
@@ -23,27 +16,14 @@ CATEGORIES = {
 """Category -> number of pairs, what differs, skills."""
 
 TASKS = tuple(
-    published_task(
-        name=f"vismin_{category}",
-        version=1,
-        description=f"VisMin: which caption belongs to which of two images. They differ in {differs}.",
-        metric="winoground",
-        shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
+    pair_task(
+        f"vismin_{category}",
+        f"VisMin: which caption belongs to which of two images. They differ in {differs}.",
+        hub_folder("mair-lab/vismin-bench"),
+        PairTable(("image_0", "image_1"), ("text_0", "text_1"), only=("category", category)),
+        count,
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(
-                read_pairs,
-                table=PairTable("test", ("image_0", "image_1"), ("text_0", "text_1"), only=("category", category)),
-            ),
-            how_to_get=(
-                f"the Parquet files of https://huggingface.co/datasets/{_HUB_ID}"
-                f" (`hf download {_HUB_ID} --repo-type=dataset --local-dir=DIR`; its page has the licence)"
-            ),
-            num_examples=count,
-            shared_folder="vismin",
-        ),
+        shared_folder="vismin",
     )
     for category, (count, differs, skills) in CATEGORIES.items()
 )

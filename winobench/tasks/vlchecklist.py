@@ -13,12 +13,9 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/om-ai-lab/VL-CheckList"
-
-_RECOGNITION = ("recognition",)
 
 
 def _of_objects(aspect: str, value: str) -> tuple[str, ...]:
@@ -34,15 +31,14 @@ def _of_objects(aspect: str, value: str) -> tuple[str, ...]:
 
 CHECKS = {
     **{
-        f"object_{aspect}_{value}": (_of_objects(aspect, value), _RECOGNITION)
+        f"object_{aspect}_{value}": (_of_objects(aspect, value), ("recognition",))
         for aspect, values in (("location", ("center", "mid", "margin")), ("size", ("small", "medium", "large")))
         for value in values
     },
-    "attribute_action": (("Attribute/vg/action", "Attribute/vaw/action"), _RECOGNITION),
-    "attribute_color": (("Attribute/vg/color", "Attribute/vaw/color"), _RECOGNITION),
-    "attribute_material": (("Attribute/vg/material", "Attribute/vaw/material"), _RECOGNITION),
-    "attribute_size": (("Attribute/vg/size", "Attribute/vaw/size"), _RECOGNITION),
-    "attribute_state": (("Attribute/vg/state", "Attribute/vaw/state"), _RECOGNITION),
+    **{
+        f"attribute_{what}": ((f"Attribute/vg/{what}", f"Attribute/vaw/{what}"), ("recognition",))
+        for what in ("action", "color", "material", "size", "state")
+    },
     "relation_action": (("Relation/vg/action", "Relation/swig_action", "Relation/hake_action"), ("compositional",)),
     "relation_spatial": (("Relation/vg/spatial",), ("spatial",)),
 }
@@ -52,22 +48,15 @@ _IMAGES = {"vg": "vg", "vaw": "vg", "swig": "swig", "hake": "hake"}
 
 
 def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
-    """An image, the true phrase and the false one, the first of each. The group is the source.
-
-    Args:
-      folder: holds ``data/<file>.json``, rows [image, {"POS": [phrase], "NEG": [phrase]}], and the images in ``vg``,
-        ``swig`` and ``hake``.
-    """
+    """An image, the true phrase and the false one, the first of each. The group is the source."""
     for file in CHECKS[check][0]:
         source = _source(file)
         for number, row in enumerate(read_json(folder / "data" / f"{file}.json").rows()):
-            cells = list(row.rows())
-            if len(cells) != 2:
-                raise row.wrong(f"has {len(cells)} entries, not 2", "wrong-number-of-entries")
-            true, false = (cells[1][key].texts() for key in ("POS", "NEG"))
+            name, phrases = row.rows(2)
+            true, false = (phrases[key].texts() for key in ("POS", "NEG"))
             if not true or not false:
                 raise row.wrong("has no phrase of one of the two kinds", "empty-list")
-            image = ImageFile(folder / _IMAGES[source] / cells[0].text())
+            image = ImageFile(folder / _IMAGES[source] / name.text())
             yield Item(f"{_part(file)}/{number:06d}", (image,), (true[0], false[0]), 0, (source,))
 
 
@@ -84,22 +73,16 @@ def _source(file: str) -> str:
 TASKS = tuple(
     published_task(
         name=f"vlchecklist_{check}",
-        version=1,
         description=f"VL-CheckList: which of two phrases is true; {check.replace('_', ', ')}.",
-        metric="accuracy",
         shape=(1, 2),
-        chance={"accuracy": 1 / 2},
-        images_compete=False,
         skills=skills,
-        source=PublishedData(
-            read=functools.partial(read, check=check),
-            how_to_get=(
-                f"the folder data of {_REPOSITORY} (no licence is stated) and the images in"
-                f" {', '.join(dict.fromkeys(_IMAGES[_source(file)] for file in files))}, as its DATASETS.md says"
-            ),
-            num_examples=None,
-            shared_folder="vlchecklist",
+        read=functools.partial(read, check=check),
+        how_to_get=(
+            f"the folder data of {_REPOSITORY} (no licence is stated) and the images in"
+            f" {', '.join(dict.fromkeys(_IMAGES[_source(file)] for file in files))}, as its DATASETS.md says"
         ),
+        num_examples=None,
+        shared_folder="vlchecklist",
     )
     for check, (files, skills) in CHECKS.items()
 )

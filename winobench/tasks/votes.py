@@ -1,14 +1,42 @@
-"""One answer of several: the option that most of them choose."""
+"""What answers come to: right or wrong, whole pairs, and one answer of several."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from winobench.metrics.intervals import Interval
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Response
-from winobench.tasks.questions import Answer
+from winobench.tasks.questions import Answer, TextQuestion
+
+Asked = tuple[TextQuestion, Answer]
+
+
+def is_right(question: TextQuestion, answer: Answer) -> bool:
+    """Whether the answer is right. A tie is wrong, as is an answer that cannot be read."""
+    return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
+
+
+def counted(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> list[Asked]:
+    """The questions whose calls have not failed, with their answers."""
+    return [both for both in zip(questions, answers, strict=True) if both[1].status != FAILED]
+
+
+def whole_pairs(asked: Iterable[Asked]) -> list[list[Asked]]:
+    """The pairs that are there with both questions."""
+    members: dict[str, list[Asked]] = {}
+    for question, answer in asked:
+        if question.pair is not None:
+            members.setdefault(question.pair, []).append((question, answer))
+    return [pair for pair in members.values() if len(pair) == 2]
+
+
+def entry(interval: Interval, chance: float | None, n: int, ties: int = 0) -> dict[str, Any]:
+    """A row of a task's metrics."""
+    return {**{key: float(value) for key, value in interval._asdict().items()}, "chance": chance, "n": n, "ties": ties}
 
 
 def best(response: Response) -> Answer:

@@ -1,9 +1,8 @@
 """What'sUp: where is one thing relative to another? (Kamath et al. 2023)
 
-``whatsup_a`` and ``whatsup_b`` are photographs made for the purpose: two things in four arrangements, with one caption
-for each. As published there are three figures: of single images (``whatsup_a``), of pairs of opposite arrangements
-(``whatsup_a_pairs``) and of all four (``whatsup_a_sets``), which count where every image of a pair or set finds its own
-caption. All three share their pairs of image and text, so that together they cost what the first one costs. The tasks
+``whatsup_a`` and ``whatsup_b`` are photographs of two things in four arrangements, with one caption for each. As
+published there are three figures: of single images, of pairs of opposite arrangements (``_pairs``) and of all four
+(``_sets``), which count where every image finds its own caption. All share their pairs of image and text.
 ``coco_spatial_*`` and ``gqa_spatial_*`` have photographs of COCO and of Visual Genome with one or two things.
 """
 
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 
@@ -40,12 +39,7 @@ SPATIAL = {
 
 
 def read(folder: pathlib.Path, subset: str) -> Iterator[Item]:
-    """An image and four captions, the true one first.
-
-    Args:
-      folder: holds ``<name>_dataset.json``, rows {"image_path", "caption_options"}, and the images in ``<name>``, where
-        the name is that of `SUBSETS`.
-    """
+    """An image and four captions, the true one first."""
     for row in _rows(folder, subset):
         image, _, arrangement = _named(folder, subset, row)
         yield Item(image.path.stem, (image,), row["caption_options"].texts(4), 0, (arrangement,))
@@ -71,18 +65,12 @@ def read_groups(folder: pathlib.Path, subset: str, size: int) -> Iterator[Item]:
 
 
 def read_spatial(folder: pathlib.Path, task: str) -> Iterator[Item]:
-    """A photograph, its caption and one with the opposite preposition.
-
-    Args:
-      folder: holds the task's file, rows [number of the image, true caption, false caption], and its images.
-    """
+    """A photograph, its caption and one with the opposite preposition."""
     file, _, images, name, _ = SPATIAL[task]
     for number, row in enumerate(read_json(folder / file).rows()):
-        cells = list(row.rows())
-        if len(cells) != 3:
-            raise row.wrong(f"has {len(cells)} entries, not 3", "wrong-number-of-entries")
-        image = ImageFile(folder / images / name.format(_number(cells[0])))
-        yield Item(f"row-{number:04d}", (image,), (cells[1].text(), cells[2].text()))
+        image_number, true, false = row.rows(3)
+        image = ImageFile(folder / images / name.format(_number(image_number)))
+        yield Item(f"row-{number:04d}", (image,), (true.text(), false.text()))
 
 
 def _number(entry: Entry) -> int:
@@ -121,11 +109,9 @@ def _check_set(things: str, found: dict[str, tuple[ImageFile, Entry]], arrangeme
 def _task(name: str, description: str, source: PublishedData, metric: str, shape: tuple[int, int]):
     return published_task(
         name=name,
-        version=1,
         description=f"What'sUp: {description}",
         metric=metric,
         shape=shape,
-        chance={metric: (1 / shape[1]) ** shape[0]},
         images_compete=False,
         skills=("spatial",),
         source=source,
@@ -155,15 +141,14 @@ def _controlled(subset: str):
 
 def _spatial(name: str):
     file, count, images, _, about = SPATIAL[name]
-    coco = images == "val2017"
-    where = f"unpacked from {COCO_IMAGES.url}" if coco else f"of {_DRIVE}"
-    downloads: tuple[Download, ...] = (COCO_IMAGES,) if coco else ()
+    is_coco = images == "val2017"
+    where = f"unpacked from {COCO_IMAGES.url}" if is_coco else f"of {_DRIVE}"
     source = PublishedData(
         functools.partial(read_spatial, task=name),
         f"{file} of {_DRIVE} (the link of {_REPOSITORY}, MIT licence) and the folder {images}, {where}",
         count,
-        downloads,
-        COCO_FOLDER if coco else "whatsup",
+        (COCO_IMAGES,) if is_coco else (),
+        COCO_FOLDER if is_coco else "whatsup",
     )
     return _task(name, f"which of two opposite prepositions is true; {about}.", source, "accuracy", (1, 2))
 

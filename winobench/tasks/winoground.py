@@ -12,46 +12,26 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
-from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _HUB_ID = "facebook/winoground"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Two images and two captions an item. The diagonal is right.
-
-    Args:
-      folder: holds ``data.json`` or ``examples.jsonl``, and the images ``ex_<id>_img_<0 or 1>.png``, in ``images`` or
-        next to it.
-    """
+    """Two images and two captions an item. The diagonal is right."""
     path = folder / "data.json"
-    if path.exists():
-        rows = read_json(path)
-    else:
-        path = folder / "examples.jsonl"
-        rows = read_json_lines(path)
+    rows = read_json(path) if path.exists() else read_json_lines(folder / "examples.jsonl")
     images = folder / "images" if (folder / "images").is_dir() else folder
-    seen = set()
+    seen: set[int] = set()
     for row in rows.rows():
-        item = _item(row, images)
-        if item.id in seen:
-            raise row["id"].wrong(f"is {item.id}, as in an earlier row", "repeated-id")
-        seen.add(item.id)
-        yield item
-
-
-def _item(row: Entry, images: pathlib.Path) -> Item:
-    number = row["id"].integer()
-    return Item(
-        str(number),
-        tuple(ImageFile(images / f"ex_{number}_img_{index}.png") for index in (0, 1)),
-        (row["caption_0"].text(), row["caption_1"].text()),
-        None,
-        _groups(row),
-    )
+        number = row["id"].integer()
+        files = tuple(ImageFile(images / f"ex_{number}_img_{side}.png") for side in (0, 1))
+        texts = (row["caption_0"].text(), row["caption_1"].text())
+        groups = _groups(row)
+        seen.add(row["id"].unique(number, seen))
+        yield Item(str(number), files, texts, None, groups)
 
 
 def _groups(row: Entry) -> tuple[str, ...]:
@@ -71,25 +51,20 @@ def _tags(tags: Entry) -> list[str]:
 TASKS = (
     published_task(
         name="winoground",
-        version=1,
         description="Winoground: which of two captions with the same words belongs to which of two images.",
         metric="winoground",
         shape=(2, 2),
-        chance=WINOGROUND_CHANCE,
-        images_compete=True,
         skills=("compositional",),
-        source=PublishedData(
-            read=read,
-            how_to_get=(
-                "examples.jsonl and the content of images.zip in the folder images, from data of"
-                f" https://huggingface.co/datasets/{_HUB_ID} (log in and accept the terms there first; data.json from"
-                f" data/winoground of {DIFFUSION_ITM} may stand for examples.jsonl)"
-            ),
-            num_examples=400,
-            downloads=(
-                Download("examples.jsonl", hub_id=_HUB_ID, filename="data/examples.jsonl", note="gated"),
-                Download("images.zip", hub_id=_HUB_ID, filename="data/images.zip", unpack=True, note="gated"),
-            ),
+        read=read,
+        how_to_get=(
+            "examples.jsonl and the content of images.zip in the folder images, from data of"
+            f" https://huggingface.co/datasets/{_HUB_ID} (log in and accept the terms there first; data.json from"
+            f" data/winoground of {DIFFUSION_ITM} may stand for examples.jsonl)"
+        ),
+        num_examples=400,
+        downloads=(
+            Download("examples.jsonl", hub_id=_HUB_ID, filename="data/examples.jsonl", note="gated"),
+            Download("images.zip", hub_id=_HUB_ID, filename="data/images.zip", unpack=True, note="gated"),
         ),
     ),
 )

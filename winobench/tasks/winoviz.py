@@ -3,29 +3,20 @@
 Two premises about an object in two states share two hypotheses about its look. A model chooses the one that is more
 likely to be true. ``individual`` counts questions, ``pair`` the pairs of which both questions are right.
 
-**Two sets.** The paper's 1,380 items are not public. The tasks ``winoviz_single``, ``winoviz_multi`` and
-``winoviz_decoupled`` ask what the user has put into the folder ``winoviz`` of the data folder, as ``items.jsonl`` or
-``items.csv`` (layout: `winobench.data.winoviz.files`). The tasks ``winoviz_mini_single``, ``winoviz_mini_multi`` and
-``winoviz_mini_decoupled`` ask our own small set, which comes with the package. Its numbers are not the paper's, and the
-paper's stand next to none of them: see `published`.
-
-**Decoupled.** For the same subset, the groups ``pragmatic`` (from the premise to the property), ``visual`` (from the
-property to the look) and ``combined`` (the whole single-hop question).
+**Two sets.** The paper's 1,380 items are not public. ``winoviz_single``, ``..._multi`` and ``..._decoupled`` ask the
+user's items (`winobench.data.winoviz.files`), ``winoviz_mini_...`` our own small set, which comes with the package.
+The paper's numbers stand next to none of it. Decoupled items have, for the same subset, the groups ``pragmatic`` (from
+the premise to the property), ``visual`` (from the property to the look) and ``combined`` (the single-hop question).
 
 **Order of the options.** As in the data, for both questions of a pair, so that each option is right once. The
-protocols whose names end in ``_swapped`` put every question twice, the second time with the options exchanged. Their
-accuracies and their ``unparsable`` are those of the first order, so that they compare with the plain protocols. Three
-more rows measure the influence of the order: ``position_bias/first_option``, the share of all choices that fell on the
-option listed first; ``position_bias/flipped``, the share of questions whose choice changed;
-``position_bias/right_in_both_orders``.
+protocols whose names end in ``_swapped`` put every question again with the options exchanged. Accuracies and
+``unparsable`` are from the first order. Three more rows measure the influence of the order:
+``position_bias/first_option``, the share of all choices that fell on the option listed first;
+``position_bias/flipped``, the share of questions whose choice changed; ``position_bias/right_in_both_orders``.
 
-**With images.** Some protocols (`winobench.tasks.winoviz_images`) are about images of the premises.
-
-The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours. See
-``assets/winoviz/prompts.json``.
-
-Source: W. Jin, T. Srinivasan, J. Thomason, X. Ren, "WinoViz: Probing Visual Properties of Objects Under Different
-States", sections 2 and 3, appendix A.2.
+The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours
+(``assets/winoviz/prompts.json``). Source: W. Jin, T. Srinivasan, J. Thomason, X. Ren, "WinoViz: Probing Visual
+Properties of Objects Under Different States", sections 2 and 3, appendix A.2.
 """
 
 from __future__ import annotations
@@ -58,11 +49,8 @@ from winobench.runs.requests import (
 from winobench.tasks import winoviz_images
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
-from winobench.tasks.votes import best
+from winobench.tasks.votes import Asked, best, counted, entry, is_right, whole_pairs
 from winobench.tasks.winoviz_prompts import conversation, prompts
-
-FOLDER = "winoviz"
-"""The folder of the user's set, in the data folder."""
 
 OUR_SET = data.ASSETS / "items.jsonl"
 
@@ -79,11 +67,6 @@ CHANCE = {
 _ANSWER_TOKENS = 128
 _REASONING_TOKENS = 512
 _log = logging.getLogger(__name__)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Protocols
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 _Ask = Callable[[str, tuple[str, str]], Request]
@@ -143,17 +126,14 @@ _HOW: dict[str, tuple[str, tuple[str, _Ask, _Read]]] = {
 def _plain(name: str) -> Protocol:
     description, (kind, ask, read) = _HOW[name]
 
+    def requests(question: TextQuestion) -> Sequence[Request]:
+        return [ask(question.texts["premise"], question.options)]
+
     def read_one(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
         (response,) = responses
         return Answer(FAILED) if response is None else read(response, question.options)
 
-    return Protocol(
-        name=name,
-        description=description,
-        kind=kind,
-        requests=lambda question: [ask(question.texts["premise"], question.options)],
-        read=read_one,
-    )
+    return Protocol(name, description, kind, requests, read_one)
 
 
 def _swapped(name: str) -> Protocol:
@@ -185,28 +165,17 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Questions
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 def questions(items: Iterable[data.Item], group: str | None = None) -> Iterator[TextQuestion]:
     """The two questions of each item."""
     for item in items:
         for number, premise in enumerate(item.premises):
-            yield TextQuestion(
-                id=f"{item.id}#{number + 1}",
-                texts={"premise": premise},
-                options=item.hypotheses,
-                answer=number,
-                groups=(group or item.attribute_kind,),
-                pair=item.id,
-            )
+            name, groups = f"{item.id}#{number + 1}", (group or item.attribute_kind,)
+            yield TextQuestion(name, {"premise": premise}, item.hypotheses, number, groups, item.id)
 
 
 def user_file(data_dir: str | None) -> pathlib.Path:
     """The file of the user's set."""
-    folder = data_folder(data_dir) / FOLDER
+    folder = data_folder(data_dir) / "winoviz"
     found = [folder / name for name in data.FILE_NAMES if (folder / name).is_file()]
     if not found:
         raise InputError(
@@ -217,10 +186,6 @@ def user_file(data_dir: str | None) -> pathlib.Path:
     if len(found) > 1:
         raise InputError(f"{folder} has both {' and '.join(data.FILE_NAMES)}: keep one of them", code="two-files")
     return found[0]
-
-
-def _all_items(is_ours: bool, data_dir: str | None) -> list[data.Item]:
-    return data.read_items(OUR_SET if is_ours else user_file(data_dir))
 
 
 def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[str, data.Item]]:
@@ -257,57 +222,39 @@ def _some(units: list[dict[str, data.Item]], limit: int | None) -> list[dict[str
     return [unit for index, unit in enumerate(units) if index in chosen]
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Metrics
-# ----------------------------------------------------------------------------------------------------------------------
-
-
 def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """Accuracies with 95% intervals. Questions of a pair are one cluster.
 
     Rows: ``individual`` and ``pair``; ``<kind of attribute>/individual`` and ``.../pair``; ``unparsable``, the share of
     questions from whose answer no choice could be read, which count as wrong, and ``position_bias/...`` where both
-    orders of the options were asked (see the module). For decoupled items, the rows of ``combined``, ``pragmatic``
-    and ``visual`` take the place of the first two and of the kinds, as a mean over the three would mean nothing.
+    orders of the options were asked. For decoupled items, the rows of ``combined``, ``pragmatic`` and ``visual`` take
+    the place of the first two and of the kinds, as a mean over the three would mean nothing.
 
-    A question with a failed call counts nowhere, and its pair only for ``individual``. A row without anything to count
-    is left out.
+    A question with a failed call counts nowhere, and its pair only for ``individual``. Empty rows are left out.
     """
-    counted = [pair for pair in zip(asked, answers, strict=True) if pair[1].status != FAILED]
+    judged = counted(asked, answers)
     groups = list(dict.fromkeys(group for question in asked for group in question.groups))
-    is_decoupled = COMBINED in groups
-    rows = {} if is_decoupled else _accuracies(counted, "")
+    rows = {} if COMBINED in groups else _accuracies(judged, "")
     for group in groups:
-        rows |= _accuracies([pair for pair in counted if group in pair[0].groups], f"{group}/")
-    pairs = [question.pair for question, _ in counted]
-    unparsable = [answer.status == UNPARSABLE for _, answer in counted]
-    rows |= _share("unparsable", unparsable, pairs)
-    rows |= _position_bias(counted)
-    return rows
+        rows |= _accuracies([one for one in judged if group in one[0].groups], f"{group}/")
+    pairs = [question.pair for question, _ in judged]
+    rows |= _share("unparsable", [answer.status == UNPARSABLE for _, answer in judged], pairs)
+    return rows | _position_bias(judged)
 
 
-def is_right(question: TextQuestion, answer: Answer) -> bool:
-    """Whether the answer is the right one. A tie is wrong."""
-    return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
+def _accuracies(judged: Sequence[Asked], prefix: str) -> dict[str, dict[str, Any]]:
+    right, ties = [is_right(*one) for one in judged], [answer.tie for _, answer in judged]
+    rows = _share(f"{prefix}individual", right, [question.pair for question, _ in judged], ties)
+    whole = whole_pairs(judged)
+    right = [all(is_right(*one) for one in pair) for pair in whole]
+    ties = [any(answer.tie for _, answer in pair) for pair in whole]
+    return rows | _share(f"{prefix}pair", right, range(len(whole)), ties)
 
 
-def _accuracies(counted: Sequence[tuple[TextQuestion, Answer]], prefix: str) -> dict[str, dict[str, Any]]:
-    right = [is_right(*pair) for pair in counted]
-    ties = [answer.tie for _, answer in counted]
-    rows = _share(f"{prefix}individual", right, [question.pair for question, _ in counted], ties)
-    members: dict[str | None, list[int]] = {}
-    for index, (question, _) in enumerate(counted):
-        members.setdefault(question.pair, []).append(index)
-    whole = [indices for indices in members.values() if len(indices) == 2]
-    pair_right = [all(right[index] for index in indices) for indices in whole]
-    pair_ties = [any(ties[index] for index in indices) for indices in whole]
-    return rows | _share(f"{prefix}pair", pair_right, range(len(whole)), pair_ties)
-
-
-def _position_bias(counted: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, dict[str, Any]]:
+def _position_bias(judged: Sequence[Asked]) -> dict[str, dict[str, Any]]:
     both = [
         (question, answer.choices)
-        for question, answer in counted
+        for question, answer in judged
         if len(answer.choices) == 2 and not question.pictures  # two images are not two orders
     ]
     # Of the options as they are listed in the second order, the first one is option 1 of the question.
@@ -325,24 +272,12 @@ def _position_bias(counted: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, 
     return rows
 
 
-def _share(
-    name: str, outcomes: Sequence[bool], clusters: Sequence[Any], ties: Sequence[bool] = ()
-) -> dict[str, dict[str, Any]]:
+def _share(name: str, outcomes: Sequence[bool], clusters: Sequence[Any], ties: Sequence[bool] = ()) -> dict[str, Any]:
     if not outcomes:
         return {}
-    interval = clustered(np.array(outcomes), clusters)
     chance = CHANCE.get(name, CHANCE.get(name.rsplit("/", 1)[-1]))
-    return {name: {**interval._asdict(), "chance": chance, "n": len(outcomes), "ties": sum(ties)}}
+    return {name: entry(clustered(np.array(outcomes), clusters), chance, len(outcomes), sum(ties))}
 
-
-# ----------------------------------------------------------------------------------------------------------------------
-# The paper's numbers
-# ----------------------------------------------------------------------------------------------------------------------
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Declarations
-# ----------------------------------------------------------------------------------------------------------------------
 
 _ABOUT = {
     "single": "which look an object has in the state that a sentence puts it in",
@@ -353,8 +288,8 @@ _ABOUT = {
 
 def _task(version: str, *, is_ours: bool) -> TextTask:
     def units(data_dir: str | None, limit: int | None = None) -> list[dict[str, data.Item]]:
-        where = "our set" if is_ours else str(user_file(data_dir))
-        return _some(_units(version, _all_items(is_ours, data_dir), where), limit)
+        path = OUR_SET if is_ours else user_file(data_dir)
+        return _some(_units(version, data.read_items(path), "our set" if is_ours else str(path)), limit)
 
     def load(data_dir: str | None, limit: int | None) -> Iterable[TextQuestion]:
         found = units(data_dir, limit)
@@ -386,19 +321,9 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
         return None if ready(data_dir) is not None else sum(2 * len(unit) for unit in units(data_dir))
 
     whose = "our own small set, not the paper's" if is_ours else "the items in the user's folder winoviz"
-    return TextTask(
-        name=f"winoviz_mini_{version}" if is_ours else f"winoviz_{version}",
-        version=1,
-        description=f"WinoViz, {version}: {_ABOUT[version]}; {whose}.",
-        protocols=PROTOCOLS,
-        chance=CHANCE,
-        load=load,
-        ready=ready,
-        data_fingerprint=fingerprint,
-        metrics=metrics,
-        count=count,
-        pictured="premise",
-    )
+    name = f"winoviz_mini_{version}" if is_ours else f"winoviz_{version}"
+    about = f"WinoViz, {version}: {_ABOUT[version]}; {whose}."
+    return TextTask(name, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, pictured="premise")
 
 
 TEXT_TASKS = tuple(_task(version, is_ours=is_ours) for is_ours in (False, True) for version in _ABOUT)

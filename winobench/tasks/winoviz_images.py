@@ -1,22 +1,20 @@
 """WinoViz with images: what the images that a model has generated of a premise say about the hypotheses.
 
-The paper generates five images of each premise and uses them in three ways. The option that most images are for is the
-answer (`winobench.tasks.votes.majority`, which also says what becomes of ties).
+The paper generates five images of each premise. The option that most images are for is the answer
+(`winobench.tasks.votes.majority`).
 
-- ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. With any other scorer of images
-  and texts, such as a diffusion model by its denoising errors, which is ours.
-- ``captions``: a caption of the image is said before the question, which a language model answers.
+- ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. Any other scorer of images
+  and texts, such as a diffusion model by its denoising errors, is ours.
+- ``captions``: a language model answers the question with a caption of the image before it. Each caption is asked about
+  by itself, as "majority voting" is reported for all three ways.
 - ``vqa``: a vision-language model is asked for the option. The image takes the sentence's place.
 
-The paper prints no prompts for these and does not say whether its language model saw the captions one by one. Here each
-image's caption is asked about by itself, as "majority voting" is reported for all three ways.
-
-Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
+The prompts are ours. Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from winobench.runs.requests import (
     ANSWERED,
@@ -56,67 +54,53 @@ def _turns(question: TextQuestion, caption: str) -> tuple:
     return (captioned(caption, question.texts["premise"], question.options),)
 
 
-def _protocol(
-    name: str,
-    description: str,
-    kind: str,
-    requests: Callable[[TextQuestion], Sequence[Request]],
-    read: Callable[[Response, TextQuestion], Answer],
-    needs: str = "pictures",
-) -> Protocol:
+# Name -> description, kind, the request about an image or its caption, and how its answer is read.
+_PROTOCOLS = {
+    "vqa": (
+        "each image of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
+        "picture_text",
+        lambda asked, image: PictureText(image, asked_of_picture(asked.options), max_tokens=_ANSWER_TOKENS),
+        _said,
+    ),
+    "vqa_options": (
+        "the same; 'Option 1' and 'Option 2' are scored",
+        "picture_options",
+        lambda asked, image: PictureOptions(image, asked_of_picture(asked.options), _numbers()),
+        _scored,
+    ),
+    "picture_match": (
+        "which hypothesis each image of the premise matches better. Majority (appendix A.3)",
+        "picture_match",
+        lambda asked, image: PictureMatch(image, asked.options),
+        _scored,
+    ),
+    "captions": (
+        "the question with a caption of each image of the premise. Majority (appendix A.3; the prompt is ours)",
+        "generation",
+        lambda asked, caption: Generation(_turns(asked, caption), max_tokens=_ANSWER_TOKENS),
+        _said,
+    ),
+    "captions_options": (
+        "the same; 'Option 1' and 'Option 2' are scored",
+        "options",
+        lambda asked, caption: Options(_turns(asked, caption), _numbers()),
+        _scored,
+    ),
+}
+
+
+def _protocol(name: str) -> Protocol:
+    description, kind, request, read = _PROTOCOLS[name]
+    needs = "captions" if name.startswith("captions") else "pictures"
+
+    def requests(question: TextQuestion) -> Sequence[Request]:
+        return [request(question, one) for one in getattr(question, needs)]
+
     def read_all(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
         return majority([Answer(FAILED) if response is None else read(response, question) for response in responses])
 
     return Protocol(name, description, kind, requests, read_all, needs)
 
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    protocol.name: protocol
-    for protocol in (
-        _protocol(
-            "vqa",
-            "each image of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
-            "picture_text",
-            lambda question: [
-                PictureText(picture, asked_of_picture(question.options), max_tokens=_ANSWER_TOKENS)
-                for picture in question.pictures
-            ],
-            _said,
-        ),
-        _protocol(
-            "vqa_options",
-            "the same; 'Option 1' and 'Option 2' are scored",
-            "picture_options",
-            lambda question: [
-                PictureOptions(picture, asked_of_picture(question.options), _numbers()) for picture in question.pictures
-            ],
-            _scored,
-        ),
-        _protocol(
-            "picture_match",
-            "which hypothesis each image of the premise matches better. Majority (appendix A.3)",
-            "picture_match",
-            lambda question: [PictureMatch(picture, question.options) for picture in question.pictures],
-            _scored,
-        ),
-        _protocol(
-            "captions",
-            "the question with a caption of each image of the premise. Majority (appendix A.3; the prompt is ours)",
-            "generation",
-            lambda question: [
-                Generation(_turns(question, caption), max_tokens=_ANSWER_TOKENS) for caption in question.captions
-            ],
-            _said,
-            needs="captions",
-        ),
-        _protocol(
-            "captions_options",
-            "the same; 'Option 1' and 'Option 2' are scored",
-            "options",
-            lambda question: [Options(_turns(question, caption), _numbers()) for caption in question.captions],
-            _scored,
-            needs="captions",
-        ),
-    )
-}
+PROTOCOLS: Mapping[str, Protocol] = {name: _protocol(name) for name in _PROTOCOLS}
 """The protocols that are about images of the premises."""

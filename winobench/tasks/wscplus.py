@@ -1,12 +1,10 @@
 """WSC+: whom does the pronoun mean, the first candidate, the second, or can nobody tell (Zahraei and Emami 2024)?
 
-The user brings ``WSC+.csv`` (see `winobench.data.wscplus`). Where a published result file lies next to it, the
-validation set is the 700 questions that the paper's numbers are about, as they were asked. Otherwise it is the 699 rows
-of the data that they were taken from.
-
-The prompts are data: ``assets/wscplus/prompts.json`` says of each text where it is from. The generation protocols put a
-template, examples and the question into one user turn, as the recorded runs did. ``options`` is ours: the model reads
-three examples as a conversation, and the probabilities of the answers 0, 1 and 2 are compared.
+Where a published result file lies next to the user's ``WSC+.csv`` (`winobench.data.wscplus`), the validation set is the
+700 questions that the paper's numbers are about, as they were asked. Otherwise it is the 699 rows that they were taken
+from. The prompts are in ``assets/wscplus/prompts.json``. The generation protocols put a template, examples and the
+question into one user turn, as the recorded runs did. ``options`` is ours: the model reads three examples as a
+conversation, and the probabilities of the answers 0, 1 and 2 are compared.
 
 Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024,
 arXiv 2401.17703.
@@ -30,31 +28,20 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.data import wscplus as data
 from winobench.data.wscplus.answers import parse_answer
-from winobench.metrics.intervals import Interval, clustered, wilson
+from winobench.metrics.intervals import clustered, wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Request, Response, Turn
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
+from winobench.tasks.votes import Asked, best, counted, entry, is_right, whole_pairs
 
 LABELS = ("0", "1", "2")
-"""To be answered: the number of a candidate, or 2 for neither."""
+"""The possible answers: the number of a candidate, or 2 for neither."""
 
-CORRECT = "correct"
-RESPONSE_EVASION = "response_evasion"
-AMBIGUITY_MISINTERPRETATION = "ambiguity_misinterpretation"
-ENTITY_MISSELECTION = "entity_misselection"
-NO_ANSWER = "no_answer"
+RESPONSE_EVASION, AMBIGUITY_MISINTERPRETATION = "response_evasion", "ambiguity_misinterpretation"
+ENTITY_MISSELECTION, NO_ANSWER = "entity_misselection", "no_answer"
 ERRORS = (RESPONSE_EVASION, AMBIGUITY_MISINTERPRETATION, ENTITY_MISSELECTION, NO_ANSWER)
-"""The kinds of errors: those of section 4.1, and what is not one of them (no answer could be read, or several were
-equally probable)."""
+"""The kinds of errors of section 4.1, and where no answer could be read, or several were equally probable."""
 
 CHANCE = {"accuracy": 1 / 3, "pair_accuracy": 1 / 9}
-
-# The longest recorded answer has about 650 tokens.
-_MAX_TOKENS = 1024
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Questions and prompts
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -72,8 +59,6 @@ def question_text(pronoun: str, snippet: str, statement: str, options_text: str)
 
 def prompt(name: str, question: str) -> str:
     """The whole text that a generation protocol sends."""
-    if name not in _GENERATION:
-        raise ValueError(f"the prompts are {', '.join(_GENERATION)}, not {name!r}.")
     template, shots, _ = _GENERATION[name]
     content = prompts()["evaluation"]
     text = content["templates"][template]["text"]
@@ -109,7 +94,8 @@ def _shot_question(shot: Mapping[str, Any]) -> str:
 
 
 def _generation_requests(name: str, question: TextQuestion) -> tuple[Request, ...]:
-    return (Generation((Turn("user", prompt(name, question.texts["question"])),), max_tokens=_MAX_TOKENS),)
+    # Recorded answers have 650 tokens at most.
+    return (Generation((Turn("user", prompt(name, question.texts["question"])),), max_tokens=1024),)
 
 
 def _option_requests(question: TextQuestion) -> tuple[Request, ...]:
@@ -120,11 +106,6 @@ def _option_requests(question: TextQuestion) -> tuple[Request, ...]:
     shared = len(turns)
     turns.append(Turn("user", question.texts["question"]))
     return (Options(tuple(turns), LABELS, prefix_turns=shared),)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Answers
-# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _read_generation(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
@@ -142,82 +123,51 @@ def _read_options(question: TextQuestion, responses: Sequence[Response | None]) 
         return Answer(FAILED)
     if response.scores is None or not np.isfinite(response.scores).all():
         return Answer(UNPARSABLE)
-    best = max(response.scores)
-    return Answer(
-        ANSWERED, response.scores.index(best), scores=tuple(response.scores), tie=response.scores.count(best) > 1
-    )
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Metrics
-# ----------------------------------------------------------------------------------------------------------------------
-
-
-def is_correct(question: TextQuestion, answer: Answer) -> bool:
-    """Whether the answer is right. A tie is not, nor is what cannot be read."""
-    return answer.status == ANSWERED and not answer.tie and answer.choice == question.answer
+    return best(response)
 
 
 def outcome(question: TextQuestion, answer: Answer) -> str:
-    """``correct``, or one of ``ERRORS``.
-
-    * ``ambiguity_misinterpretation``: a candidate where neither is right;
-    * ``response_evasion``: neither where a candidate is right;
-    * ``entity_misselection``: the wrong candidate;
-    * ``no_answer``: none could be read, or several answers were equally probable.
-
-    Source: Zahraei and Emami 2024, section 4.1.
-    """
+    """``correct``, or one of ``ERRORS``."""
     if answer.status == FAILED:
         raise ValueError(f"the question {question.id} has no outcome: its call failed.")
-    if is_correct(question, answer):
-        return CORRECT
+    if is_right(question, answer):
+        return "correct"
     if answer.status != ANSWERED or answer.tie:
         return NO_ANSWER
-    if question.answer == data.NEITHER:
+    if question.answer == data.NEITHER:  # and a candidate was chosen
         return AMBIGUITY_MISINTERPRETATION
     return RESPONSE_EVASION if answer.choice == data.NEITHER else ENTITY_MISSELECTION
 
 
 def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, int]:
     """How often each of ``ERRORS`` occurs. Failed calls are left out (paper, Figure 8)."""
-    counts = collections.Counter(outcome(*both) for both in _judged(questions, answers))
+    counts = collections.Counter(outcome(*both) for both in counted(questions, answers))
     return {error: counts[error] for error in ERRORS}
 
 
 def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
-    """The numbers of a run. Questions whose call failed count nowhere.
+    """The numbers of a run with 95% intervals. Questions whose call failed count nowhere. Empty rows are left out.
 
-    Returns ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right). Each kind of
-    error as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
-    questions; ``untyped``, the share that is in no figure by type, where there is one, and ``<type>/accuracy`` and
-    ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
-    would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
+    Rows: ``accuracy``; ``pair_accuracy`` over the pairs with both questions (both right); each kind of error as a share
+    of all errors, whose number is ``n``; ``unparsable``, a share of all questions; ``untyped``, the share that is in no
+    figure by type; ``<type>/accuracy`` and ``<generator>/accuracy``. Accuracies take questions of a pair as dependent.
     """
-    judged = _judged(questions, answers)
+    judged = counted(questions, answers)
     if not judged:
         return {}
     found = {"accuracy": _accuracy(judged)}
-    pairs: dict[str, list[tuple[TextQuestion, Answer]]] = {}
-    for question, answer in judged:
-        if question.pair is not None:
-            pairs.setdefault(question.pair, []).append((question, answer))
-    whole = [members for members in pairs.values() if len(members) == 2]
-    if whole:
-        right = sum(all(is_correct(*both) for both in members) for members in whole)
-        ties = sum(any(answer.tie for _, answer in members) for members in whole)
-        found["pair_accuracy"] = _entry(wilson(right, len(whole)), CHANCE["pair_accuracy"], len(whole), ties)
+    if whole := whole_pairs(judged):
+        right = sum(all(is_right(*both) for both in pair) for pair in whole)
+        ties = sum(any(answer.tie for _, answer in pair) for pair in whole)
+        found["pair_accuracy"] = entry(wilson(right, len(whole)), CHANCE["pair_accuracy"], len(whole), ties)
     errors = error_counts(questions, answers)
-    total = sum(errors.values())
-    if total:
-        for error, count in errors.items():
-            found[error] = _entry(wilson(count, total), None, total)
+    if total := sum(errors.values()):
+        found |= {error: entry(wilson(count, total), None, total) for error, count in errors.items()}
     unparsable = sum(answer.status == UNPARSABLE for _, answer in judged)
-    found["unparsable"] = _entry(wilson(unparsable, len(judged)), None, len(judged))
-    untyped = sum(not set(data.TYPES) & set(question.groups) for question, _ in judged)
-    if untyped:
-        found["untyped"] = _entry(wilson(untyped, len(judged)), None, len(judged))
-    groups: dict[str, list[tuple[TextQuestion, Answer]]] = {}
+    found["unparsable"] = entry(wilson(unparsable, len(judged)), None, len(judged))
+    if untyped := sum(not set(data.TYPES) & set(question.groups) for question, _ in judged):
+        found["untyped"] = entry(wilson(untyped, len(judged)), None, len(judged))
+    groups: dict[str, list[Asked]] = {}
     for question, answer in judged:
         for group in question.groups:
             groups.setdefault(group, []).append((question, answer))
@@ -228,28 +178,11 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
     return found
 
 
-def _judged(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> list[tuple[TextQuestion, Answer]]:
-    return [both for both in zip(questions, answers, strict=True) if both[1].status != FAILED]
-
-
-def _accuracy(judged: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, Any]:
-    right = [is_correct(*both) for both in judged]
+def _accuracy(judged: Sequence[Asked]) -> dict[str, Any]:
+    right = [is_right(*both) for both in judged]
     clusters = [question.pair or question.id for question, _ in judged]
-    return _entry(clustered(right, clusters), CHANCE["accuracy"], len(judged), sum(answer.tie for _, answer in judged))
+    return entry(clustered(right, clusters), CHANCE["accuracy"], len(judged), sum(answer.tie for _, answer in judged))
 
-
-def _entry(interval: Interval, chance: float | None, n: int, ties: int = 0) -> dict[str, Any]:
-    return {**{key: float(value) for key, value in interval._asdict().items()}, "chance": chance, "n": n, "ties": ties}
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# The paper's numbers
-# ----------------------------------------------------------------------------------------------------------------------
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Declarations
-# ----------------------------------------------------------------------------------------------------------------------
 
 _PAPER = "with its example(s) (Tables 9 and 14)"
 _GENERATION: Mapping[str, tuple[str, str | None, str]] = {
@@ -266,20 +199,16 @@ _GENERATION: Mapping[str, tuple[str, str | None, str]] = {
 PROTOCOLS: Mapping[str, Protocol] = {
     **{
         name: Protocol(
-            name=name,
-            description=f"{description}.",
-            kind=Generation.kind,
-            requests=functools.partial(_generation_requests, name),
-            read=_read_generation,
+            *(name, f"{description}.", Generation.kind),
+            functools.partial(_generation_requests, name),
+            _read_generation,
         )
         for name, (_, _, description) in _GENERATION.items()
     },
     "options": Protocol(
-        name="options",
-        description="probabilities of the answers 0, 1 and 2 after three examples of Table 14. The protocol is ours.",
-        kind=Options.kind,
-        requests=_option_requests,
-        read=_read_options,
+        "options",
+        "probabilities of the answers 0, 1 and 2 after three examples of Table 14. The protocol is ours.",
+        *(Options.kind, _option_requests, _read_options),
     ),
 }
 """How WSC+ is asked. The first is the paper's best."""
@@ -299,7 +228,7 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
     """In the shuffled order of the result files; ``limit`` counts items."""
     path, results = data.data_file(data_dir), results or data.result_file(data_dir)
     items = data.validation(path, results)
-    if (notice := _about_types(items, results)) is not None:
+    if notice := _about_types(items, results):
         warnings.warn(notice, stacklevel=2)
     expected = len(data.validation_ids())
     if not items:
@@ -316,11 +245,11 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
     return list(items[:limit])
 
 
-def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) -> str | None:
+def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) -> str:
     """A sentence on the rows of a result file whose type is none: which were repaired, and which could not be."""
     rows = [item for item in items if "type" in item.original]
     if not rows:
-        return None
+        return ""
     fixed = [f"{item.row} ({item.original['type']!r}: {item.type})" for item in rows if item.type != data.UNTYPED]
     left = [f"{item.row} ({item.original['type']!r})" for item in rows if item.type == data.UNTYPED]
     said = [f"{results} has {len(rows)} row{'s' * (len(rows) > 1)} whose type is not one of {', '.join(data.TYPES)}"]
@@ -352,18 +281,7 @@ def _task(name: str, description: str, items: Callable[[str | None, int | None],
     def count(data_dir: str | None = None) -> int | None:
         return len(items(data_dir, None)) if _ready(data_dir) is None else None
 
-    return TextTask(
-        name=name,
-        version=1,
-        description=description,
-        protocols=PROTOCOLS,
-        chance=CHANCE,
-        load=load,
-        ready=_ready,
-        data_fingerprint=fingerprint,
-        metrics=metrics,
-        count=count,
-    )
+    return TextTask(name, 1, description, PROTOCOLS, CHANCE, load, _ready, fingerprint, metrics, count)
 
 
 TEXT_TASKS = (

@@ -8,19 +8,12 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How two people have labelled the same items.
-
-    Attributes:
-      n: number of items.
-      agreed: share of items with the same label from both, in [0, 1].
-      kappa: Cohen's; None where chance alone makes both agree, as when each has given everything the same one label.
-      table: label of the first -> label of the second -> number of items.
-    """
+    """How two people have labelled the same items."""
 
     n: int
-    agreed: float
-    kappa: float | None
-    table: dict[str, dict[str, int]]
+    agreed: float  # share of items with the same label from both, in [0, 1]
+    kappa: float | None  # Cohen's; None where both have given everything the same one label
+    table: dict[str, dict[str, int]]  # label of the first -> label of the second -> number of items
 
 
 def compare(first: Sequence[str], second: Sequence[str], labels: Sequence[str]) -> Agreement:

@@ -7,6 +7,7 @@ start. `winobench.judging` serves the page and keeps the labels.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 from collections.abc import Sequence
@@ -27,12 +28,12 @@ _CHOICES = (
 
 
 def annotations(folder: str | os.PathLike, name: str) -> judging.Labels:
-    """One person's labels of items, to be opened. See `winobench.judging.Labels`."""
+    """One person's labels of items, to be opened."""
     return judging.Labels(folder, name, LABELS)
 
 
 def read_annotations(folder: str | os.PathLike) -> dict[str, dict[str, str]]:
-    """Annotator -> item's id -> label, of all files in a folder. See `winobench.judging.read_labels`."""
+    """Annotator -> item's id -> label, of all files in a folder."""
     return judging.read_labels(folder, LABELS)
 
 
@@ -44,7 +45,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 def serve(
     items: Sequence[Item], labels: judging.Labels, port: int = judging.PORT
 ) -> contextlib.AbstractContextManager[server.Server]:
-    """A running server for the page of one person. See `winobench.judging.serve`."""
+    """A running server for the page of one person."""
     return judging.serve(judging.Page(page(labels.name), [_shown(item) for item in in_order(items)], labels), port)
 
 
@@ -56,19 +57,8 @@ def page(annotator: str) -> str:
 
 
 def _shown(item: Item) -> dict[str, Any]:
-    """What the page is told of an item."""
     return {
         "id": item.id,
         "type": item.origin.type,
-        "sentences": [
-            {
-                "statement": one.statement,
-                "pronoun": one.pronoun,
-                "snippet": one.snippet,
-                "options": list(one.options),
-                "answer": one.answer,
-                "reason": one.reason,
-            }
-            for one in item.sentences
-        ],
+        "sentences": [dataclasses.asdict(one) for one in item.sentences],
     }

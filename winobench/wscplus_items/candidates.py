@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
@@ -17,32 +16,20 @@ from winobench.wscplus_items.items import TYPES, Item, Origin
 from winobench.wscplus_items.prompts import Prompt
 
 ANSWERED, FAILED = "answered", "failed"
-"""What has become of a request."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came of one request.
-
-    Attributes:
-      origin: of the items that may be in it.
-      status: ``ANSWERED``, or ``FAILED`` for a call that failed for good, or brought an incomplete answer, and is made
-        again by a rerun.
-      text: what the model wrote; None where it wrote nothing, or the call failed.
-      cut_off: it ended because it was as long as it may be.
-      problem: why a call failed, or how an answer is incomplete.
-      input_tokens, output_tokens: what was read and written; None where it is not known.
-      cost: in dollars; None where the model has no price, or none that is known.
-    """
+    """The answer to one request. A rerun repeats calls that failed for good, or brought an incomplete answer."""
 
     origin: Origin
     status: str
     text: str | None = None
-    cut_off: bool = False
-    problem: str | None = None
+    cut_off: bool = False  # it was as long as it may be
+    problem: str | None = None  # why a call failed, or how an answer is incomplete
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost: float | None = None
+    cost: float | None = None  # in dollars, where the price is known
 
 
 class _OriginJSON(TypedDict):
@@ -71,17 +58,11 @@ class _AnswerJSON(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Malformed:
-    """A part of an answer that is not a sentence in the layout.
-
-    Attributes:
-      origin: of the answer.
-      reason: one of the few that `winobench.wscplus_items.parsing` names.
-      text: the part, shortened.
-    """
+    """A part of an answer that is not a sentence in the layout (`winobench.wscplus_items.parsing`)."""
 
     origin: Origin
     reason: str
-    text: str
+    text: str  # shortened
 
 
 def collect(
@@ -132,17 +113,7 @@ def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]
     return found, malformed
 
 
-def counts(reasons: Iterable[str]) -> dict[str, int]:
-    """How often each reason occurs, the most frequent first."""
-    return dict(Counter(reasons).most_common())
-
-
-def answer_json(answer: Answer) -> dict[str, Any]:
-    """The answer as JSON values."""
-    return dataclasses.asdict(answer)
-
-
 def answer_from_json(record: Mapping[str, Any]) -> Answer:
-    """The answer in what ``answer_json`` has made."""
+    """The answer whose fields a file holds."""
     schemas.check(record, _AnswerJSON, "the answer", strict=True)
     return Answer(**{**record, "origin": Origin(**record["origin"])})

@@ -1,11 +1,7 @@
-"""Checks that need no person: what breaks a rule that can be seen, or is known already, is not a work for the
-annotators.
+"""Checks that need no person: annotators do not see items that break a visible rule, or that are known already.
 
-The rules are those of the paper's queries (Table 8) and of section 2: the pronoun is there, both candidates are named,
-the sentences of a pair differ by few words and have opposite answers, ambiguous and offensive ones have neither. Of the
-2,069 pairs and questions of the published data, which two people have judged valid, the rules refuse 6.5%, most of them
-because the sentences of a pair differ by more words than "one or two". So many would be lost that are no loss to the
-rules as they are written. Near-duplicates are 8% of the published data.
+The rules are those of the paper's queries (Table 8) and section 2. They refuse 6.5% of the 2,069 published pairs and
+questions, most of them because the sentences of a pair differ by more words than "one or two". Near-duplicates are 8%.
 """
 
 from __future__ import annotations
@@ -33,13 +29,8 @@ DECIDED = "answer is a candidate"
 DUPLICATE = "duplicate"
 NEAR_DUPLICATE = "near-duplicate"
 
-"""The reasons that say nothing against an item but that there is one like it."""
-
-MAX_CHANGED_WORDS = 5
-"""The words in which a pair may differ: so many or fewer do 89% of the published pairs."""
-
-SIMILARITY = 90.0
-"""Percent of two sentences' letters that are the same in near-duplicates."""
+MAX_CHANGED_WORDS = 5  # 89% of the published pairs differ in so many words or fewer
+SIMILARITY = 90.0  # percent of two sentences' letters that are the same in near-duplicates
 
 # fmt: off
 PRONOUNS = frozenset({
@@ -59,15 +50,10 @@ _STEM_LETTERS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """Why an item is refused.
+    """Why an item is refused."""
 
-    Attributes:
-      reason: one of this module's reasons, to be counted.
-      detail: what of the item breaks the rule.
-    """
-
-    reason: str
-    detail: str
+    reason: str  # one of this module's, to be counted
+    detail: str  # the part that breaks the rule
 
 
 def check(
@@ -166,10 +152,8 @@ def _occurs(word: str, there: Sequence[str]) -> bool:
 class Known:
     """Statements that exist already.
 
-    Args:
-      statements: to begin with.
-      similarity: percent from which on two statements are near-duplicates (rapidfuzz's ratio: 100 x (1 - insertions and
-        deletions / letters of both), on words in lower case without punctuation).
+    From ``similarity`` percent on two statements are near-duplicates (rapidfuzz's ratio: 100 x (1 - insertions and
+    deletions / letters of both), on words in lower case without punctuation).
     """
 
     def __init__(self, statements: Iterable[str] = (), similarity: float = SIMILARITY):

@@ -18,12 +18,7 @@ from winobench.wscplus_items.annotate import INVALID, SEMI_VALID, VALID
 from winobench.wscplus_items.validity import REFUSED_BY_CHECKS, Spread
 
 _COLOURS = {VALID: COLOURS[0], SEMI_VALID: COLOURS[4], INVALID: COLOURS[1], REFUSED_BY_CHECKS: GRID}
-_NAMES = {
-    VALID: "valid",
-    SEMI_VALID: "semi-valid",
-    INVALID: "invalid",
-    REFUSED_BY_CHECKS: "refused by checks",
-}
+_NAMES = {REFUSED_BY_CHECKS: "refused by checks"}
 _SHORT = {"cot": "CoT", "tot": "ToT", "coe": "CoE", "toe": "ToE", "wdq": "WDQ", "wiq": "WIQ"}
 
 # Of a bar too short for its number, in percent of the whole.
@@ -85,7 +80,7 @@ def _write(
         description=f"{title}: {'; '.join(labels)}",
         margins=Margins(left=0.3 + 0.075 * longest, right=0.2, top=0.06, bottom=0.36),
     )
-    legend = [Mark(_NAMES[outcome], _COLOURS[outcome], "s", "none") for outcome in validity.OUTCOMES]
+    legend = [Mark(_NAMES.get(outcome, outcome), _COLOURS[outcome], "s", "none") for outcome in validity.OUTCOMES]
     if any(value is not None for value in paper):
         legend.append(Mark("valid, paper (Claude 2)", INK, "D", "none"))
     with files.atomic_path(folder / f"{name}.png") as temporary:

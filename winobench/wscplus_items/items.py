@@ -15,64 +15,38 @@ from winobench.base.errors import InputError
 from winobench.data import wscplus
 
 TYPES = TRADITIONAL, AMBIGUOUS, OFFENSIVE = wscplus.TYPES
-"""The types of items (paper, section 2)."""
-
 NEITHER = wscplus.NEITHER
-"""The answer of a sentence that does not say which candidate is meant."""
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """One question.
+    """One question."""
 
-    Attributes:
-      statement: the whole sentence, or several.
-      pronoun: the one in question.
-      snippet: the part of the statement that holds it.
-      options: the two candidates that it may refer to.
-      answer: 0 or 1 for a candidate, ``NEITHER`` where it remains open.
-      reason: why. May be empty.
-    """
-
-    statement: str
+    statement: str  # one sentence or several
     pronoun: str
-    snippet: str
-    options: tuple[str, str]
-    answer: int
+    snippet: str  # the part of the statement that holds the pronoun
+    options: tuple[str, str]  # the candidates that it may refer to
+    answer: int  # 0 or 1 for a candidate, NEITHER where it remains open
     reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where an item comes from.
-
-    Attributes:
-      model: the generating model's name.
-      type: one of ``TYPES``: what was asked for.
-      template: ``cot``, ``tot``, ``coe`` or ``toe``.
-      query: ``wdq``, ``wiq``, ``ambiguous`` or ``offensive-<domain>``.
-      batch: pairs, or offensive questions, that the request asked for.
-      sample: number of the request among its equals.
-    """
+    """Where an item comes from."""
 
     model: str
-    type: str
-    template: str
-    query: str
-    batch: int
-    sample: int
+    type: str  # of TYPES
+    template: str  # cot, tot, coe or toe
+    query: str  # wdq, wiq, ambiguous or offensive-<domain>
+    batch: int  # pairs, or offensive questions, that the request asked for
+    sample: int  # number of the request among its equals
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """What is judged as a whole: a pair of sentences, or one offensive question (paper, footnote 2).
-
-    Attributes:
-      sentences: two, or one where the type is offensive.
-      origin: where they come from.
-    """
+    """A pair of sentences, or one offensive question, which is judged as a whole (paper, footnote 2)."""
 
     sentences: tuple[Sentence, ...]
     origin: Origin
@@ -102,14 +76,13 @@ def from_json(record: Mapping[str, Any]) -> Item:
 
 def to_rows(item: Item) -> list[wscplus.Item]:
     """The item's sentences as `winobench.data.wscplus` writes and reads them."""
-    rows = [
+    fields = ("statement", "pronoun", "snippet", "options", "answer", "reason")
+    return [
         wscplus.Item(
-            f"{item.id}-{number}", one.statement, one.pronoun, one.snippet, one.options, one.answer, one.reason,
-            item.origin.model, item.origin.type,
+            f"{item.id}-{number}", *(getattr(one, field) for field in fields), item.origin.model, item.origin.type
         )
         for number, one in enumerate(item.sentences)
-    ]  # fmt: skip
-    return rows
+    ]
 
 
 def write_lines(path: pathlib.Path, records: Iterable[Mapping[str, Any]]) -> None:

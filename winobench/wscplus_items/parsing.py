@@ -1,14 +1,14 @@
-"""Free text to sentences: what models write when they are requested pairs, in the forms that they write it in.
+"""Reads the sentences in what models write when they are asked for pairs.
 
-Read are, in this order of preference: one JSON object a sentence (also with the broken quotes and commas that models
-produce). Lines with labels ("Sentence 1: ...", "Options: ..."). And, in both, the bracket form of a pair ("... because
-it is too [large/small]."), which is one line for two sentences. What looks like a sentence but lacks something is
-counted as malformed, with the reason.
+JSON objects, one a sentence, are preferred (also with the broken quotes and commas that models produce) to lines with
+labels ("Sentence 1: ...", "Options: ..."). In both a pair may be one line ("... because it is too [large/small].").
+Parts that look like a sentence but lack something are counted as malformed, with the reason.
 """
 
 from __future__ import annotations
 
 import bisect
+import collections
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -18,61 +18,39 @@ from winobench.base import json_files
 from winobench.base.texts import readable
 from winobench.wscplus_items.items import NEITHER, OFFENSIVE, Sentence, normalised, words
 
-REFUSED = "declined"
-"""The reason of an answer that declines (paper, section 2.3.2)."""
-
+# Reasons.
+REFUSED = "declined"  # paper, section 2.3.2
 CUT_OFF = "cut off"
-"""The reason of a sentence that the longest answer leaves no room for."""
-
-NOTHING = "no sentence"
-"""The reason of an answer without anything that looks like a sentence in the layout."""
-
-ALONE = "without its partner"
-"""The reason of a sentence of a pair whose other one is missing or malformed."""
+NOTHING = "no sentence"  # nor anything that looks like one
+ALONE = "without its partner"  # the other sentence of a pair is missing or malformed
 
 
 @dataclasses.dataclass(frozen=True)
 class Malformed:
-    """A part of an answer that cannot be used.
+    """A part of an answer that cannot be used."""
 
-    Attributes:
-      reason: a few words, the same for all of a kind.
-      text: the part, shortened.
-    """
-
-    reason: str
-    text: str
+    reason: str  # a few words, the same for all of a kind
+    text: str  # shortened
 
 
 @dataclasses.dataclass
 class _Record:
-    """Fields of one or two sentences as they were found, and the number of the pair that they stand under."""
+    """Fields of one or two sentences as they were found."""
 
     fields: dict[str, Any]
-    group: str | None
+    group: str | None  # the number of the pair that they stand under
     text: str
 
 
 # What models call the fields -> the layout's names.
 _NAMES = {
-    "statement": "statement",
-    "sentence": "statement",
-    "question": "statement",
-    "pronoun": "pronoun",
-    "snippet": "snippet",
-    "excerpt": "snippet",
-    "options": "options",
-    "option": "options",
-    "candidates": "options",
-    "antecedents": "options",
-    "answer": "answer",
-    "correct answer": "answer",
-    "reason": "reason",
-    "reasoning": "reason",
-    "explanation": "reason",
-    "pair": "pair",
+    **dict.fromkeys(("statement", "sentence", "question"), "statement"),
+    **dict.fromkeys(("snippet", "excerpt"), "snippet"),
+    **dict.fromkeys(("options", "option", "candidates", "antecedents"), "options"),
+    **dict.fromkeys(("answer", "correct answer"), "answer"),
+    **dict.fromkeys(("reason", "reasoning", "explanation"), "reason"),
+    **{"pronoun": "pronoun", "pair": "pair"},
 }
-_STATEMENT_NAMES = tuple(name for name, field in _NAMES.items() if field == "statement")
 _NAME = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _OPEN_OBJECT = re.compile(r"\{[^{}]*\Z")
@@ -107,10 +85,7 @@ _PARTNERS = 0.5
 
 
 def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[tuple[Sentence, ...]], list[Malformed]]:
-    """Reads an answer.
-
-    Returns groups of two sentences (one where they stand alone), in order, and what could not be used.
-    """
+    """The groups of two sentences (one where they stand alone) in an answer, and what could not be used."""
     # What a model thinks aloud before it answers is not an answer, nor are thoughts that were cut off.
     text = readable((text or "").rpartition("</think>")[2].partition("<think>")[0])
     records, malformed = _json_records(text)
@@ -120,10 +95,9 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
     if last and _FIELD.search(last.group()):
         malformed.append(Malformed(CUT_OFF, _short(last.group())))
     if not records and not malformed:
-        return [], [Malformed(_why_nothing(text, cut_off), _short(text))]
-    sentences: list[tuple[Sentence | Malformed, str | None]] = []
-    for record in records:
-        sentences += [(one, record.group) for one in _sentences(record)]
+        reason = CUT_OFF if cut_off else REFUSED if _REFUSAL.search(text) else NOTHING
+        return [], [Malformed(reason, _short(text))]
+    sentences = [(one, record.group) for record in records for one in _sentences(record)]
     malformed += [one for one, _ in sentences if isinstance(one, Malformed)]
     good = [(one, group) for one, group in sentences if isinstance(one, Sentence)]
     if kind == OFFENSIVE:
@@ -131,12 +105,6 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
     pairs, alone = _pairs(good)
     malformed += [Malformed(ALONE, _short(one.statement)) for one in alone]
     return pairs, malformed
-
-
-def _why_nothing(text: str, cut_off: bool) -> str:
-    if cut_off:
-        return CUT_OFF
-    return REFUSED if _REFUSAL.search(text) else NOTHING
 
 
 def _json_records(text: str) -> tuple[list[_Record], list[Malformed]]:
@@ -177,8 +145,7 @@ def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 def _broken_fields(text: str) -> dict[str, Any]:
-    """The fields of an object that is not a JSON, cut at the names: whatever quotes and commas stand between them
-    cannot lead astray."""
+    """The fields of an object that is not JSON, cut at the names, whatever quotes and commas stand between them."""
     names = list(_FIELD.finditer(text))
     ends = [*(match.start() for match in names), len(text) - 1][1:]
     return {
@@ -222,9 +189,9 @@ def _line_records(text: str) -> list[_Record]:
                 fields["options"].append(_bare(value))
                 last = None
                 continue
-            key = key if index is None else f"{key} {_index(index)}"
+            key = key if index is None else f"{key} {int(index.lower() in ('2', 'b'))}"
             statements = [place for place, known in enumerate(fields) if known.startswith("statement")]
-            if name.lower() in _STATEMENT_NAMES and statements and "answer" in fields:
+            if _NAMES[name.lower()] == "statement" and statements and "answer" in fields:
                 # One sentence after the other, each with its answer. What comes before them belongs to both.
                 shared = dict(list(fields.items())[: statements[0]])
                 close()
@@ -244,34 +211,24 @@ def _line_records(text: str) -> list[_Record]:
     return records
 
 
-def _index(text: str) -> int:
-    return {"1": 0, "2": 1, "a": 0, "b": 1}.get(text.lower(), 0)
-
-
 def _sentences(record: _Record) -> list[Sentence | Malformed]:
     """The one or two sentences of a record."""
     fields = dict(record.fields)
-    if "statement 0" in fields and "statement 1" in fields:
-        both = [_own(fields, number) for number in (0, 1)]
-        answers = None if "answer 0" in fields else _two_answers(fields.get("answer"))
-        for own, answer in zip(both, answers or (), strict=False):
-            own["answer"] = answer
-        return [_sentence(own, record.text) for own in both]
-    if "statement" not in fields:
+    has_two = "statement 0" in fields and "statement 1" in fields
+    if not has_two and "statement" not in fields:
         fields["statement"] = fields.pop("statement 0", None) or fields.pop("statement 1", None)
-    statement = _text(fields["statement"])
-    if not _BRACKET.search(statement):
+    num_brackets = 0 if has_two else len(_BRACKET.findall(_text(fields["statement"])))
+    if not has_two and not num_brackets:
         return [_sentence(_own(fields, 0), record.text)]
-    if len(_BRACKET.findall(statement)) > 1:
+    if num_brackets > 1:
         return [Malformed("several brackets", _short(record.text))]
     both = [_own(fields, number) for number in (0, 1)]
-    if "answer 0" not in fields:
-        answers = _two_answers(fields.get("answer"))
-        if answers is None:
-            return [Malformed("one answer for two sentences", _short(record.text))] * 2
-        for own, answer in zip(both, answers, strict=True):
-            own["answer"] = answer
-    for number, own in enumerate(both):
+    answers = None if "answer 0" in fields else _two_answers(fields.get("answer"))
+    if num_brackets and answers is None and "answer 0" not in fields:
+        return [Malformed("one answer for two sentences", _short(record.text))] * 2
+    for own, answer in zip(both, answers or (), strict=False):
+        own["answer"] = answer
+    for number, own in enumerate(both if num_brackets else ()):
         for name in ("statement", "snippet", "reason"):
             if own.get(name) is not None:
                 own[name] = _BRACKET.sub(lambda match, number=number: match.group(number + 1).strip(), _text(own[name]))
@@ -324,8 +281,7 @@ def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
 
 
 def read_options(value: Any) -> list[str]:
-    """The candidates in a list, in an object by number, or in text that names them. A third one that states "neither"
-    is left out."""
+    """The candidates in a list, in an object by number, or in text, without a third one that states "neither"."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -350,7 +306,7 @@ def read_options(value: Any) -> list[str]:
 
 
 def read_answer(value: Any, options: Sequence[str]) -> int | None:
-    """The index that an answer means: a number, a candidate's name, or words for neither; None if none of them."""
+    """The index that an answer means by a number, a candidate's name, or words for neither; None if it means none."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -392,9 +348,7 @@ def _pairs(sentences: Sequence[tuple[Sentence, str | None]]) -> tuple[list[tuple
     much the same words are.
     """
     pairs, alone, index = [], [], 0
-    counts: dict[str | None, int] = {}
-    for _, group in sentences:
-        counts[group] = counts.get(group, 0) + 1
+    counts = collections.Counter(group for _, group in sentences)
     while index < len(sentences):
         one, group = sentences[index]
         if index + 1 < len(sentences):

@@ -1,9 +1,8 @@
 """What models are asked: a template, a query with its examples, and how many items in which form.
 
-A template says how to think (Table 7: ``cot``, ``tot``, ``coe``, ``toe``), a query what to write (Table 8: ``wdq`` and
-``wiq`` for traditional pairs, ``ambiguous``, and ``offensive-<domain>``, whose race row is in Table 13), and the
-examples are those of Table 14. All of them are in ``assets/wscplus/prompts.json``. The paper does not print the rest of
-its prompts, "formatted as discussed later": the words that ask for a number of items in a form are ours, see below.
+A template says how to think (Table 7), a query what to write (Tables 8 and 13), and the examples are those of Table 14
+(``assets/wscplus/prompts.json``). The words that ask for a number of items in a form are ours: the paper's are not
+printed.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import dataclasses
 import difflib
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -48,29 +48,19 @@ _RULES = {
 }
 _ANSWERS = {
     "traditional": "The answer is 0 if the pronoun refers to the first candidate and 1 if it refers to the second one.",
-    "ambiguous": "The answer is 2 in every sentence, which means neither candidate.",
-    "offensive": "The answer is 2 in every sentence, which means neither candidate.",
+    **dict.fromkeys(("ambiguous", "offensive"), "The answer is 2 in every sentence, which means neither candidate."),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-    """One request for items.
-
-    Attributes:
-      type: of the items.
-      template, query: keys of `templates` and `queries`.
-      batch: number of pairs or questions that it asks for.
-      sample: number of the request among its equals.
-      text: of the prompt.
-      temperature, max_tokens: of the request.
-    """
+    """One request for items."""
 
     type: str
-    template: str
-    query: str
-    batch: int
-    sample: int
+    template: str  # a key of `templates`
+    query: str  # a key of `queries`
+    batch: int  # number of pairs or questions that it asks for
+    sample: int  # number of the request among its equals
     text: str
     temperature: float
     max_tokens: int
@@ -148,12 +138,11 @@ def make_prompts(
             code="equal-requests",
         )
     prompts = []
-    for query in choose_queries(query_names, offensive):
-        for template in chosen:
-            text = prompt_text(template, query, batch)
-            for sample in range(requests):
-                kind = queries()[query]["category"]
-                prompts.append(Prompt(kind, template, query, batch, sample, text, temperature, max_tokens))
+    for query, template in itertools.product(choose_queries(query_names, offensive), chosen):
+        kind, text = queries()[query]["category"], prompt_text(template, query, batch)
+        prompts += [
+            Prompt(kind, template, query, batch, sample, text, temperature, max_tokens) for sample in range(requests)
+        ]
     return prompts
 
 
@@ -179,17 +168,12 @@ def _require(name: str, known: Mapping[str, Any], what: str) -> None:
 def _examples(shots: str) -> str:
     """The examples of a query in the form that is asked for: as they are printed, then sentence by sentence."""
     parts = []
-    chosen = [example for example in _texts()["few_shot"]["examples"] if _shots_of(example["id"]) == shots]
+    chosen = [example for example in _texts()["few_shot"]["examples"] if example["id"].rpartition("-")[0] == shots]
     for number, example in enumerate(chosen, 1):
         unit = "Pair" if len(example["items"]) == 2 else "Question"
         lines = [json.dumps({name: item[name] for name in _FIELDS}, ensure_ascii=False) for item in example["items"]]
         parts.append("\n".join([f"{unit} {number}: {example['printed']}", *lines]))
     return "\n".join(["For example:", *parts])
-
-
-def _shots_of(example: str) -> str:
-    """The group of an example: ``wdq`` of ``wdq-1``."""
-    return example.rpartition("-")[0]
 
 
 def _request(kind: str, batch: int) -> str:

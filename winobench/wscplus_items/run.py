@@ -19,6 +19,7 @@ Offensive items carry their type in all of these files, and ``config.json`` says
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -53,8 +54,6 @@ ANSWERS, CANDIDATES, MALFORMED, CHECKS = "answers.jsonl", "candidates.jsonl", "m
 ANNOTATIONS, DATA, ITEMS, AGREEMENT = "annotations", "wscplus.csv", "items.jsonl", "agreement.json"
 """Names in a run's folder."""
 
-FEWEST_ANNOTATORS = 2
-
 
 def generate(
     responders: Mapping[str, Callable[[], Responder]],
@@ -66,9 +65,8 @@ def generate(
     reuse: bool = True,
     progress: bool = True,
 ) -> list[Answer]:
-    """Asks the models for items and writes their answers into a folder.
+    """Asks the models for items and writes their answers into a folder. Resumes, and asks again only what has failed.
 
-    A call with the same arguments continues where an earlier one was interrupted, and asks again only what has failed.
     More requests of the same prompts may be asked in the same folder.
     """
     offensive = any(prompt.type == OFFENSIVE for prompt in asked)
@@ -93,12 +91,11 @@ def generate(
         store.open()
         for name, load in responders.items():
             answers += candidates.collect(load(), name, asked, store, reuse=reuse, progress=progress)
-        write_lines(folder.path / ANSWERS, map(candidates.answer_json, answers))
+        write_lines(folder.path / ANSWERS, map(dataclasses.asdict, answers))
     return answers
 
 
 def _read_answers(path: pathlib.Path) -> list[candidates.Answer]:
-    """The answers of a run. Raises InputError for a record that is not one."""
     answers = []
     for number, record in enumerate(read_lines(path), start=1):
         try:
@@ -119,10 +116,7 @@ def check(
 ) -> dict[str, Any]:
     """Reads the items out of the answers and checks them. Needs no model, and may be repeated with other limits.
 
-    Returns the content of ``checks.json``: "requests", "failed" (calls, and incomplete answers), "first_failure",
-    "malformed" {reason: parts}, "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted"
-    {type: items}, "tokens" {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known,
-    and "limits".
+    Returns the content of ``checks.json``. "cost" is in dollars; it and "tokens" are None where they are not known.
     """
     folder = _folder(workdir)
     statements = [item.statement for path in known for item in wscplus.read(path)]
@@ -134,27 +128,21 @@ def check(
         max_changed_words=max_changed_words,
         similarity=similarity,
     )
-    write_lines(
-        folder / CANDIDATES,
-        (
-            {**to_json(item), "verdict": None if verdict is None else dataclasses.asdict(verdict)}
-            for item, verdict in zip(items, verdicts, strict=True)
-        ),
-    )
-    write_lines(
-        folder / MALFORMED,
-        ({**dataclasses.asdict(one.origin), "reason": one.reason, "text": one.text} for one in malformed),
-    )
-    accepted = [item.origin.type for item, verdict in zip(items, verdicts, strict=True) if verdict is None]
+    judged = list(zip(items, verdicts, strict=True))
+    as_json = ({**to_json(item), "verdict": verdict and dataclasses.asdict(verdict)} for item, verdict in judged)
+    write_lines(folder / CANDIDATES, as_json)
+    as_json = ({**dataclasses.asdict(one.origin), "reason": one.reason, "text": one.text} for one in malformed)
+    write_lines(folder / MALFORMED, as_json)
+    accepted = [item.origin.type for item, verdict in judged if verdict is None]
     billed = [one for one in answers if one.status == candidates.ANSWERED or one.output_tokens is not None]
     failures = [answer.problem for answer in answers if answer.status == candidates.FAILED]
     summary = {
         "requests": len(answers),
         "failed": len(failures),
         "first_failure": failures[0] if failures else None,
-        "malformed": candidates.counts(one.reason for one in malformed),
+        "malformed": _counts(one.reason for one in malformed),
         "candidates": len(items),
-        "refused": candidates.counts(verdict.reason for verdict in verdicts if verdict is not None),
+        "refused": _counts(verdict.reason for verdict in verdicts if verdict is not None),
         "accepted": {kind: accepted.count(kind) for kind in TYPES if kind in accepted},
         "tokens": {
             name: _total(getattr(answer, f"{name}_tokens") for answer in billed) for name in ("input", "output")
@@ -180,9 +168,7 @@ def accepted_items(workdir: str | os.PathLike) -> list[Item]:
 def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     """Filters the items by the annotators' labels, and writes data, agreement and figures.
 
-    An item stays if every annotator calls it valid (paper, section 2.5). Returns "annotators", "items" and "kept"
-    {type: pairs and questions}, "sentences" (in the data), "agreement" {"a, b": {"n", "agreed", "kappa", "table"}} and
-    "files".
+    An item stays if every annotator calls it valid (paper, section 2.5). Returns the numbers of each, and "files".
     """
     # Late: drawing takes a second to load.
     from winobench.wscplus_items import figures
@@ -190,14 +176,14 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     folder = _folder(workdir)
     items = accepted_items(folder)
     annotations = annotate.read_annotations(folder / ANNOTATIONS)
-    if len(annotations) < FEWEST_ANNOTATORS:
+    if len(annotations) < 2:
         there = f"only {next(iter(annotations))} has" if annotations else "nobody has"
         raise InputError(
             f"{there} judged the items in {folder}, and two people must: give --annotate=NAME first.",
             code="too-few-annotators",
         )
-    for name, missing in validity.unlabelled(items, annotations).items():
-        if missing:
+    for name, labels in annotations.items():
+        if missing := sum(item.id not in labels for item in items):
             raise InputError(
                 f"annotator {name} has {missing:,} of {len(items):,} items to judge: give --annotate={name} again.",
                 code="unfinished-annotation",
@@ -205,24 +191,17 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     outcomes = [validity.worst(labels[item.id] for labels in annotations.values()) for item in items]
     kept = [item for item, outcome in zip(items, outcomes, strict=True) if outcome == annotate.VALID]
     wscplus.write(folder / DATA, (row for item in kept for row in to_rows(item)))
+    given = [{name: labels[item.id] for name, labels in annotations.items()} for item in items]
     write_lines(
         folder / ITEMS,
         (
-            {
-                **to_json(item),
-                "labels": {name: labels[item.id] for name, labels in annotations.items()},
-                "outcome": outcome,
-            }
-            for item, outcome in zip(items, outcomes, strict=True)
+            {**to_json(item), "labels": labels, "outcome": outcome}
+            for item, labels, outcome in zip(items, given, outcomes, strict=True)
         ),
     )
     compared = {
         f"{one}, {other}": dataclasses.asdict(
-            agreement.compare(
-                [annotations[one][item.id] for item in items],
-                [annotations[other][item.id] for item in items],
-                annotate.LABELS,
-            )
+            agreement.compare([labels[one] for labels in given], [labels[other] for labels in given], annotate.LABELS)
         )
         for one, other in itertools.combinations(annotations, 2)
     }
@@ -243,6 +222,11 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
         "agreement": compared,
         "files": [*names, "validity_by_type.csv"],
     }
+
+
+def _counts(reasons: Iterable[str]) -> dict[str, int]:
+    """How often each reason occurs, the most frequent first."""
+    return dict(collections.Counter(reasons).most_common())
 
 
 def _total(amounts: Iterable[float | None]) -> float | None:

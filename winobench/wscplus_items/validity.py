@@ -25,32 +25,20 @@ PAPER_VALID = {number.protocol: number.value for number in _STATED}
 
 @dataclasses.dataclass(frozen=True)
 class Fate:
-    """What has become of an item, or of a malformed part of an answer.
-
-    Attributes:
-      origin: where it comes from.
-      outcome: one of ``LABELS``, the worse of the annotators'. Or ``REFUSED_BY_CHECKS``.
-      reason: why it was refused.
-    """
+    """The outcome of an item, or of a malformed part of an answer."""
 
     origin: Origin
-    outcome: str
-    reason: str | None = None
+    outcome: str  # of OUTCOMES; the worse of the annotators' labels
+    reason: str | None = None  # why it was refused
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """How a group of items came out.
-
-    Attributes:
-      name: of the group.
-      n: number of items, pairs or questions, malformed parts included.
-      numbers: outcome -> number of items.
-    """
+    """The outcomes of a group of items."""
 
     name: tuple[str, ...]
-    n: int
-    numbers: Mapping[str, int]
+    n: int  # of pairs or questions, malformed parts included
+    numbers: Mapping[str, int]  # outcome -> number of items
 
     def share(self, outcome: str) -> float:
         """Of an outcome, in [0, 1]."""
@@ -60,11 +48,6 @@ class Spread:
 def worst(labels: Iterable[str]) -> str:
     """The label that counts: an item is as valid as its strictest annotator says (paper, section 2.5)."""
     return max(labels, key=LABELS.index)
-
-
-def unlabelled(items: Sequence[Item], annotations: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
-    """Annotator -> how many of the items lack a label."""
-    return {name: sum(item.id not in labels for item in items) for name, labels in annotations.items()}
 
 
 def fates(
