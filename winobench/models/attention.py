@@ -129,17 +129,8 @@ class Attention(nnx.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        heads: int,
-        *,
-        context_channels: int | None = None,
-        bias: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, channels: int, heads: int, *, context_channels: int | None = None, bias: bool = False, **kwargs: Any
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.heads = heads
         self.to_q = linear(channels, channels, bias=bias, **kwargs)
         self.to_k = linear(context_channels or channels, channels, bias=bias, **kwargs)

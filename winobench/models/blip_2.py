@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import blip, decoder_cache, vision_language
-from winobench.models.base import layer_norm, linear
-from winobench.models.blip import KeysValues
+from winobench.models import blip, decoder_cache
+from winobench.models.base import check_pixels, embedding, layer_norm, linear, parameter
+from winobench.models.bert import BertIntermediate, BertProjection, BertSelfAttention, KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
@@ -33,10 +33,9 @@ ImageKeysValues = tuple[KeysValues, ...]
 class QFormerAttention(nnx.Module):
     """Attention of queries and text to each other, or to an image, with its output projection. Published names."""
 
-    def __init__(self, config: Blip2QFormerConfig, context_size: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.attention = blip.BlipTextSelfAttention(config, context_size, **kwargs)
-        self.output = blip.BlipTextProjection(config.hidden_size, config, **kwargs)
+    def __init__(self, config: Blip2QFormerConfig, context_size: int, **kwargs: Any):
+        self.attention = BertSelfAttention(config, context_size, **kwargs)
+        self.output = BertProjection(config.hidden_size, config, **kwargs)
 
     def __call__(self, x: jax.Array, keys_values: KeysValues | None = None, lengths: jax.Array | None = None):
         """x [B, L, hidden_size], keys and values (of x itself when None), their number [B] -> [B, L, hidden_size]."""
@@ -47,26 +46,16 @@ class QFormerAttention(nnx.Module):
 class QFormerLayer(nnx.Module):
     """Attention of all to all, of the queries to the image, and a feed-forward layer each for queries and text."""
 
-    def __init__(
-        self,
-        config: Blip2QFormerConfig,
-        number: int,
-        *,
-        reads_text: bool,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, number: int, *, reads_text: bool, **kwargs: Any):
         self.attention = QFormerAttention(config, config.hidden_size, **kwargs)
         self.has_cross_attention = config.attends_to_images(number)
         if self.has_cross_attention:
             self.crossattention = QFormerAttention(config, config.encoder_hidden_size, **kwargs)
         if reads_text:
-            self.intermediate = blip.BlipTextIntermediate(config, **kwargs)
-            self.output = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
-        self.intermediate_query = blip.BlipTextIntermediate(config, **kwargs)
-        self.output_query = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
+            self.intermediate = BertIntermediate(config, **kwargs)
+            self.output = BertProjection(config.intermediate_size, config, **kwargs)
+        self.intermediate_query = BertIntermediate(config, **kwargs)
+        self.output_query = BertProjection(config.intermediate_size, config, **kwargs)
 
     def __call__(
         self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: KeysValues | None
@@ -85,8 +74,8 @@ class QFormerLayer(nnx.Module):
 class QFormerEncoder(nnx.Module):
     """The stack of layers."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"reads_text": reads_text, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, **kwargs: Any):
+        kwargs = {"reads_text": reads_text, **kwargs}
         self.layer = nnx.List([QFormerLayer(config, number, **kwargs) for number in range(config.num_hidden_layers)])
 
     def __call__(self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: ImageKeysValues) -> jax.Array:
@@ -100,13 +89,9 @@ class QFormerEncoder(nnx.Module):
 class QFormerEmbeddings(nnx.Module):
     """Token and position embeddings of the question, behind the queries, and the norm of both."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        init = nnx.initializers.normal(0.02)
-        self.word_embeddings = nnx.Embed(config.vocab_size, config.hidden_size, embedding_init=init, **kwargs)
-        self.position_embeddings = nnx.Embed(
-            config.max_position_embeddings, config.hidden_size, embedding_init=init, **kwargs
-        )
+    def __init__(self, config: Blip2QFormerConfig, **kwargs: Any):
+        self.word_embeddings = embedding(config.vocab_size, config.hidden_size, **kwargs)
+        self.position_embeddings = embedding(config.max_position_embeddings, config.hidden_size, **kwargs)
         self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, queries: jax.Array, input_ids: jax.Array) -> jax.Array:
@@ -118,8 +103,7 @@ class QFormerEmbeddings(nnx.Module):
 class QFormer(nnx.Module):
     """Everything under ``qformer.`` in the published weights."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, **kwargs: Any):
         self.reads_text = reads_text
         if reads_text:
             self.embeddings = QFormerEmbeddings(config, **kwargs)
@@ -189,13 +173,9 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     form: ClassVar[PromptForm] = FORM
 
     def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         qformer = config.qformer_config
         self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
-        shape = (1, config.num_query_tokens, qformer.hidden_size)
-        self.query_tokens = nnx.Param(
-            nnx.initializers.normal(0.02)(kwargs["rngs"].params(), shape, kwargs["param_dtype"])
-        )
+        self.query_tokens = parameter(1, config.num_query_tokens, qformer.hidden_size, **kwargs)
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
         self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
         language = {T5Config: T5ForConditionalGeneration, OPTConfig: OPTForCausalLM, DecoderConfig: Decoder}
@@ -215,7 +195,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         Returns:
           [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
         """
-        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
+        check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:

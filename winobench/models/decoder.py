@@ -23,6 +23,7 @@ from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
 from winobench.models import tensor_parallel
+from winobench.models.base import Network, embedding, parameter
 from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
@@ -64,25 +65,12 @@ class Projection(nnx.Module):
     kernel is never held in another dtype than its own, where XLA converts on the fly.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        bias: bool = False,
-        int8: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        self.dtype = dtype
-        if int8:
-            self.kernel = nnx.Param(jnp.zeros((inputs, outputs), jnp.int8))
-            self.kernel_scale = nnx.Param(jnp.ones((outputs,), jnp.float32))
-        else:
-            self.kernel = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), (inputs, outputs), param_dtype))
-            self.kernel_scale = None
-        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if bias else None
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = False, int8: bool = False, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
+        self.kernel_scale = nnx.Param(jnp.ones((outputs,), jnp.float32)) if int8 else None
+        shape = (inputs, outputs)
+        self.kernel = nnx.Param(jnp.zeros(shape, jnp.int8)) if int8 else parameter(*shape, **kwargs)
+        self.bias = nnx.Param(jnp.zeros((outputs,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, x: jax.Array, *, result: Any = None) -> jax.Array:
         """x [..., inputs] -> [..., outputs] in the compute dtype, or in the dtype ``result``."""
@@ -114,7 +102,7 @@ def quantise(kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
 class RMSNorm(nnx.Module):
     """Divides by the root mean square over the last axis, in float32, and scales."""
 
-    def __init__(self, features: int, *, epsilon: float, dtype: Any, param_dtype: Any):
+    def __init__(self, features: int, *, epsilon: float, dtype: Any, param_dtype: Any, rngs: Any = None):
         self.epsilon = epsilon
         self.dtype = dtype
         self.scale = nnx.Param(jnp.ones((features,), param_dtype))
@@ -211,23 +199,16 @@ def _attend(
 class DecoderAttention(nnx.Module):
     """Causal attention, with rotary positions where the config has them."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
         self.head_dim = config.head_dim
-        kwargs = {"bias": config.attention_bias, "int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        options = {"bias": config.attention_bias, "int8": int8, **kwargs}
         queries = config.num_attention_heads * config.head_dim
         keys = config.num_key_value_heads * config.head_dim
-        self.q_proj = Projection(config.hidden_size, queries, **kwargs)
-        self.k_proj = Projection(config.hidden_size, keys, **kwargs)
-        self.v_proj = Projection(config.hidden_size, keys, **kwargs)
-        self.o_proj = Projection(queries, config.hidden_size, **kwargs)
-
-        def norm():
-            if not config.query_key_norm:
-                return None
-            return RMSNorm(config.head_dim, epsilon=config.rms_norm_eps, dtype=dtype, param_dtype=param_dtype)
-
-        self.q_norm = norm()
-        self.k_norm = norm()
+        self.q_proj = Projection(config.hidden_size, queries, **options)
+        self.k_proj, self.v_proj = (Projection(config.hidden_size, keys, **options) for _ in range(2))
+        self.o_proj = Projection(queries, config.hidden_size, **options)
+        norm = functools.partial(RMSNorm, config.head_dim, epsilon=config.rms_norm_eps, **kwargs)
+        self.q_norm, self.k_norm = (norm() if config.query_key_norm else None for _ in range(2))
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
@@ -259,8 +240,8 @@ class DecoderAttention(nnx.Module):
 class DecoderMLP(nnx.Module):
     """The gated feed-forward."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": config.mlp_bias, "int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
+        kwargs = {"bias": config.mlp_bias, "int8": int8, **kwargs}
         self.gate_proj = Projection(config.hidden_size, config.intermediate_size, **kwargs)
         self.up_proj = Projection(config.hidden_size, config.intermediate_size, **kwargs)
         self.down_proj = Projection(config.intermediate_size, config.hidden_size, **kwargs)
@@ -273,17 +254,16 @@ class DecoderMLP(nnx.Module):
 class DecoderLayer(nnx.Module):
     """Attention and feed-forward, each after a norm and around a residual."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
         self.input_layernorm = self.make_norm(config, **kwargs)
         self.self_attn = DecoderAttention(config, int8=int8, **kwargs)
         self.post_attention_layernorm = self.make_norm(config, **kwargs)
         self.mlp = DecoderMLP(config, int8=int8, **kwargs)
 
     @staticmethod
-    def make_norm(config: DecoderConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> RMSNorm:
+    def make_norm(config: DecoderConfig, **kwargs: Any) -> RMSNorm:
         """One of the norms of states, which are all alike."""
-        return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, dtype=dtype, param_dtype=param_dtype)
+        return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
@@ -294,49 +274,26 @@ class DecoderLayer(nnx.Module):
         return x + self.mlp(self.post_attention_layernorm(x)), stored
 
 
-class Decoder(nnx.Module):
+class Decoder(Network):
     """A language model: the states of tokens, and the logits of what follows them.
 
     Every layer's parameters and its part of the cache are their own arrays, and programs have all layers one after
     the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step.
 
     Args:
-      config: the network's shape.
       int8: the layers' projections hold 8-bit numbers. Embedding, output, norms and biases keep ``param_dtype``.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
     """
 
     config_class: ClassVar = DecoderConfig
     layer_class: ClassVar = DecoderLayer
 
-    def __init__(
-        self,
-        config: DecoderConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
+    def build(self, config: DecoderConfig, *, int8: bool = False, **kwargs: Any) -> None:
         self.int8 = int8
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype)}
-        self.embed_tokens = nnx.Embed(
-            config.vocab_size,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            rngs=rngs,
-            **kwargs,
-        )
-        self.layers = nnx.List(
-            [self.layer_class(config, int8=int8, rngs=rngs, **kwargs) for _ in range(config.num_hidden_layers)]
-        )
-        self.norm = self.layer_class.make_norm(config, rngs=rngs, **kwargs)
+        self.embed_tokens = embedding(config.vocab_size, config.hidden_size, **kwargs)
+        self.layers = nnx.List([self.layer_class(config, int8=int8, **kwargs) for _ in range(config.num_hidden_layers)])
+        self.norm = self.layer_class.make_norm(config, **kwargs)
         tied = config.tie_word_embeddings
-        self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, rngs=rngs, **kwargs)
+        self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(
         self,

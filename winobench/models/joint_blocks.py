@@ -63,9 +63,9 @@ def caller(remat: bool) -> Callable[..., Any]:
 class AdaLayerNormContinuous(nnx.Module):
     """The norm before the output, whose scale and shift, in this order, are a dense layer of the condition."""
 
-    def __init__(self, width: int, *, bias: bool, epsilon: float, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, width: int, *, bias: bool, epsilon: float, **kwargs: Any):
         self.epsilon = epsilon
-        self.linear = linear(width, 2 * width, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.linear = linear(width, 2 * width, bias=bias, **kwargs)
 
     def __call__(self, x: jax.Array, condition: jax.Array) -> jax.Array:
         """x [n, tokens, width], condition [n, width] -> the shape of x."""
@@ -118,11 +118,7 @@ def head_norm(head_dim: int, *, epsilon: float | None, param_dtype: Any) -> RMSN
 
 
 def attend(
-    queries: jax.Array,
-    keys: jax.Array,
-    values: jax.Array,
-    turns: Rotations | None,
-    lengths: jax.Array | None = None,
+    queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotations | None, lengths: jax.Array | None = None
 ) -> jax.Array:
     """Full attention, after rotation where there is one.
 
@@ -152,22 +148,13 @@ class SelfAttention(nnx.Module):
     """
 
     def __init__(
-        self,
-        heads: int,
-        head_dim: int,
-        *,
-        bias: bool,
-        epsilon: float | None,
-        with_output: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, heads: int, head_dim: int, *, bias: bool, epsilon: float | None, with_output: bool = False, **kwargs: Any
     ):
         width = heads * head_dim
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        kwargs = {"bias": bias, **kwargs}
         self.heads = heads
         self.to_q, self.to_k, self.to_v = (linear(width, width, **kwargs) for _ in range(3))
-        self.norm_q, self.norm_k = (head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2))
+        self.norm_q, self.norm_k = (head_norm(head_dim, epsilon=epsilon, **kwargs) for _ in range(2))
         self.to_out = nnx.List([linear(width, width, **kwargs)]) if with_output else None
 
     def projections(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -189,24 +176,13 @@ class JointAttention(SelfAttention):
     """
 
     def __init__(
-        self,
-        heads: int,
-        head_dim: int,
-        *,
-        bias: bool,
-        epsilon: float | None,
-        text_ends: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, heads: int, head_dim: int, *, bias: bool, epsilon: float | None, text_ends: bool = False, **kwargs: Any
     ):
         width = heads * head_dim
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        kwargs = {"bias": bias, **kwargs}
         super().__init__(heads, head_dim, epsilon=epsilon, with_output=True, **kwargs)
         self.add_q_proj, self.add_k_proj, self.add_v_proj = (linear(width, width, **kwargs) for _ in range(3))
-        self.norm_added_q, self.norm_added_k = (
-            head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2)
-        )
+        self.norm_added_q, self.norm_added_k = (head_norm(head_dim, epsilon=epsilon, **kwargs) for _ in range(2))
         self.to_add_out = None if text_ends else linear(width, width, **kwargs)
 
     def __call__(

@@ -30,16 +30,14 @@ class Conv2d(nnx.Module):
         stride: int = 1,
         padding: int | tuple[tuple[int, int], tuple[int, int]] = 0,
         bias: bool = True,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
         self.stride = stride
         self.padding = ((padding, padding), (padding, padding)) if isinstance(padding, int) else padding
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         shape = (kernel_size, kernel_size, inputs, outputs)
-        self.kernel = nnx.Param(KERNEL_INIT(rngs.params(), shape, param_dtype))
-        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if bias else None
+        self.kernel = nnx.Param(KERNEL_INIT(kwargs["rngs"].params(), shape, kwargs["param_dtype"]))
+        self.bias = nnx.Param(jnp.zeros((outputs,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, h', w', outputs] in the compute dtype."""
@@ -83,7 +81,7 @@ class GroupNorm(nnx.Module):
     E[x^2] - E[x]^2 would cancel where the mean is large against the spread.
     """
 
-    def __init__(self, groups: int, channels: int, *, epsilon: float, dtype: Any, param_dtype: Any):
+    def __init__(self, groups: int, channels: int, *, epsilon: float, dtype: Any, param_dtype: Any, rngs: Any = None):
         self.groups = groups
         self.epsilon = epsilon
         self.dtype = dtype
@@ -138,8 +136,8 @@ def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: 
 class TimestepEmbedding(nnx.Module):
     """Two dense layers with SiLU between them."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, **kwargs: Any):
+        kwargs = {"bias": bias, **kwargs}
         self.linear_1 = linear(inputs, outputs, **kwargs)
         self.linear_2 = linear(outputs, outputs, **kwargs)
 

@@ -17,16 +17,14 @@ from winobench.models.decoder_config import DecoderConfig
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3TextConfig(DecoderConfig):
-    """As `DecoderConfig`, of a Qwen3.
-
-    Attributes:
-      out_layers: after how many layers the states are taken; 0 are the embeddings. Published files do not say: it is
-        an argument of diffusers' pipelines, ``text_encoder_out_layers``.
-      others: see `DecoderConfig`.
-    """
+    """As `DecoderConfig`, of a Qwen3."""
 
     model_type: str = "qwen3"
-    out_layers: tuple[int, ...] = (9, 18, 27)
+    out_layers: tuple[int, ...] = (
+        9,
+        18,
+        27,
+    )  # states are taken after so many layers: diffusers' ``text_encoder_out_layers``
 
     def __post_init__(self):
         super().__post_init__()
@@ -56,7 +54,6 @@ class Qwen3TextEncoder(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         # In the files, the output matrix is next to the rest.
         self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
         tied = config.tie_word_embeddings
@@ -85,5 +82,4 @@ class Qwen3Model(Qwen3TextEncoder):
     """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         super().build(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)

@@ -60,7 +60,6 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     )
 
     def build(self, config: Qwen3VLConfig, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 

@@ -16,7 +16,7 @@ from flax import nnx
 
 from winobench.models import clip, decoder
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import KERNEL_INIT, layer_norm, linear
+from winobench.models.base import KERNEL_INIT, embedding, layer_norm, linear, parameter
 from winobench.models.qwen3_vl_config import ROPE_THETA, Qwen3VLVisionConfig
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _EPSILON = 1e-6
 class Qwen3VLPatchProjection(nnx.Module):
     """A convolution over whole patches of several frames; ``kernel`` is [frames, height, width, 3, outputs]."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dtype = dtype
+    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
         shape = (config.temporal_patch_size, config.patch_size, config.patch_size, 3, config.hidden_size)
-        self.kernel = nnx.Param(KERNEL_INIT(rngs.params(), shape, param_dtype))
-        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), param_dtype))
+        self.kernel = parameter(*shape, init=KERNEL_INIT, **kwargs)
+        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), kwargs["param_dtype"]))
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, N, patch_size * patch_size * 3] of images -> [B, N, hidden_size], all frames being alike."""
@@ -124,16 +124,10 @@ class Qwen3VLPatchMerger(nnx.Module):
 class Qwen3VLVisionModel(nnx.Module):
     """Everything under ``visual.`` in the published weights."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
         self.config = config
         self.patch_embed = Qwen3VLPatchEmbed(config, **kwargs)
-        self.pos_embed = nnx.Embed(
-            config.num_position_embeddings,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            **kwargs,
-        )
+        self.pos_embed = embedding(config.num_position_embeddings, config.hidden_size, **kwargs)
         self.blocks = nnx.List([Qwen3VLVisionBlock(config, **kwargs) for _ in range(config.depth)])
         self.merger = Qwen3VLPatchMerger(config, norm_of_squares=False, **kwargs)
         self.deepstack_merger_list = nnx.List(

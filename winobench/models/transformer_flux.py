@@ -40,8 +40,7 @@ class FluxConditions(NamedTuple):
 class FluxTransformerBlock(nnx.Module):
     """A block with two streams, which meet in its attention."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.norm1, self.norm1_context = (joint_blocks.Modulation(config.width, 6, **kwargs) for _ in range(2))
         self.attn = joint_blocks.JointAttention(*heads, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
@@ -78,8 +77,7 @@ def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array]
 class FluxSingleTransformerBlock(nnx.Module):
     """A block with one stream. Attention and feed-forward have the same input and one output projection."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         width, inner = config.width, _MLP_RATIO * config.width
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.norm = joint_blocks.Modulation(width, 3, **kwargs)
@@ -99,10 +97,9 @@ class FluxSingleTransformerBlock(nnx.Module):
 class _TimeTextEmbedding(nnx.Module):
     """Time, guidance (if the network is given it) and pooled text as one condition."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         embedding, width = layers.TimestepEmbedding, config.width
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         self.timestep_embedder = embedding(_TIME_FEATURES, width, **kwargs)
         self.guidance_embedder = embedding(_TIME_FEATURES, width, **kwargs) if config.guidance_embeds else None
         self.text_embedder = embedding(config.pooled_projection_dim, width, **kwargs)
@@ -135,7 +132,6 @@ class FluxTransformer2DModel(Network):
     }
 
     def build(self, config: FluxTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         width = config.width
         self.time_text_embed = _TimeTextEmbedding(config, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, width, **kwargs)

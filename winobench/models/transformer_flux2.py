@@ -55,8 +55,7 @@ class _Modulation(nnx.Module):
 class Flux2TransformerBlock(nnx.Module):
     """A block with two streams, which meet in its attention."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.epsilon = config.eps
         self.attn = joint_blocks.JointAttention(*heads, bias=False, epsilon=config.eps, **kwargs)
@@ -91,14 +90,13 @@ class Flux2TransformerBlock(nnx.Module):
 class _ParallelAttention(nnx.Module):
     """Attention and feed-forward side by side, with one dense layer before them and one after."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": False, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
+        kwargs = {"bias": False, **kwargs}
         width, inner = config.width, config.inner_width
         self.heads = config.num_attention_heads
         self.to_qkv_mlp_proj = linear(width, 3 * width + 2 * inner, **kwargs)
         self.norm_q, self.norm_k = (
-            joint_blocks.head_norm(config.attention_head_dim, epsilon=config.eps, param_dtype=param_dtype)
-            for _ in range(2)
+            joint_blocks.head_norm(config.attention_head_dim, epsilon=config.eps, **kwargs) for _ in range(2)
         )
         self.to_out = linear(width + inner, width, **kwargs)
 
@@ -114,9 +112,9 @@ class _ParallelAttention(nnx.Module):
 class Flux2SingleTransformerBlock(nnx.Module):
     """A block with one stream."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
         self.epsilon = config.eps
-        self.attn = _ParallelAttention(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.attn = _ParallelAttention(config, **kwargs)
 
     def __call__(self, x: jax.Array, numbers: Numbers, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], three numbers [n, width] -> the shape of x."""
@@ -128,9 +126,9 @@ class Flux2SingleTransformerBlock(nnx.Module):
 class _TimeGuidanceEmbedding(nnx.Module):
     """Time and guidance (if the network is given it) as one condition."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": False, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.features, self.dtype = config.timestep_guidance_channels, dtype
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
+        kwargs = {"bias": False, **kwargs}
+        self.features, self.dtype = config.timestep_guidance_channels, kwargs["dtype"]
         self.timestep_embedder = layers.TimestepEmbedding(self.features, config.width, **kwargs)
         self.guidance_embedder = (
             layers.TimestepEmbedding(self.features, config.width, **kwargs) if config.guidance_embeds else None
@@ -166,7 +164,6 @@ class Flux2Transformer2DModel(Network):
     }
 
     def build(self, config: Flux2TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         width = config.width
         self.time_guidance_embed = _TimeGuidanceEmbedding(config, **kwargs)
         self.double_stream_modulation_img = _Modulation(width, 2, **kwargs)

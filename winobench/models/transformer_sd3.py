@@ -33,23 +33,7 @@ class TextConditions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SD3TransformerConfig(NetworkConfig):
-    """Shape of the transformer, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      sample_size: height and width of the latents that the model was trained on.
-      patch_size: latents along one side of a position.
-      in_channels: channels of the latents.
-      num_layers: joint blocks.
-      attention_head_dim: size of each head.
-      num_attention_heads: number of heads. The transformer is as wide as all of them.
-      joint_attention_dim: width of the text states.
-      caption_projection_dim: width that they are brought to, that of the transformer.
-      pooled_projection_dim: width of the pooled text.
-      out_channels: channels of the prediction. Those of the latents when None.
-      pos_embed_max_size: positions along one side of the table of positions, from whose middle they are taken.
-      dual_attention_layers: blocks in which the image also attends to itself alone (3.5-medium).
-      qk_norm: ``rms_norm`` (3.5), or None.
-    """
+    """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
     sample_size: int = 128
     patch_size: int = 2
@@ -58,22 +42,17 @@ class SD3TransformerConfig(NetworkConfig):
     attention_head_dim: int = 64
     num_attention_heads: int = 18
     joint_attention_dim: int = 4096
-    caption_projection_dim: int = 1152
+    caption_projection_dim: int = 1152  # the transformer's width
     pooled_projection_dim: int = 2048
-    out_channels: int | None = 16
-    pos_embed_max_size: int = 96
-    dual_attention_layers: tuple[int, ...] = ()
-    qk_norm: str | None = None
+    out_channels: int | None = 16  # None for in_channels
+    pos_embed_max_size: int = 96  # positions along a side of the table, from whose middle they are taken
+    dual_attention_layers: tuple[int, ...] = ()  # where the image also attends to itself alone (3.5-medium)
+    qk_norm: str | None = None  # "rms_norm" in 3.5
 
     _class_value: ClassVar = "SD3Transformer2DModel"
 
     def __post_init__(self):
-        counts = {field.name for field in dataclasses.fields(self)} - {
-            "out_channels",
-            "dual_attention_layers",
-            "qk_norm",
-        }
-        self._require_positive(*sorted(counts))
+        self._require_counts()
         self._require(
             self.out_channels is None or is_count(self.out_channels), "out_channels", "null or a positive whole number"
         )
@@ -144,20 +123,14 @@ class SD3TransformerConfig(NetworkConfig):
 class PatchEmbedding(nnx.Module):
     """Patches of latents as positions; ``pos_embed`` [1, positions, width] is a table that files hold, too."""
 
-    def __init__(self, config: SD3TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: SD3TransformerConfig, **kwargs: Any):
         self.side = config.pos_embed_max_size
         self.patch_size = config.patch_size
         self.proj = layers.Conv2d(
-            config.in_channels,
-            config.width,
-            config.patch_size,
-            stride=config.patch_size,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            rngs=rngs,
+            config.in_channels, config.width, config.patch_size, stride=config.patch_size, **kwargs
         )
         table = position_table(config.width, self.side, config.sample_size // config.patch_size)
-        self.pos_embed = nnx.Param(jnp.asarray(table[None], param_dtype))
+        self.pos_embed = nnx.Param(jnp.asarray(table[None], kwargs["param_dtype"]))
 
     def __call__(self, sample: jax.Array) -> jax.Array:
         """sample [B, h, w, channels] -> [B, positions, width], row by row."""
@@ -191,8 +164,7 @@ class JointBlock(nnx.Module):
       index: of the block. The last one ends the text.
     """
 
-    def __init__(self, config: SD3TransformerConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: SD3TransformerConfig, index: int, **kwargs: Any):
         width, heads, head_size = config.width, config.num_attention_heads, config.attention_head_dim
         self.text_ends = index == config.num_layers - 1
         is_dual = index in config.dual_attention_layers
@@ -236,9 +208,8 @@ def _after(x: jax.Array, numbers: list[jax.Array], feed_forward: joint_blocks.Fe
 class TimeTextEmbedding(nnx.Module):
     """Time and pooled text as one condition."""
 
-    def __init__(self, width: int, pooled: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dtype = dtype
+    def __init__(self, width: int, pooled: int, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
         self.timestep_embedder = layers.TimestepEmbedding(_TIME_FEATURES, width, **kwargs)
         self.text_embedder = layers.TimestepEmbedding(pooled, width, **kwargs)
 
@@ -262,7 +233,6 @@ class SD3Transformer2DModel(Network):
     }
 
     def build(self, config: SD3TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.pos_embed = PatchEmbedding(config, **kwargs)
         self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)

@@ -61,20 +61,17 @@ class ZImageTransformerBlock(nnx.Module):
       told_time: the block is modulated by the time.
     """
 
-    def __init__(
-        self, config: ZImageTransformerConfig, *, told_time: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
+    def __init__(self, config: ZImageTransformerConfig, *, told_time: bool, **kwargs: Any):
         epsilon = _HEAD_EPSILON if config.qk_norm else None
         self.attention = joint_blocks.SelfAttention(
-            config.n_heads, config.head_dim, bias=False, epsilon=epsilon, with_output=True, rngs=rngs, **kwargs
+            config.n_heads, config.head_dim, bias=False, epsilon=epsilon, with_output=True, **kwargs
         )
-        self.feed_forward = _FeedForward(config, rngs=rngs, **kwargs)
+        self.feed_forward = _FeedForward(config, **kwargs)
         self.attention_norm1, self.attention_norm2, self.ffn_norm1, self.ffn_norm2 = (
             RMSNorm(config.dim, epsilon=config.norm_eps, **kwargs) for _ in range(4)
         )
         self.adaLN_modulation = (
-            nnx.List([linear(config.condition_width, 4 * config.dim, rngs=rngs, **kwargs)]) if told_time else None
+            nnx.List([linear(config.condition_width, 4 * config.dim, **kwargs)]) if told_time else None
         )
 
     def __call__(
@@ -143,7 +140,6 @@ class ZImageTransformer2DModel(Network):
     }
 
     def build(self, config: ZImageTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         types = {key: kwargs[key] for key in ("dtype", "param_dtype")}
 
         def blocks(count: int, told_time: bool) -> nnx.List:

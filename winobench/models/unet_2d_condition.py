@@ -47,11 +47,8 @@ class _Level(nnx.Module):
         cross_attention: bool,
         attentions: int | None = None,
         output_scale: float = 1.0,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.resnets = nnx.List(
             [
                 ResnetBlock2D(
@@ -85,16 +82,7 @@ class _Level(nnx.Module):
 class DownBlock(_Level):
     """One level of the way down (``DownBlock2D``, ``CrossAttnDownBlock2D``)."""
 
-    def __init__(
-        self,
-        config: UNet2DConditionConfig,
-        level: int,
-        *,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: UNet2DConditionConfig, level: int, **kwargs: Any):
         channels = config.block_out_channels[level]
         inputs = [config.block_out_channels[max(level - 1, 0)]]
         inputs += [channels] * (config.per_level("layers_per_block")[level] - 1)
@@ -106,13 +94,7 @@ class DownBlock(_Level):
         )
 
     def __call__(
-        self,
-        x: jax.Array,
-        time: jax.Array,
-        context: jax.Array,
-        rows: jax.Array | None = None,
-        *,
-        remat: bool = False,
+        self, x: jax.Array, time: jax.Array, context: jax.Array, rows: jax.Array | None = None, *, remat: bool = False
     ) -> tuple[jax.Array, list[jax.Array]]:
         """x [B, h, w, inputs] -> (its successor, every intermediate result for the way up).
 
@@ -136,7 +118,7 @@ class DownBlock(_Level):
 class MidBlock(_Level):
     """The middle (``UNetMidBlock2DCrossAttn``): residual block, transformer, residual block."""
 
-    def __init__(self, config: UNet2DConditionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: UNet2DConditionConfig, **kwargs: Any):
         channels = config.block_out_channels[-1]
         super().__init__(
             config,
@@ -146,19 +128,11 @@ class MidBlock(_Level):
             cross_attention=True,
             attentions=1,
             output_scale=config.mid_block_scale_factor,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            rngs=rngs,
+            **kwargs,
         )
 
     def __call__(
-        self,
-        x: jax.Array,
-        time: jax.Array,
-        context: jax.Array,
-        rows: jax.Array | None = None,
-        *,
-        remat: bool = False,
+        self, x: jax.Array, time: jax.Array, context: jax.Array, rows: jax.Array | None = None, *, remat: bool = False
     ) -> jax.Array:
         """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as in `DownBlock`."""
         call = _call_and_forget if remat else _call
@@ -174,8 +148,7 @@ class UpBlock(_Level):
       index: position on the way up, 0 is the coarsest.
     """
 
-    def __init__(self, config: UNet2DConditionConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: UNet2DConditionConfig, index: int, **kwargs: Any):
         widths = config.block_out_channels
         level = len(widths) - 1 - index
         count = config.per_level("layers_per_block")[level] + 1
@@ -220,7 +193,6 @@ class UNet2DConditionModel(Network):
     }
 
     def build(self, config: UNet2DConditionConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         first, levels = config.block_out_channels[0], len(config.block_out_channels)
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)
