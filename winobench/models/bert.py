@@ -102,7 +102,7 @@ class BertConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """See `NetworkConfig`. Labels are those of ``id2label`` or ``label2id``, or ``num_labels`` default ones."""
+        """See `NetworkConfig`. Labels come from ``id2label``, ``label2id`` or ``num_labels``."""
         if isinstance(values, Mapping):
             values = dict(values)
             labels = _labels(*(values.pop(key, None) for key in ("id2label", "label2id", "num_labels")))
@@ -287,8 +287,7 @@ class BertPooler(nnx.Module):
 class BertModel(Network):
     """The encoder. Attribute names equal the names in the published weights (``encoder.layer.0.attention.self...``).
 
-    Args:
-      pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
+    Checkpoints of sentence encoders may lack a pooler.
     """
 
     config_class: ClassVar = BertConfig
@@ -307,13 +306,7 @@ class BertModel(Network):
         *,
         key: jax.Array | None = None,
     ) -> BertOutput:
-        """Encodes texts.
-
-        Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``.
-          lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
-          token_type_ids: [B, L] int32, the segment of each token; 0 throughout when None.
-        """
+        """Encodes texts [B, L], of ``lengths`` tokens each and no padding attended to. Segments are 0 by default."""
         check_length(self, input_ids, self.config.max_position_embeddings)
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -323,11 +316,7 @@ class BertModel(Network):
 
 
 class BertForSequenceClassification(Network):
-    """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
-
-    Args:
-      dtype: compute dtype of the encoder.
-    """
+    """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``)."""
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"

@@ -142,9 +142,6 @@ class BlipTextModel(nnx.Module):
 class BlipForImageTextRetrieval(Network):
     """Both encoders and both heads. Attribute names equal the names in the published weights
     (``text_encoder.encoder...``).
-
-    Args:
-      dtype: compute dtype of the encoders, that of the states too.
     """
 
     config_class: ClassVar = BlipConfig
@@ -161,50 +158,26 @@ class BlipForImageTextRetrieval(Network):
         self.itm_head = linear(config.text_config.hidden_size, 2, **kwargs)
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
-        """Encodes images.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
-
-        Returns:
-          [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
-        """
+        """Normalised pixels [B, image_size, image_size, 3] -> [B, num_positions, hidden_size]: image, then patches."""
         check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> tuple[KeysValues, ...]:
-        """What the text encoder's cross-attentions make of an image. It does not depend on the text.
-
-        They are most of the work of a pair, so keep them where an image meets several texts.
-
-        Args:
-          image_states: [B, num_positions, hidden_size of images].
-
-        Returns:
-          For each layer of the text encoder, keys and values, [B, num_positions, heads, head_size] each.
-        """
+        """Keys and values of images for each layer of the text encoder: most of the work of a pair, for any text."""
         return tuple(layer.crossattention.self.keys_values(image_states) for layer in self.text_encoder.encoder.layer)
 
     def text_states(
         self, input_ids: jax.Array, lengths: jax.Array, image: tuple[KeysValues, ...] | None = None
     ) -> jax.Array:
-        """Encodes texts, alone or as they relate to one image each.
+        """Texts [B, L], of ``lengths`` tokens each, alone or as they relate to one image each -> [B, L, hidden_size].
 
-        Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``.
-          lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
-
-        Returns:
-          [B, L, hidden_size of texts]. Rows of padding hold anything finite.
+        Tokens behind the lengths are padding and not attended to. Their rows are finite.
         """
         check_length(self, input_ids, self.config.text_config.max_position_embeddings)
         return self.text_encoder(input_ids, lengths, image)
 
     def match_logits(self, input_ids: jax.Array, lengths: jax.Array, image: tuple[KeysValues, ...]) -> jax.Array:
-        """Decides whether texts match images (ITM). Arguments as for `text_states`.
-
-        Returns float32 [B, 2]: the logits of mismatch and of match.
-        """
+        """Logits of mismatch and of match (ITM), float32 [B, 2]. Arguments as for `text_states`."""
         return self.itm_head(self.text_states(input_ids, lengths, image)[:, 0])
 
     def image_features(self, image_states: jax.Array) -> jax.Array:

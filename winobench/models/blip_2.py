@@ -122,10 +122,7 @@ class QFormer(nnx.Module):
     def __call__(
         self, queries: jax.Array, image: ImageKeysValues, input_ids: jax.Array | None, lengths: jax.Array | None
     ) -> jax.Array:
-        """queries [1, queries, hidden_size], results of `keys_values`, a question [B, L], its tokens [B] -> its states.
-
-        The result is [B, queries, hidden_size]. Question and tokens are None where it reads none.
-        """
+        """queries [1, queries, hidden_size], `keys_values`, a question [B, L], its tokens [B] -> [B, queries, ...]."""
         count = queries.shape[1]
         queries = jnp.broadcast_to(queries, (len(image[0][0]), *queries.shape[1:]))
         if not self.reads_text:
@@ -160,12 +157,7 @@ OPT_FORM = PromptForm(
 class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     """Image encoder, Q-Former and language model. Attribute names equal the names in the published weights.
 
-    Args:
-      int8: the dense kernels of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-
-    Attributes:
-      reads_text: whether the Q-Former reads the question, too.
+    float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = Blip2Config
@@ -187,36 +179,18 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return OPT_FORM if isinstance(config.text_config, OPTConfig) else cls.form
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
-        """Encodes images.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
-
-        Returns:
-          [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
-        """
+        """Normalised pixels [B, image_size, image_size, 3] -> [B, num_positions, hidden_size of images]."""
         check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the Q-Former attends to of images, which no question changes.
-
-        Returns for each of its layers with cross-attention, keys and values, [B, num_positions, heads, head_size] each.
-        """
+        """Keys and values of images for the Q-Former's layers with cross-attention. No question changes them."""
         return self.qformer.keys_values(image_states)
 
     def query_states(
         self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
     ) -> jax.Array:
-        """The Q-Former's states of images.
-
-        Args:
-          input_ids: [B, L] int32, the question about each image in tokens of the Q-Former; None where it reads none.
-          lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
-
-        Returns:
-          [B, num_query_tokens, hidden_size of the Q-Former].
-        """
+        """The Q-Former's states of images, [B, num_query_tokens, hidden_size]. See `ask`."""
         queries = self.query_tokens[...].astype(self.dtype)
         return self.qformer(queries, image, input_ids, lengths)
 
@@ -236,27 +210,14 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return self.prefix(image, input_ids, lengths) if self.reads_text else image
 
     def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Has a T5 read images and questions.
-
-        Args:
-          input_ids: [B, S] int32, the question in tokens of the language model, without those that hold the place of
-            the image, which comes before all of them.
-          lengths: [B] int32: tokens of each question. Those behind them are padding.
-
-        Returns:
-          The encoder's states, [B, num_query_tokens + S, d_model], and which of them are not padding, a bool array.
-        """
+        """See `VisionLanguageNetwork`: states [B, num_query_tokens + S, d_model] of a T5, and which are not padding."""
         there = _is_text(prefix, input_ids, lengths)
         return self.language_model.encode(input_ids, there, prefix), there
 
     def continue_from(
         self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions. Arguments as in `encode`.
-
-        Returns the last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache,
-        and that token's position, int32 [B].
-        """
+        """See `VisionLanguageNetwork`."""
         model = self.language_model
         there = _is_text(prefix, input_ids, lengths)
         slots = there.shape[1] + more

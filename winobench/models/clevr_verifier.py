@@ -242,15 +242,8 @@ def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array
     """What the maps of true objects look like. Pure.
 
     The heat of an object falls off from its centre's cell as a Gaussian, whose deviation is a quarter of the radius
-    and at least 0.7 cells. Of several objects the greatest counts.
-
-    Args:
-      places: [B, objects, 4], right, down, radius and depth as in `Detections`.
-      present: bool [B, objects]. The others are padding.
-
-    Returns:
-      heat [B, side, side], 1 at the cells of centres. Cells int32 [B, objects, 2], row and column of each centre.
-      Measures [B, objects, 4], as in `Maps`.
+    and at least 0.7 cells. Of several objects the greatest counts. ``places`` are [B, objects, 4], as in `Detections`.
+    Returns heat [B, side, side], cells int32 [B, objects, 2], row and column of each centre, and measures as in `Maps`.
     """
     at = places[..., 1::-1] * side
     cells = jnp.clip(jnp.floor(at), 0, side - 1)
@@ -270,9 +263,6 @@ def loss(
     """The focal loss of the heat, and of each object's own cell cross-entropies and absolute errors. Pure.
 
     The focal loss is that of Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
-
-    Args:
-      attributes: int32 [B, objects, attributes], the true values.
     """
     heat, cells, measures = targets(places, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)

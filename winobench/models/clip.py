@@ -127,7 +127,7 @@ class CLIPTextConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """See `NetworkConfig`. Of the file of a whole CLIP, the text tower's part is read, which may name no class."""
+        """See `NetworkConfig`. A whole CLIP's file holds the text tower's part, which may name no class."""
         if isinstance(values, Mapping) and values.get("model_type") == "clip":
             part = values.get("text_config")
             if isinstance(part, Mapping):

@@ -79,36 +79,17 @@ class CLIPModel(Network):
         self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
-        """Images as vectors, not normalised.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised as in training.
-
-        Returns:
-          [B, projection_dim] in the compute dtype.
-        """
+        """Normalised images [B, image_size, image_size, 3] as vectors, not normalised: [B, projection_dim]."""
         base.check_pixels(self, pixels, self.config.vision_config.image_size)
         pooled = self.vision_model(pixels.astype(self.dtype))
         return pooled if self.visual_projection is None else self.visual_projection(pooled)
 
     def encode_texts(self, input_ids: jax.Array) -> jax.Array:
-        """Texts as vectors, not normalised.
-
-        Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``. How texts are padded does not matter: attention
-            is causal, and what is used is the state at the end of the text.
-
-        Returns:
-          [B, projection_dim] in the compute dtype.
-        """
+        """Texts [B, L] as vectors, not normalised: [B, projection_dim] in the compute dtype. Padding has no effect."""
         return self.text_projection(clip.encode(self.text_model, self.config.text_config, input_ids).pooled)
 
     def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
-        """The logits of training: cosine similarities over the temperature, float32 [images, texts].
-
-        Args:
-          pixels: as in ``encode_images``.
-        """
+        """The logits of training: cosine similarities over the temperature, float32 [images, texts]."""
         images, texts = unit(self.encode_images(pixels)), unit(self.encode_texts(input_ids))
         return jnp.exp(self.logit_scale[...].astype(jnp.float32)) * images @ texts.T
 

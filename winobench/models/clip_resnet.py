@@ -85,13 +85,7 @@ def _average_pool(x: jax.Array, size: int) -> jax.Array:
 
 
 class Bottleneck(nnx.Module):
-    """Three convolutions around a residual. Of stride 2, both branches are averaged before they are widened.
-
-    Args:
-      inputs: channels of the input.
-      channels: channels within the block. Four times as many leave it.
-      stride: 1 or 2.
-    """
+    """Three convolutions around a residual. Of stride 2, both branches are averaged before they are widened."""
 
     def __init__(self, inputs: int, channels: int, *, stride: int, **kwargs: Any):
         outputs = _EXPANSION * channels
@@ -121,14 +115,7 @@ class Bottleneck(nnx.Module):
 
 
 class AttentionPool2d(nnx.Module):
-    """One vector of a feature map: attention of the mean of all positions to the mean and every position.
-
-    Args:
-      positions: height times width of the feature map.
-      channels: of the feature map.
-      heads: number of heads.
-      outputs: width of the joint space of texts and images.
-    """
+    """One vector of a feature map: attention of the mean of all positions to the mean and every position."""
 
     def __init__(self, positions: int, channels: int, heads: int, outputs: int, **kwargs: Any):
         self.heads = heads
@@ -153,15 +140,7 @@ class AttentionPool2d(nnx.Module):
 
 
 class ModifiedResNet(nnx.Module):
-    """Stem, four stages and pooling: everything under ``visual.`` in the published weights.
-
-    Args:
-      config: the network's shape.
-      outputs: width of the joint space of texts and images.
-      dtype: compute dtype.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
+    """Stem, four stages and pooling: everything under ``visual.`` in the published weights."""
 
     def __init__(self, config: CLIPResNetConfig, outputs: int, **kwargs: Any):
         width = config.width

@@ -81,14 +81,7 @@ class CLIPVisionTransformer(nnx.Module):
         return self.post_layernorm(states[:, 0])
 
     def states_after(self, counts: Sequence[int], pixels: jax.Array) -> list[jax.Array]:
-        """States of images after some of the layers, before any norm. Those behind are not computed.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised.
-
-        Returns:
-          Arrays [B, 1 + patches, hidden_size]: the whole image, then its patches row by row.
-        """
+        """States [B, 1 + patches, hidden_size] after some of the layers, before any norm. Others are not computed."""
         states = [self.pre_layrnorm(self.embeddings(pixels))]
         for layer in itertools.islice(self.encoder.layers, max(counts)):
             states.append(layer(states[-1]))

@@ -85,14 +85,7 @@ class Projection(nnx.Module):
 
 
 def quantise(kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rounds a kernel to 8 bits, symmetrically about 0, with a scale for each output channel.
-
-    Args:
-      kernel: [inputs, outputs].
-
-    Returns:
-      int8 [inputs, outputs] within -127 to 127, and float32 [outputs] that its columns are to be multiplied with.
-    """
+    """Rounds a kernel [inputs, outputs] to int8 within -127 to 127, with a float32 scale for each output channel."""
     kernel = kernel.astype(jnp.float32)
     largest = jnp.max(jnp.abs(kernel), axis=0)
     scale = jnp.where(largest > 0, largest / 127.0, 1.0)
@@ -117,32 +110,17 @@ class RMSNorm(nnx.Module):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Where tokens are, the same for all layers.
+    """Where tokens are, the same for all layers."""
 
-    Attributes:
-      cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations; None where nothing is rotated.
-      allowed: bool [B, s, slots], which slots each token attends to.
-      slots: int32 [B, s], where keys and values go. A number beyond the last slot for padding.
-      prefix: bool [1 or B, slots of the prefix], which of them hold a token; None without a prefix.
-    """
-
-    cosines: jax.Array | None
+    cosines: jax.Array | None  # [B, s, 1, head_dim / 2] float32, of the rotations; None where nothing is rotated
     sines: jax.Array | None
-    allowed: jax.Array
-    slots: jax.Array
-    prefix: jax.Array | None
+    allowed: jax.Array  # bool [B, s, slots], which slots each token attends to
+    slots: jax.Array  # int32 [B, s], where keys and values go, beyond the last slot for padding
+    prefix: jax.Array | None  # bool [1 or B, slots of the prefix], which of them hold a token
 
 
 def rotate(x: jax.Array, cosines: jax.Array, sines: jax.Array) -> jax.Array:
-    """Turns each pair (i, i + head_dim / 2) of every head by its position's angle, in float32.
-
-    Args:
-      x: [B, s, heads, head_dim].
-      cosines, sines: [B, s, 1, head_dim / 2] float32, of the angles.
-
-    Returns:
-      The same shape and dtype as ``x``.
-    """
+    """Turns each pair (i, i + head_dim / 2) of every head of x [B, s, heads, head_dim] by its angle, in float32."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     turned = (first * cosines - second * sines, second * cosines + first * sines)
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
@@ -155,20 +133,12 @@ Stored = tuple[jax.Array, jax.Array]
 def _attend(
     query: jax.Array, own: Stored, allowed: jax.Array, shared: Stored | None, shared_allowed: jax.Array | None
 ) -> jax.Array:
-    """Grouped-query attention, scores and softmax in float32.
+    """Grouped-query attention: query [B, s, heads, head_dim] -> the same shape. Scores and softmax are float32.
 
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
     fused kernels take as an array of biases only, and on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.attention``). Keys and values are not repeated for the
     heads that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
-
-    Args:
-      query: [B, s, heads, head_dim].
-      allowed: bool [B, s, slots].
-      shared_allowed: bool [1 or B, slots of the prefix].
-
-    Returns:
-      [B, s, heads, head_dim] in the dtype of ``query``.
     """
     batch, length, _, width = query.shape
     groups = own[0].shape[1]
@@ -278,10 +248,8 @@ class Decoder(Network):
     """A language model: the states of tokens, and the logits of what follows them.
 
     Every layer's parameters and its part of the cache are their own arrays, and programs have all layers one after
-    the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step.
-
-    Args:
-      int8: the layers' projections hold 8-bit numbers. Embedding, output, norms and biases keep ``param_dtype``.
+    the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step. With
+    ``int8`` the layers' projections hold 8-bit numbers.
     """
 
     config_class: ClassVar = DecoderConfig
@@ -353,10 +321,7 @@ class Decoder(Network):
     def states_after(
         self, counts: Sequence[int], input_ids: jax.Array, positions: jax.Array, mask: jax.Array | None = None
     ) -> list[jax.Array]:
-        """States of texts after some of the layers. Those behind are not computed.
-
-        Returns arrays [B, s, hidden_size] in the compute dtype.
-        """
+        """States [B, s, hidden_size] of texts after some of the layers. Those behind are not computed."""
         check_length(self.config, input_ids.shape[1])
         places, _ = self._places(positions, None, mask)
         states = [self.enter(self.embed(input_ids), positions)]
@@ -367,14 +332,7 @@ class Decoder(Network):
         return [states[count] for count in counts]
 
     def logits(self, hidden: jax.Array) -> jax.Array:
-        """Scores every token as the next one.
-
-        Args:
-          hidden: [..., hidden_size], what the network returned, or the part of it that matters.
-
-        Returns:
-          [..., vocab_size] float32.
-        """
+        """States [..., hidden_size] -> scores of every token as the next one, [..., vocab_size] float32."""
         if self.lm_head is not None:
             return self.lm_head(hidden, result=jnp.float32)
         embedding = self.embed_tokens.embedding[...].astype(self.dtype)

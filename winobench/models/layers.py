@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,19 @@ import numpy as np
 from flax import nnx
 
 from winobench.models.base import KERNEL_INIT, linear
+
+
+def _call(block: nnx.Module, *inputs: Any) -> Any:
+    return block(*inputs)
+
+
+# Keeps a block's inputs alone for the gradient, which computes the block again. No block changes its state in a call.
+_call_and_forget = nnx.remat(_call, graph_updates=False)
+
+
+def caller(remat: bool) -> Callable[..., Any]:
+    """The function that calls a block with its inputs. With ``remat``, its insides are computed again backward."""
+    return _call_and_forget if remat else _call
 
 
 class Conv2d(nnx.Module):
@@ -118,14 +131,7 @@ class GroupNorm(nnx.Module):
 
 
 def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: bool, freq_shift: float) -> jax.Array:
-    """Sinusoidal embedding of timesteps (Ho et al., 2020).
-
-    Args:
-      timesteps: [B], whole or fractional.
-
-    Returns:
-      [B, features] float32.
-    """
+    """Sinusoidal embedding of timesteps [B], whole or fractional (Ho et al., 2020): [B, features] float32."""
     half = features // 2
     exponent = -math.log(10000.0) * jnp.arange(half, dtype=jnp.float32) / (half - freq_shift)
     angles = timesteps.astype(jnp.float32)[:, None] * jnp.exp(exponent)

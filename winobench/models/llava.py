@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec
 from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.models import clip, decoder_cache, vision_language
-from winobench.models.base import linear
+from winobench.models import clip, vision_language
+from winobench.models.base import check_pixels, linear
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder import Decoder
@@ -99,7 +99,7 @@ class LlavaConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer has no first token of its own: it continues from the question."""
+        """An answer continues from the question, without a first token."""
         return None
 
     @property
@@ -147,11 +147,7 @@ class LlavaProjector(nnx.Module):
 
 
 class LlavaForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower, projector and language model. Attribute names equal the names in the published weights.
-
-    Args:
-      int8: the projections of the language model's layers hold 8-bit numbers.
-    """
+    """Vision tower, projector and language model. Attribute names equal the names in the published weights."""
 
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
@@ -175,15 +171,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
-        """Encodes images.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
-
-        Returns:
-          [B, states, width]: the chosen states of the vision tower, those of several layers side by side.
-        """
-        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
+        """Normalised pixels [B, image_size, image_size, 3] -> the chosen states, of several layers side by side."""
+        check_pixels(self, pixels, self.config.vision_config.image_size)
         states = jnp.concatenate(self.vision_tower.states_after(self.config.vision_layers, pixels), axis=-1)
         return states[:, 1:] if self.config.vision_feature_select_strategy == _PATCHES else states
 
@@ -193,15 +182,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
         """See `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
-        model = self.language_model
         states = self.prefix(self.image_states(pixels))
-        count, _, width = states.shape
-        text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
-        read = jnp.concatenate([text, states.astype(text.dtype)], axis=1)
-        length = read.shape[1]
-        positions = jnp.broadcast_to(jnp.arange(length), (count, length))
-        cache = decoder_cache.make_cache(model.config, count, length, self.dtype)
-        _, cache = model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read)
+        cache = vision_language.read_images(self.language_model, states, before)
         return cache.keys, cache.values
 
     def image_spec(self, parts: int) -> PartitionSpec:

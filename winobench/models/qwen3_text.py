@@ -42,12 +42,9 @@ class Qwen3TextConfig(DecoderConfig):
 
 
 class Qwen3TextEncoder(Network):
-    """Some of a Qwen3's states, under the attribute names of ``Qwen3ForCausalLM``.
+    """Some of a Qwen3's states, under the attribute names of ``Qwen3ForCausalLM``. float16 overflows: use bfloat16.
 
     Layers behind the last states that are taken, the last norm and the output matrix are held for the files' sake only.
-
-    Args:
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = Qwen3TextConfig
@@ -60,12 +57,7 @@ class Qwen3TextEncoder(Network):
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Encodes texts. Padding attends to a text's own tokens, and nothing attends to padding.
-
-        Args:
-          input_ids: int32 [n, s], padded at the end.
-          lengths: int32 [n], how many tokens are each text's own.
-        """
+        """Encodes texts int32 [n, s], padded at the end, of ``lengths`` tokens each. Nothing attends to padding."""
         places = jnp.arange(input_ids.shape[1])
         positions = jnp.broadcast_to(places, input_ids.shape)
         own = jnp.broadcast_to((places < lengths[:, None])[:, None], (*input_ids.shape, len(places)))

@@ -185,7 +185,7 @@ class Qwen3VLConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer has no first token of its own: it continues from the question."""
+        """An answer continues from the question, without a first token."""
         return None
 
     @property

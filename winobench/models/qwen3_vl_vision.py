@@ -97,12 +97,7 @@ class Qwen3VLVisionBlock(nnx.Module):
 
 
 class Qwen3VLPatchMerger(nnx.Module):
-    """What makes squares of patches states of the language model.
-
-    Args:
-      config: of the tower.
-      norm_of_squares: whether the norm is over a square's numbers, not over each patch's.
-    """
+    """What makes squares of patches states of the language model. The norm is over squares or over each patch."""
 
     def __init__(self, config: Qwen3VLVisionConfig, *, norm_of_squares: bool, **kwargs: Any):
         self.width = config.hidden_size * config.spatial_merge_size**2
@@ -166,11 +161,7 @@ class Qwen3VLVisionModel(nnx.Module):
 
 
 def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax.Array]:
-    """Row and column of each of ``count`` patches, int32 [B, count]. Those of padding are anywhere.
-
-    Args:
-      grid: int32 [B, 2], rows and columns of images, in patches.
-    """
+    """Row and column of each of ``count`` patches, int32 [B, count]. Those of padding are anywhere."""
     numbers = jnp.arange(count)
     square, within = numbers // merge_size**2, numbers % merge_size**2
     squares_across = jnp.maximum(grid[:, 1:] // merge_size, 1)
@@ -180,14 +171,9 @@ def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax
 
 
 def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.Array, jax.Array]]:
-    """Between which of ``side`` points along an axis places are, and how much these count.
+    """Between which two of ``side`` points along an axis places [B, N] are: number and weight of either, [B, N].
 
-    Args:
-      index: int32 [B, N], the place.
-      size: int32 [B], number of places, the first of which is on the first point and the last one on the last.
-
-    Returns:
-      Of the point before and the one behind: int32 [B, N] its number, and float32 [B, N] its weight.
+    The first of ``size`` places, int32 [B], is on the first point and the last one on the last.
     """
     there = index.astype(jnp.float32) * (side - 1) / jnp.maximum(size - 1, 1)[:, None].astype(jnp.float32)
     before = jnp.floor(there)
@@ -197,14 +183,7 @@ def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.A
 
 
 def rotations(rows: jax.Array, columns: jax.Array, head_dim: int) -> jax.Array:
-    """By what angles the pairs of heads turn: the first half of them by rows, the other by columns.
-
-    Args:
-      rows, columns: int32 [B, N].
-
-    Returns:
-      [B, N, head_dim / 2] float32.
-    """
+    """Angles by which the pairs of heads turn, [B, N, head_dim / 2]: the first half by rows, the other by columns."""
     half = head_dim // 2
     turns = np.float32(1) / np.power(np.float32(ROPE_THETA), np.arange(0, half, 2, dtype=np.float32) / half)
     return jnp.concatenate([each.astype(jnp.float32)[..., None] * turns for each in (rows, columns)], axis=-1)

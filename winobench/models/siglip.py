@@ -204,26 +204,12 @@ class SiglipModel(Network):
         self.logit_bias = nnx.Param(jnp.full((1,), _LOGIT_BIAS, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
-        """Images as vectors, not normalised.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised as in training.
-
-        Returns:
-          [B, width] in the compute dtype.
-        """
+        """Normalised images [B, image_size, image_size, 3] as vectors, not normalised: [B, width]."""
         base.check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels.astype(self.dtype))
 
     def encode_texts(self, input_ids: jax.Array) -> jax.Array:
-        """Texts as vectors, not normalised.
-
-        Args:
-          input_ids: [B, L] int32. Trained with all texts padded to ``max_position_embeddings``. Padding is attended to.
-
-        Returns:
-          [B, width] in the compute dtype.
-        """
+        """Texts [B, L] as vectors, not normalised: [B, width]. Padding is attended to, as in training."""
         base.check_length(self, input_ids, self.config.text_config.max_position_embeddings)
         return self.text_model(input_ids)
 
@@ -233,9 +219,5 @@ class SiglipModel(Network):
         return jnp.exp(scale) * cosines + bias
 
     def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
-        """The logits of all pairs, float32 [images, texts].
-
-        Args:
-          pixels: as in ``encode_images``.
-        """
+        """The logits of all pairs, float32 [images, texts]."""
         return self.logits(unit(self.encode_images(pixels)) @ unit(self.encode_texts(input_ids)).T)

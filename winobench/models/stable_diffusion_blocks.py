@@ -19,13 +19,7 @@ from winobench.models.layers import Conv2d, GroupNorm, Identity
 class ResnetBlock2D(nnx.Module):
     """Two normalised convolutions around a residual, with the time embedding added between them.
 
-    Args:
-      inputs: channels of the input.
-      outputs: channels of the output. A 1 x 1 shortcut is added where they differ.
-      time_channels: width of the time embedding, None for a block without one.
-      groups: groups of the norms.
-      epsilon: of the norms (1e-5 in UNets as published, 1e-6 in autoencoders).
-      output_scale: the sum of both branches is divided by it.
+    The sum of both branches is divided by ``output_scale``. Epsilons are 1e-5 in UNets, 1e-6 in autoencoders.
     """
 
     def __init__(
@@ -160,14 +154,8 @@ class BasicTransformerBlock(nnx.Module):
 class Transformer2DModel(nnx.Module):
     """Transformer blocks over the positions of a feature map, around a residual.
 
-    Args:
-      channels: of the feature map and within the blocks.
-      heads: number of attention heads.
-      layers: number of blocks.
-      context_channels: width of the text states.
-      groups: groups of the entry norm, whose epsilon is 1e-6 in every published model.
-      linear_projection: the entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x). The
-        arithmetic is the same, the parameters' shapes differ.
+    The entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x). The arithmetic is the same,
+    the parameters' shapes differ. The entry norm's epsilon is 1e-6 in every published model.
     """
 
     def __init__(

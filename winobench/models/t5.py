@@ -67,7 +67,7 @@ def _buckets(longest: int, num_buckets: int, max_distance: int, both_ways: bool)
     return (ahead + np.where(distance < exact, distance, far)).astype(np.int32)
 
 
-def _norm(config: T5Config, *, int8: bool, **kwargs: Any) -> RMSNorm:
+def _norm(config: T5Config, *, int8: bool = False, **kwargs: Any) -> RMSNorm:
     return RMSNorm(config.d_model, epsilon=config.layer_norm_epsilon, **kwargs)
 
 
@@ -199,11 +199,7 @@ class T5Stack(nnx.Module):
 
 class T5ForConditionalGeneration(Network):
     """Encoder, decoder and head. Attribute names equal the names in the published weights
-    (``encoder.block.0.layer...``).
-
-    Args:
-      int8: the layers' dense kernels hold 8-bit numbers. Embeddings, head, norms and biases keep ``param_dtype``.
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
+    (``encoder.block.0.layer...``). float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = T5Config
@@ -217,16 +213,9 @@ class T5ForConditionalGeneration(Network):
             self.lm_head = Projection(config.d_model, config.vocab_size, **kwargs)
 
     def encode(self, input_ids: jax.Array, mask: jax.Array, prefix: jax.Array | None = None) -> jax.Array:
-        """Encodes texts.
+        """Encodes texts [B, S], behind a prefix [B, P, d_model] such as an image -> [B, P + S, d_model].
 
-        Args:
-          input_ids: [B, S] int32.
-          mask: bool [B, P + S], True for the prefix and the tokens of a text and False for padding, of which each row
-            has at least one token.
-          prefix: [B, P, d_model], what comes before the embeddings of the tokens, such as an image; None for nothing.
-
-        Returns:
-          [B, P + S, d_model] in the compute dtype. Rows of padding hold anything finite.
+        ``mask`` is bool [B, P + S], False for padding. Each row has at least one token. Rows of padding are finite.
         """
         x = self.shared(input_ids)
         if prefix is not None:
@@ -234,12 +223,7 @@ class T5ForConditionalGeneration(Network):
         return self.encoder.encode(x, _hidden(mask)[:, None, None])
 
     def make_cache(self, states: jax.Array, mask: jax.Array, length: int) -> T5Cache:
-        """An empty cache for decoding with some encoded texts.
-
-        Args:
-          states: [B, S, d_model], results of `encode`.
-          mask: bool [B, S], as in `encode`.
-        """
+        """An empty cache for decoding with encoded texts: states [B, S, d_model], mask bool [B, S]."""
         crosses = [block.layer[1].EncDecAttention.keys_values(states) for block in self.decoder.block]
         shape = (len(states), length, self.config.num_heads, self.config.d_kv)
         empty = tuple(jnp.zeros(shape, self.dtype) for _ in crosses)
@@ -259,16 +243,10 @@ class T5ForConditionalGeneration(Network):
         mask: jax.Array | None = None,
         cache: T5Cache | None = None,
     ) -> jax.Array | tuple[jax.Array, T5Cache]:
-        """The logits of what comes after each token.
+        """The logits of what comes after each token, float32 [B, T, vocab_size]. With a cache, also the new cache.
 
-        Args:
-          decoder_ids: [B, T] int32. Of a whole output, or with a cache, those that come after what is in it. An output
-            begins with ``config.decoder_start_token_id``.
-          states: [B, S, d_model], results of `encode`. Not looked at with a cache.
-          mask: bool [B, S], as in `encode`. Not looked at with a cache.
-
-        Returns:
-          float32 [B, T, vocab_size]. With a cache, also the new cache.
+        ``decoder_ids`` are a whole output, from ``config.decoder_start_token_id`` on, or those behind a cache's.
+        ``states`` and ``mask`` are as of `encode`, and are not needed with a cache.
         """
         is_cached = cache is not None
         if cache is None:

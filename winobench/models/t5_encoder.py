@@ -44,8 +44,7 @@ class T5EncoderConfig(T5Config):
 class T5EncoderModel(Network):
     """T5's encoder by itself, as text-to-image models take it: padding is looked at like any other token.
 
-    Args:
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
+    float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = T5EncoderConfig

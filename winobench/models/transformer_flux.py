@@ -49,18 +49,10 @@ class FluxTransformerBlock(nnx.Module):
     def __call__(
         self, image: jax.Array, text: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations
     ) -> tuple[jax.Array, jax.Array]:
-        """One block.
-
-        Args:
-          image: [n, patches, width].
-          text: [n, tokens, width].
-          condition: [n, width], after SiLU.
-        """
+        """image [n, patches, width], text [n, tokens, width], condition [n, width], after SiLU -> image and text."""
         of_image, of_text = self.norm1(condition), self.norm1_context(condition)
         attended = self.attn(
-            joint_blocks.modulated(image, *of_image[:2], epsilon=joint_blocks.EPSILON),
-            joint_blocks.modulated(text, *of_text[:2], epsilon=joint_blocks.EPSILON),
-            turns,
+            joint_blocks.modulated(image, *of_image[:2]), joint_blocks.modulated(text, *of_text[:2]), turns
         )
         image = _after_attention(image, attended[0], of_image, self.ff)
         text = _after_attention(text, attended[1], of_text, self.ff_context)
@@ -71,7 +63,7 @@ def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array]
     """What follows attention in one stream. Of its six numbers, two have been used before it."""
     gate, shift, scale, last_gate = numbers[2:]
     x = x + gate[:, None] * attended
-    return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON))
+    return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale))
 
 
 class FluxSingleTransformerBlock(nnx.Module):
@@ -88,7 +80,7 @@ class FluxSingleTransformerBlock(nnx.Module):
     def __call__(self, x: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], condition [n, width], after SiLU -> the shape of x."""
         shift, scale, gate = self.norm(condition)
-        inputs = joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
+        inputs = joint_blocks.modulated(x, shift, scale)
         inner = jax.nn.gelu(self.proj_mlp(inputs), approximate=True)
         y = self.proj_out(jnp.concatenate([self.attn(inputs, turns), inner], axis=-1))
         return flux_blocks.kept_finite(x + gate[:, None] * y)
@@ -116,9 +108,6 @@ class FluxTransformer2DModel(Network):
     """Predicts the velocity of noisy latents, given the time and a text.
 
     Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on).
-
-    Args:
-      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = FluxTransformerConfig
@@ -140,7 +129,7 @@ class FluxTransformer2DModel(Network):
         self.single_transformer_blocks = nnx.List(
             [FluxSingleTransformerBlock(config, **kwargs) for _ in range(config.num_single_layers)]
         )
-        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, **kwargs)
         self.proj_out = linear(width, config.in_channels, **kwargs)
 
     def __call__(
@@ -152,15 +141,9 @@ class FluxTransformer2DModel(Network):
         guidance: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
-        """Predicts the velocity, noise minus clean latents, of noisy latents.
+        """Predicts the velocity, noise minus clean latents, of noisy latents [n, h, w, in_channels / 4], h and w even.
 
-        Args:
-          sample: noisy latents [n, h, w, in_channels / 4], h and w even.
-          times: float32 [n], from 0 to 1. The factor 1000 is applied within.
-          guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-
-        Returns:
-          [n, h, w, in_channels / 4] in the compute dtype.
+        Times are float32 [n], from 0 to 1. Guidance, float32 [n], is for networks with ``guidance_embeds`` alone.
         """
         flux_blocks.check_guidance(guidance, self.config.guidance_embeds)
         patches = flux_blocks.to_patches(sample.astype(self.dtype))
@@ -171,7 +154,7 @@ class FluxTransformer2DModel(Network):
         turns = flux_blocks.rotations(_positions(length, rows, columns), self.config.axes_dims_rope, _THETA)
         embedded = self.time_text_embed(times, guidance, conditions.pooled)
         condition = jax.nn.silu(embedded)
-        call = joint_blocks.caller(remat)
+        call = layers.caller(remat)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, condition, turns)
         x = jnp.concatenate([text, image], axis=1)

@@ -157,12 +157,7 @@ def position_table(width: int, side: int, base: int) -> np.ndarray:
 
 
 class JointBlock(nnx.Module):
-    """Joint attention and feed-forward layers of image and text (Esser et al. 2024, Figure 2b).
-
-    Args:
-      config: the transformer's.
-      index: of the block. The last one ends the text.
-    """
+    """Joint attention and feed-forward layers (Esser et al. 2024, Figure 2b). The last one ends the text."""
 
     def __init__(self, config: SD3TransformerConfig, index: int, **kwargs: Any):
         width, heads, head_size = config.width, config.num_attention_heads, config.attention_head_dim
@@ -183,26 +178,24 @@ class JointBlock(nnx.Module):
         if self.text_ends:
             # Here the published norm is of another kind, whose scale comes first.
             shift_text, scale_text = scale_text, shift_text
-        from_image, from_text = self.attn(_modulated(image, shift, scale), _modulated(text, shift_text, scale_text))
+        from_image, from_text = self.attn(
+            joint_blocks.modulated(image, shift, scale), joint_blocks.modulated(text, shift_text, scale_text)
+        )
         beside = image
         image = image + gate[:, None] * from_image
         if self.attn2 is not None:
             shift, scale, gate = of_ff[3:]
-            image = image + gate[:, None] * self.attn2(_modulated(beside, shift, scale))
+            image = image + gate[:, None] * self.attn2(joint_blocks.modulated(beside, shift, scale))
         image = _after(image, of_ff[:3], self.ff)
         if self.text_ends:
             return image, text
         return image, _after(text + gates_text[0][:, None] * from_text, gates_text[1:], self.ff_context)
 
 
-def _modulated(x: jax.Array, shift: jax.Array, scale: jax.Array) -> jax.Array:
-    return joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
-
-
 def _after(x: jax.Array, numbers: list[jax.Array], feed_forward: joint_blocks.FeedForward) -> jax.Array:
     """The feed-forward layer behind its norm and around a residual."""
     shift, scale, gate = numbers
-    return x + gate[:, None] * feed_forward(_modulated(x, shift, scale))
+    return x + gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale))
 
 
 class TimeTextEmbedding(nnx.Module):
@@ -237,9 +230,7 @@ class SD3Transformer2DModel(Network):
         self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)
         self.transformer_blocks = nnx.List([JointBlock(config, index, **kwargs) for index in range(config.num_layers)])
-        self.norm_out = joint_blocks.AdaLayerNormContinuous(
-            config.width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs
-        )
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(config.width, **kwargs)
         self.proj_out = linear(config.width, config.patch_size**2 * self.out_channels, **kwargs)
 
     @property
@@ -250,15 +241,9 @@ class SD3Transformer2DModel(Network):
     def __call__(
         self, sample: jax.Array, timesteps: jax.Array, conditions: TextConditions, *, remat: bool = False
     ) -> jax.Array:
-        """Predicts the velocity of noisy latents.
+        """Predicts the velocity [B, h, w, out_channels] of noisy latents [B, h, w, in_channels].
 
-        Args:
-          sample: noisy latents [B, h, w, in_channels]. H and w are multiples of ``patch_size``, with at most
-            ``pos_embed_max_size`` positions along either side.
-          timesteps: float [B], 1,000 times the noise level.
-
-        Returns:
-          [B, h, w, out_channels] in the compute dtype.
+        Timesteps are float [B], 1,000 times the noise level.
         """
         config = self.config
         batch, height, width, _ = sample.shape
@@ -271,7 +256,7 @@ class SD3Transformer2DModel(Network):
         states = self.time_text_embed(timesteps, conditions.pooled)
         image = self.pos_embed(sample.astype(self.dtype))
         text = self.context_embedder(conditions.states.astype(self.dtype))
-        call, condition = joint_blocks.caller(remat), jax.nn.silu(states)
+        call, condition = layers.caller(remat), jax.nn.silu(states)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, condition)
         patches = self.proj_out(self.norm_out(image, states))

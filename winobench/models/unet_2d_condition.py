@@ -18,23 +18,10 @@ from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 
-def _call(layer: nnx.Module, *inputs: jax.Array) -> jax.Array:
-    return layer(*inputs)
-
-
-# Keeps a layer's inputs alone for the gradient, which computes the layer again. No layer changes its state in a call.
-_call_and_forget = nnx.remat(_call, graph_updates=False)
-
-
 class _Level(nnx.Module):
     """What the blocks of the way down, the middle and the way up share: residual blocks, each with its attention.
 
-    Args:
-      config: the UNet's.
-      inputs: channels that enter each residual block.
-      channels: channels that leave each residual block.
-      level: index of the level, 0 is the finest.
-      cross_attention: attach a transformer to the residual blocks.
+    ``inputs`` are the channels that enter each residual block, ``channels`` those that leave it.
     """
 
     def __init__(
@@ -100,7 +87,7 @@ class DownBlock(_Level):
 
         With rows, int32 [N], context is [N, ...] and meets those rows of x. From there on, all have N rows.
         """
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         skips = []
         for i, resnet in enumerate(self.resnets):
             x = call(resnet, x, time)
@@ -135,18 +122,13 @@ class MidBlock(_Level):
         self, x: jax.Array, time: jax.Array, context: jax.Array, rows: jax.Array | None = None, *, remat: bool = False
     ) -> jax.Array:
         """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as in `DownBlock`."""
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         x = call(self.attentions[0], call(self.resnets[0], x, time), context, rows)
         return call(self.resnets[1], x, time if rows is None else time[rows])
 
 
 class UpBlock(_Level):
-    """One level of the way up (``UpBlock2D``, ``CrossAttnUpBlock2D``).
-
-    Args:
-      config: the UNet's.
-      index: position on the way up, 0 is the coarsest.
-    """
+    """One level of the way up (``UpBlock2D``, ``CrossAttnUpBlock2D``). Index 0 is the coarsest."""
 
     def __init__(self, config: UNet2DConditionConfig, index: int, **kwargs: Any):
         widths = config.block_out_channels
@@ -171,7 +153,7 @@ class UpBlock(_Level):
         remat: bool = False,
     ) -> jax.Array:
         """x [B, h, w, channels] and one skip a residual block, last first -> [B, ~2h, ~2w, channels] (cut to size)."""
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         for i, resnet in enumerate(self.resnets):
             x = call(resnet, x, time, skips[-1 - i])
             if self.attentions is not None:
