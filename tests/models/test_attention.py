@@ -164,12 +164,7 @@ def test_kernels_that_cannot_be_divided(devices, model_parallel, alone):
             jax.jit(look).lower(jnp.ones(8))
     jax.jit(look).lower(jnp.ones(8))
     parts = (False, attention._in_large_parts)
-    assert seen == [
-        (True, fused_attention.flash) if alone else parts,
-        (False, fused_attention.flash),
-        parts,
-        parts,
-    ]
+    assert seen == [(True, fused_attention.flash) if alone else parts, (False, fused_attention.flash), parts, parts]
 
 
 @pytest.mark.parametrize("model_parallel", [1, 2])

@@ -174,12 +174,7 @@ SMALL = {
     "vit": CLIPConfig(
         SMALL_TEXT,
         CLIPVisionConfig(
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            image_size=8,
-            patch_size=4,
+            hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4
         ),
         projection_dim=6,
     ),

@@ -320,10 +320,7 @@ def factors(inputs=8, outputs=8, rank=2, other_rank=None):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (
-            {"mid_block.attn3.to_q": factors()},
-            ("lora-misfit", "mid_block.attn3.to_q"),
-        ),
+        ({"mid_block.attn3.to_q": factors()}, ("lora-misfit", "mid_block.attn3.to_q")),
         ({"conv_in": factors()}, ("lora-misfit", "conv_in")),
         ({QUERY: factors(inputs=12)}, ("lora-misfit", "[12, 2]", "[2, 8]")),
         ({QUERY: factors(outputs=4)}, ("lora-misfit", "[8, 2]", "[2, 4]")),

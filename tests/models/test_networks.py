@@ -34,11 +34,7 @@ UNET = UNet2DConditionConfig(
 VAE = AutoencoderKLConfig(block_out_channels=(4,), norm_num_groups=2)
 TEXT = CLIPTextConfig(vocab_size=20, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
 
-NETWORKS = {
-    "unet": (UNet2DConditionModel, UNET),
-    "vae": (AutoencoderKL, VAE),
-    "text": (CLIPTextModel, TEXT),
-}
+NETWORKS = {"unet": (UNet2DConditionModel, UNET), "vae": (AutoencoderKL, VAE), "text": (CLIPTextModel, TEXT)}
 
 
 def filled(cls, config, **kwargs):
@@ -119,13 +115,7 @@ def test_unet_tree():
     )
     names = checkpoints.torch_names(checkpoints.abstract_model(UNet2DConditionModel, config))
     found = {name: shape for name, (_, shape) in names.items() if name.startswith("down_blocks")}
-    resnet = {
-        "norm1": (4,),
-        "conv1": (4, 4, 3, 3),
-        "time_emb_proj": (4, 16),
-        "norm2": (4,),
-        "conv2": (4, 4, 3, 3),
-    }
+    resnet = {"norm1": (4,), "conv1": (4, 4, 3, 3), "time_emb_proj": (4, 16), "norm2": (4,), "conv2": (4, 4, 3, 3)}
     block = {
         "norm1": (4,),
         "attn1.to_q": (4, 4),

@@ -141,10 +141,7 @@ def test_similarities(network, ours):
     ids, lengths, mask = texts()
     pixels = random(3, SIZE, SIZE, 3, seed=5)
     expected = network(
-        torch.from_numpy(ids).long(),
-        to_torch(pixels),
-        attention_mask=torch.from_numpy(mask).long(),
-        use_itm_head=False,
+        torch.from_numpy(ids).long(), to_torch(pixels), attention_mask=torch.from_numpy(mask).long(), use_itm_head=False
     ).itm_score
     image = call(ours, call(ours, pixels, method="image_states"), method="image_features")
     got = image @ call(ours, ids, lengths, method="text_features").T

@@ -264,10 +264,7 @@ FAMILIES = {
         },
         _z_image_conditions,
         _predict_z_image,
-        [
-            lambda c: c._replace(states=c.states[:, ::-1].copy()),
-            lambda c: c._replace(lengths=c.lengths + 1),
-        ],
+        [lambda c: c._replace(states=c.states[:, ::-1].copy()), lambda c: c._replace(lengths=c.lengths + 1)],
         {
             "dim": 384,
             "n_heads": 3,
