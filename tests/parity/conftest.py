@@ -7,6 +7,14 @@ from collections.abc import Callable
 import pytest
 
 
+@pytest.fixture(scope="module")
+def no_gradients():
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory) -> Callable:
     """Kind of pipeline -> its folder, and both pipelines of it."""

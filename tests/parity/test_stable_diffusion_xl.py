@@ -92,7 +92,7 @@ def test_texts_about_one_sample_may_go_together(ours):
     np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("by_folder", "setting", "negative", "scale"),
     [

@@ -40,25 +40,26 @@ def errors_of(pipeline, noise, levels, **keywords):
     return one_device(pipeline, **keywords).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=levels)
 
 
-def torch_pictures():
-    return torch.tensor(np.stack(pictures(SIZE)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
+def torch_pictures(images=None):
+    images = pictures(SIZE) if images is None else images
+    return torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
 
 
 def to_nchw(array):
     return torch.tensor(np.ascontiguousarray(np.asarray(array).transpose(0, 3, 1, 2)))
 
 
-def _latents(pipeline):
+def _latents(pipeline, images=None):
     config = pipeline.vae.config
-    mean = pipeline.vae.encode(torch_pictures()).latent_dist.mean
+    mean = pipeline.vae.encode(torch_pictures(images)).latent_dist.mean
     return (mean - (config.shift_factor or 0)) * config.scaling_factor
 
 
-def _loop(latents, noise, levels, predict):
+def _loop(latents, noise, levels, predict, texts=TEXTS):
     """``predict(noisy, level, text)`` is the velocity of one noisy latent, [1, ...]."""
-    errors = np.zeros((len(latents), len(TEXTS), len(noise)))
+    errors = np.zeros((len(latents), len(texts), len(noise)))
     for i, z in enumerate(latents):
-        for j in range(len(TEXTS)):
+        for j in range(len(texts)):
             for s, (eps, level) in enumerate(zip(noise, levels, strict=True)):
                 prediction = predict(((1 - level) * z + level * eps)[None], level, j)
                 errors[i, j, s] = float(((eps - z - prediction[0]).double() ** 2).sum())
@@ -98,14 +99,14 @@ def encoded_by_sd3(pipeline, texts, text_tokens=256):
 
 
 @torch.inference_mode()
-def _sd3(pipeline, noise, levels=LEVELS, *, text_tokens=256):
-    states, pooled = encoded_by_sd3(pipeline, TEXTS, text_tokens)
+def errors_of_sd3(pipeline, noise, levels=LEVELS, *, text_tokens=256, images=None, texts=TEXTS):
+    states, pooled = encoded_by_sd3(pipeline, texts, text_tokens)
 
     def predict(noisy, level, j):
         time = torch.tensor([1000 * level])
         return pipeline.transformer(noisy, states[j : j + 1], pooled[j : j + 1], time).sample
 
-    return _loop(_latents(pipeline), to_nchw(noise), levels, predict)
+    return _loop(_latents(pipeline, images), to_nchw(noise), levels, predict, texts)
 
 
 def pack(latents):
@@ -179,7 +180,7 @@ KINDS = {
         *(tiny_sdxl.write, diffusers.StableDiffusionXLPipeline, "StableDiffusionXL", _sdxl, 4), levels=tuple(TIMESTEPS)
     ),
     "sd3": Kind(
-        *(tiny_sd3.write, diffusers.StableDiffusion3Pipeline, "StableDiffusion3", _sd3, 16),
+        *(tiny_sd3.write, diffusers.StableDiffusion3Pipeline, "StableDiffusion3", errors_of_sd3, 16),
         lambda start: {"latents": start, "negative_prompt": [""] * len(start)},
     ),
     "flux": Kind(tiny_flux.write, *_FLUX),
