@@ -177,8 +177,10 @@ class DecoderAttention(nnx.Module):
         self.q_proj = Projection(config.hidden_size, queries, **options)
         self.k_proj, self.v_proj = (Projection(config.hidden_size, keys, **options) for _ in range(2))
         self.o_proj = Projection(queries, config.hidden_size, **options)
-        norm = functools.partial(RMSNorm, config.head_dim, epsilon=config.rms_norm_eps, **kwargs)
-        self.q_norm, self.k_norm = (norm() if config.query_key_norm else None for _ in range(2))
+        self.q_norm, self.k_norm = (
+            RMSNorm(config.head_dim, epsilon=config.rms_norm_eps, **kwargs) if config.query_key_norm else None
+            for _ in range(2)
+        )
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None

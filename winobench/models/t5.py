@@ -207,8 +207,8 @@ class T5ForConditionalGeneration(Network):
 
     def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
         self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)
-        self.encoder = T5Stack(config, is_decoder=False, **kwargs)
-        self.decoder = T5Stack(config, is_decoder=True, **kwargs)
+        self.encoder = T5Stack(config, is_decoder=False, int8=int8, **kwargs)
+        self.decoder = T5Stack(config, is_decoder=True, int8=int8, **kwargs)
         if not config.tie_word_embeddings:
             self.lm_head = Projection(config.d_model, config.vocab_size, **kwargs)
 
