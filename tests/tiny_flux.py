@@ -29,19 +29,8 @@ def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
         guidance_embeds=dev,
         axes_dims_rope=(4, 4, 8),
     )
-    vae = tiny_sd3.autoencoder(scaling_factor=0.3611, shift_factor=0.1159)
-    clip = transformers.CLIPTextModel(
-        transformers.CLIPTextConfig(
-            vocab_size=vocab_size,
-            hidden_size=32,
-            intermediate_size=64,
-            num_attention_heads=4,
-            num_hidden_layers=2,
-            max_position_embeddings=77,
-            bos_token_id=vocab_size - 2,
-            eos_token_id=vocab_size - 1,
-        )
-    )
+    vae = tiny_sd3.autoencoder(scaling_factor=0.3611, shift_factor=0.1159, force_upcast=True)
+    clip = tiny_sd3.clip_encoder(vocab_size, 32, num_hidden_layers=2)
     t5 = tiny_sd3.t5_encoder(24, heads=3)
     for number, network in enumerate((transformer, vae, clip, t5)):
         randomize(network, number)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from tests import tiny_language_models
-from tests.conftest import TINY_IMAGE_SIZE
+from tests import tiny_language_models, tiny_sd3
 
 OUT_LAYERS = (1, 2, 3)
 CHANNELS = 4
@@ -31,6 +30,24 @@ def tokenizer():
     return result
 
 
+def qwen3_config(words, **options):
+    """Of a small encoder for these tokens. The released ones differ in whether embeddings are tied."""
+    import transformers
+
+    return transformers.Qwen3Config(
+        vocab_size=len(words),
+        hidden_size=24,
+        intermediate_size=48,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=4096,
+        bos_token_id=None,
+        eos_token_id=words.eos_token_id,
+        **options,
+    )
+
+
 def write(folder: pathlib.Path, *, distilled: bool = True) -> pathlib.Path:
     """Writes the folder: two blocks of either kind, an encoder of four layers, statistics that are not 0 and 1."""
     import diffusers
@@ -51,30 +68,8 @@ def write(folder: pathlib.Path, *, distilled: bool = True) -> pathlib.Path:
         axes_dims_rope=(2, 6, 4, 4),
         guidance_embeds=False,
     )
-    vae = diffusers.AutoencoderKLFlux2(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-        latent_channels=CHANNELS,
-    )
-    encoder = transformers.Qwen3ForCausalLM(
-        transformers.Qwen3Config(
-            vocab_size=len(words),
-            hidden_size=24,
-            intermediate_size=48,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            max_position_embeddings=4096,
-            tie_word_embeddings=distilled,  # the released encoders differ in it
-            bos_token_id=None,
-            eos_token_id=words.eos_token_id,
-        )
-    )
+    vae = tiny_sd3.autoencoder(CHANNELS, "AutoencoderKLFlux2")
+    encoder = transformers.Qwen3ForCausalLM(qwen3_config(words, num_hidden_layers=4, tie_word_embeddings=distilled))
     for number, network in enumerate((transformer, vae, encoder)):
         randomize(network, number)
     generator = torch.Generator().manual_seed(7)

@@ -24,10 +24,7 @@ CHAT_TEMPLATE = (
 def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
     """A byte-level byte-pair tokenizer of some 400 tokens, learned from ``TEXT``; the same at every call.
 
-    Args:
-      kind: ``decoder`` for a start token before each text, ``t5`` for an end token behind it, ``opt`` for an end token
-        before it, ``bare`` for neither.
-      chat_template: of the tokenizer.
+    ``decoder`` puts a start token before each text, ``t5`` an end token behind it, ``opt`` an end token before it.
     """
     import tokenizers
     import transformers
@@ -63,16 +60,7 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
 def write_language_model(
     folder: pathlib.Path, family: str = "llama", *, chat_template: str | None = None
 ) -> pathlib.Path:
-    """Writes a model with random weights, the same at every call.
-
-    Args:
-      folder: where to; made if needed.
-      family: ``llama``, ``qwen3`` or ``t5``.
-      chat_template: of the tokenizer.
-
-    Returns:
-      The folder.
-    """
+    """Writes a ``llama``, ``qwen3`` or ``t5`` with random weights, the same at every call."""
     import torch
     import transformers
 

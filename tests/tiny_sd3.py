@@ -24,23 +24,32 @@ def write_t5_tokenizer(folder: pathlib.Path) -> None:
     ).save_pretrained(folder)
 
 
-def autoencoder(**factors: float) -> Any:
-    """A random one of torch's with 16 channels, of pictures of `TINY_IMAGE_SIZE`."""
+def autoencoder(channels: int = 16, kind: str = "AutoencoderKL", **options: Any) -> Any:
+    """A random one of torch's, of images of `TINY_IMAGE_SIZE`. With a shift there are no quant convolutions."""
     import diffusers
 
-    return diffusers.AutoencoderKL(
+    if "shift_factor" in options:
+        options |= {"use_quant_conv": False, "use_post_quant_conv": False}
+    return getattr(diffusers, kind)(
         sample_size=TINY_IMAGE_SIZE,
         block_out_channels=(8, 16, 16),
         down_block_types=("DownEncoderBlock2D",) * 3,
         up_block_types=("UpDecoderBlock2D",) * 3,
         layers_per_block=1,
         norm_num_groups=4,
-        latent_channels=16,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-        force_upcast=True,
-        **factors,
+        latent_channels=channels,
+        **options,
     )
+
+
+def clip_encoder(vocab_size: int, width: int, kind: str = "CLIPTextModel", **options: Any) -> Any:
+    """A random one of torch's, of three layers, for the tokens of ``write_clip_tokenizer``."""
+    import transformers
+
+    config = {"num_attention_heads": 4, "num_hidden_layers": 3, "max_position_embeddings": 77, "vocab_size": vocab_size}
+    config |= {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1}
+    config |= {"hidden_size": width, "intermediate_size": 2 * width, **options}
+    return getattr(transformers, kind)(transformers.CLIPTextConfig(**config))
 
 
 def t5_encoder(width: int, heads: int) -> Any:
@@ -82,17 +91,9 @@ def write(folder: pathlib.Path) -> pathlib.Path:
         dual_attention_layers=(0,),
         qk_norm="rms_norm",
     )
-    vae = autoencoder(scaling_factor=1.5305, shift_factor=0.0609)
-    text = {"vocab_size": vocab_size, "num_hidden_layers": 3, "max_position_embeddings": 77}
-    text |= {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1}
-    clips = [
-        transformers.CLIPTextModelWithProjection(
-            transformers.CLIPTextConfig(
-                hidden_size=width, intermediate_size=2 * width, num_attention_heads=4, projection_dim=out, **text
-            )
-        )
-        for width, out in ((24, 16), (40, 32))
-    ]
+    vae = autoencoder(scaling_factor=1.5305, shift_factor=0.0609, force_upcast=True)
+    kind = "CLIPTextModelWithProjection"
+    clips = [clip_encoder(vocab_size, width, kind, projection_dim=out) for width, out in ((24, 16), (40, 32))]
     t5 = t5_encoder(72, heads=4)
     for number, network in enumerate((transformer, vae, *clips, t5)):
         randomize(network, number)

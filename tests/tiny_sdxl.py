@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
-from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
+from tests import tiny_sd3
+from tests.conftest import TINY_WORDS
 
 
 def write(folder: pathlib.Path) -> pathlib.Path:
@@ -31,26 +32,10 @@ def write(folder: pathlib.Path) -> pathlib.Path:
         addition_time_embed_dim=8,
         projection_class_embeddings_input_dim=6 * 8 + 32,
     )
-    vae = diffusers.AutoencoderKL(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-        scaling_factor=0.13025,
-        force_upcast=True,
-    )
-    text = {"vocab_size": vocab_size, "num_hidden_layers": 3, "max_position_embeddings": 77}
-    text |= {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1}
-    first = transformers.CLIPTextModel(
-        transformers.CLIPTextConfig(hidden_size=24, intermediate_size=48, num_attention_heads=4, **text)
-    )
-    second = transformers.CLIPTextModelWithProjection(
-        transformers.CLIPTextConfig(
-            hidden_size=40, intermediate_size=80, num_attention_heads=5, hidden_act="gelu", projection_dim=32, **text
-        )
-    )
+    vae = tiny_sd3.autoencoder(4, scaling_factor=0.13025, force_upcast=True)
+    first = tiny_sd3.clip_encoder(vocab_size, 24)
+    options = {"num_attention_heads": 5, "hidden_act": "gelu", "projection_dim": 32}
+    second = tiny_sd3.clip_encoder(vocab_size, 40, "CLIPTextModelWithProjection", **options)
     for number, network in enumerate((unet, vae, first, second)):
         randomize(network, number)
     tokenizer = transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer")

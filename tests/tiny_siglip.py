@@ -48,13 +48,7 @@ _TOKENIZER = {
 def write_siglip(folder: pathlib.Path, family: str = "siglip") -> pathlib.Path:
     """Writes a model with random weights, the same at every call.
 
-    Args:
-      folder: where to; made if needed.
-      family: ``siglip``, whose towers are equally wide, with ``tokenizer.json``; or ``siglip2``, with Gemma's tokenizer
-        and bilinear images.
-
-    Returns:
-      The folder.
+    ``siglip`` has towers of one width and ``tokenizer.json``, ``siglip2`` Gemma's tokenizer and bilinear images.
     """
     import torch
     import transformers

@@ -148,13 +148,7 @@ def make_processor(folder: pathlib.Path, family: str):
 def write_vision_language(folder: pathlib.Path, family: str = "instructblip") -> pathlib.Path:
     """Writes a model with random weights, the same at every call.
 
-    Args:
-      folder: where to; made if needed.
-      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it; ``opt`` for a BLIP-2
-        with it; ``llava``; ``qwen3_vl``.
-
-    Returns:
-      The folder.
+    ``instructblip`` and ``blip-2`` have FLAN-T5, ``vicuna`` is an InstructBLIP with it, ``opt`` a BLIP-2 with it.
     """
     import torch
     import transformers

@@ -100,14 +100,14 @@ def test_attention_with_dropout_keeps_its_mean():
     """The mean over many keys is near the attention without dropout."""
     config = bert_config(attention_probs_dropout_prob=0.2)
     kwargs = {"dtype": jnp.float32, "param_dtype": jnp.float32}
-    graph, state = nnx.split(BertSelfAttention(config, rngs=nnx.Rngs(0), **kwargs))
+    graph, state = nnx.split(BertSelfAttention(config, 16, rngs=nnx.Rngs(0), **kwargs))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 6, 16)), jnp.float32)
 
     @functools.partial(jax.jit, compiler_options=QUICK_COMPILATION)
     def run(state, keys):
         attention = nnx.merge(graph, state)
-        draws = jax.vmap(lambda key: attention(x, jnp.array([5]), key))(keys)
-        return draws, attention(x, jnp.array([5]), None)
+        inputs = (x, attention.keys_values(x), jnp.array([5]))
+        return jax.vmap(lambda key: attention(*inputs, key))(keys), attention(*inputs)
 
     draws, wanted = run(state, jax.random.split(jax.random.key(0), 1000))
     error = draws.std(axis=0) / np.sqrt(len(draws))

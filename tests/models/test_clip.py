@@ -1,7 +1,6 @@
 """Sizes of the published CLIP models, and what the networks promise beside their values."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -10,62 +9,14 @@ import pytest
 from flax import nnx
 
 from tests.expectations import names, raises
+from tests.parity import published_configs
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
 from winobench.models import CLIPConfig, CLIPModel, CLIPResNetConfig, CLIPTextConfig, CLIPVisionConfig
 
-# config.json as published: what OpenAI's minimal files leave out is what the defaults say.
-VIT_B_32 = {
-    "architectures": ["CLIPModel"],
-    "initializer_factor": 1.0,
-    "logit_scale_init_value": 2.6592,
-    "model_type": "clip",
-    "projection_dim": 512,
-    "text_config": {"bos_token_id": 0, "dropout": 0.0, "eos_token_id": 2, "model_type": "clip_text_model"},
-    "torch_dtype": "float32",
-    "transformers_version": "4.46.2",
-    "vision_config": {"dropout": 0.0, "model_type": "clip_vision_model"},
-}
-VIT_L_14 = {
-    **VIT_B_32,
-    "projection_dim": 768,
-    "text_config": {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_attention_heads": 12,
-        "projection_dim": 768,
-        "model_type": "clip_text_model",
-    },
-    "vision_config": {
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 24,
-        "patch_size": 14,
-        "projection_dim": 768,
-        "model_type": "clip_vision_model",
-    },
-}
-VIT_H_14 = {
-    **VIT_B_32,
-    "projection_dim": 1024,
-    "text_config_dict": {
-        "hidden_act": "gelu",
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 24,
-    },
-    "vision_config_dict": {
-        "hidden_act": "gelu",
-        "hidden_size": 1280,
-        "intermediate_size": 5120,
-        "num_attention_heads": 16,
-        "num_hidden_layers": 32,
-        "patch_size": 14,
-    },
-}
+# What OpenAI's minimal files leave out is what the defaults say.
+VIT_B_32, VIT_L_14, VIT_H_14 = published_configs.of("clip").values()
 
 
 def open_clip(embed_dim, vision, width, heads, layers=12, **more):
@@ -117,6 +68,7 @@ def count(config):
 def test_published_sizes_open_clip(name):
     counts = count(clip_layouts.open_clip_config(OPEN_CLIP[name]))
     assert tuple(round(number / 1e6, 2) for number in counts) == MILLIONS[name]
+    assert counts[0] == {"RN50": 102007137, "RN50x64": 623258305}.get(name, counts[0])
 
 
 @pytest.mark.parametrize(
@@ -147,11 +99,6 @@ def test_published_shapes(name):
     assert (logits.shape, logits.dtype) == ((2, 3), jnp.float32)
 
 
-def test_known_exact_sizes():
-    assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50"]))[0] == 102007137
-    assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50x64"]))[0] == 623258305
-
-
 def test_duplicated_parts_win():
     """As in transformers, with the defaults for what they leave out."""
     content = {"model_type": "clip", "text_config": {"hidden_size": 64, "num_hidden_layers": 3}}
@@ -174,12 +121,7 @@ SMALL = {
     "vit": CLIPConfig(
         SMALL_TEXT,
         CLIPVisionConfig(
-            hidden_size=8,
-            intermediate_size=12,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            image_size=8,
-            patch_size=4,
+            hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4
         ),
         projection_dim=6,
     ),
@@ -197,19 +139,6 @@ def build(name, dtype=jnp.float32):
         return jnp.asarray(np.abs(noise) + 0.5 if len(leaf.shape) == 1 else noise, leaf.dtype)
 
     return nnx.merge(graph, jax.tree.map(draw, state))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
-def test_saving(name, tmp_path):
-    model = build(name)
-    checkpoints.save_model(model, tmp_path)
-    again = CLIPModel.from_pretrained(tmp_path)
-    assert again.config == model.config
-    assert checkpoints.weights_sha256(again) == checkpoints.weights_sha256(model)
-    assert again.logit_scale[...].shape == ()
-    json.dumps(model.config.to_dict())
-    hash(model.config)
 
 
 @pytest.mark.slow

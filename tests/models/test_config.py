@@ -10,13 +10,13 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
 
-UNET = published_configs.SD15_UNET
-VAE = published_configs.SD15_VAE
-TEXT = published_configs.SD15_TEXT
+UNET = published_configs.UNETS["sd15"]
+VAE = published_configs.VAES["sd15"]
+TEXT = published_configs.TEXT_ENCODERS["sd15"]
 
 
 def test_values_are_read():
-    config = UNet2DConditionConfig.from_dict(published_configs.SD21_UNET)
+    config = UNet2DConditionConfig.from_dict(published_configs.UNETS["sd21"])
     assert config.attention_head_dim == (5, 10, 20, 20)
     assert config.per_level("attention_head_dim") == (5, 10, 20, 20)
     assert config.per_level("layers_per_block") == (2, 2, 2, 2)

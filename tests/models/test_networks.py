@@ -10,7 +10,6 @@ from flax import nnx
 
 from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract, call
-from winobench import checkpoints
 from winobench.models import (
     AutoencoderKL,
     AutoencoderKLConfig,
@@ -34,11 +33,7 @@ UNET = UNet2DConditionConfig(
 VAE = AutoencoderKLConfig(block_out_channels=(4,), norm_num_groups=2)
 TEXT = CLIPTextConfig(vocab_size=20, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
 
-NETWORKS = {
-    "unet": (UNet2DConditionModel, UNET),
-    "vae": (AutoencoderKL, VAE),
-    "text": (CLIPTextModel, TEXT),
-}
+NETWORKS = {"unet": (UNet2DConditionModel, UNET), "vae": (AutoencoderKL, VAE), "text": (CLIPTextModel, TEXT)}
 
 
 def filled(cls, config, **kwargs):
@@ -104,53 +99,6 @@ def test_state_is_parameters_alone(name):
     hash(nnx.graphdef(network))
     again = abstract(lambda rngs: cls(config, rngs=rngs))
     assert nnx.graphdef(again) == nnx.graphdef(network)
-
-
-def test_unet_tree():
-    """The names and shapes of the smallest network, whole."""
-    config = UNet2DConditionConfig(
-        block_out_channels=(4,),
-        down_block_types=("CrossAttnDownBlock2D",),
-        up_block_types=("UpBlock2D",),
-        layers_per_block=1,
-        norm_num_groups=2,
-        cross_attention_dim=3,
-        attention_head_dim=2,
-    )
-    names = checkpoints.torch_names(checkpoints.abstract_model(UNet2DConditionModel, config))
-    found = {name: shape for name, (_, shape) in names.items() if name.startswith("down_blocks")}
-    resnet = {
-        "norm1": (4,),
-        "conv1": (4, 4, 3, 3),
-        "time_emb_proj": (4, 16),
-        "norm2": (4,),
-        "conv2": (4, 4, 3, 3),
-    }
-    block = {
-        "norm1": (4,),
-        "attn1.to_q": (4, 4),
-        "attn1.to_k": (4, 4),
-        "attn1.to_v": (4, 4),
-        "attn1.to_out.0": (4, 4),
-        "norm2": (4,),
-        "attn2.to_q": (4, 4),
-        "attn2.to_k": (4, 3),
-        "attn2.to_v": (4, 3),
-        "attn2.to_out.0": (4, 4),
-        "norm3": (4,),
-        "ff.net.0.proj": (32, 4),
-        "ff.net.2": (4, 16),
-    }
-    transformer = {"norm": (4,), "proj_in": (4, 4, 1, 1), "proj_out": (4, 4, 1, 1)}
-    weights = {f"resnets.0.{name}": shape for name, shape in resnet.items()}
-    weights |= {f"attentions.0.{name}": shape for name, shape in transformer.items()}
-    weights |= {f"attentions.0.transformer_blocks.0.{name}": shape for name, shape in block.items()}
-    expected = {}
-    for name, shape in weights.items():
-        expected[f"down_blocks.0.{name}.weight"] = shape
-        if not name.endswith(("to_q", "to_k", "to_v")):
-            expected[f"down_blocks.0.{name}.bias"] = shape[:1]
-    assert found == expected
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """OPT by itself: a text piece by piece, 8-bit weights, published sizes, and configs that are refused.
 
-Parity with torch is tested in a BLIP-2 (tests/parity/test_blip_2.py).
+Parity with torch is tested in a BLIP-2 (tests/parity/test_vision_language.py).
 """
 
 import math
@@ -12,6 +12,7 @@ import pytest
 from flax import nnx
 
 from tests.expectations import raises
+from tests.models.test_networks import filled
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench.models import decoder, decoder_cache
 from winobench.models.opt import OPTForCausalLM
@@ -30,15 +31,7 @@ def abstract(config=CONFIG, **options):
 
 @pytest.fixture(scope="module")
 def network():
-    graph, state = nnx.split(abstract())
-    rng = np.random.default_rng(0)
-
-    def values(path, leaf):
-        noise = rng.standard_normal(leaf.shape, np.float32)
-        usual = 1 + 0.2 * noise if path[-1] == "scale" else 0.2 * noise
-        return leaf.replace(usual if leaf.ndim == 1 else noise * leaf.shape[-2] ** -0.5)
-
-    return graph, nnx.from_flat_state([(path, values(path, leaf)) for path, leaf in nnx.to_flat_state(state)])
+    return nnx.split(filled(OPTForCausalLM, CONFIG))
 
 
 def test_piece_by_piece(network):

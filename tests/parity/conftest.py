@@ -1,23 +1,34 @@
-"""Small random folders of flow models, each written once for all tests that only read it."""
+"""Small random folders of whole pipelines, each written once for all tests that only read it."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 
 import pytest
 
-from tests import tiny_flux, tiny_flux2, tiny_sd3
 
-FLOW_FOLDERS = {"sd3": tiny_sd3.write, "flux": tiny_flux.write, "klein": tiny_flux2.write}
+@pytest.fixture(scope="module")
+def no_gradients():
+    import torch
+
+    with torch.no_grad():
+        yield
 
 
 @pytest.fixture(scope="session")
-def folder_of(tmp_path_factory) -> Callable[[str], pathlib.Path]:
-    """Kind of model -> its folder."""
-    made = {}
+def whole(tmp_path_factory) -> Callable:
+    """Kind of pipeline -> its folder, and both pipelines of it."""
+    from tests.parity import whole_pipelines
 
-    def folder(kind: str) -> pathlib.Path:
-        if kind not in made:
-            made[kind] = FLOW_FOLDERS[kind](tmp_path_factory.mktemp(kind))
-        return made[kind]
+    @functools.cache
+    def make(kind: str) -> whole_pipelines.Whole:
+        folder = whole_pipelines.KINDS[kind].write(tmp_path_factory.mktemp(kind))
+        return whole_pipelines.Whole(kind, folder)
 
-    return folder
+    return make
+
+
+@pytest.fixture(scope="session")
+def folder_of(whole) -> Callable[[str], pathlib.Path]:
+    """Kind of pipeline -> its folder."""
+    return lambda kind: whole(kind).folder

@@ -4,21 +4,33 @@ Float32, relative to the largest expected value. Measured: states, logits and si
 scores from images and texts 4e-7 to 1.2e-6 (bound 1e-4), preprocessing 0.
 """
 
+import functools
 import json
 
+import jax
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 import transformers
+from flax import nnx
 from PIL import Image
 
 from tests.expectations import raises
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, randomize, relative_error, to_torch
+from tests.parity.torch_copy import (
+    NETWORK_TOLERANCE,
+    QUICK_COMPILATION,
+    our_shapes,
+    randomize,
+    relative_error,
+    to_torch,
+    torch_shapes,
+)
 from winobench import checkpoints
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers.itm_head import ItmHead
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
 SIZE = 32
 WORDS = ["a", "red", "blue", "cube", "ball", "left", "of", "the", ",", "##s"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -49,12 +61,6 @@ CONFIG = {
 TEXTS = ["a red cube", "a blue ball left of the red cubes, of the red cubes, of the red cubes", "", "the ball"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
-
-
 @pytest.fixture(scope="module")
 def network():
     return randomize(transformers.BlipForImageTextRetrieval(transformers.BlipConfig(**CONFIG)))
@@ -83,73 +89,39 @@ def ours(folder):
     return BlipForImageTextRetrieval.from_pretrained(folder)
 
 
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+def test_states_logits_and_similarities(network, ours):
+    """Of four images and texts of 1, 5, 12 and 2 tokens; the states of texts alone and with images."""
+    lengths = np.array([1, 5, 12, 2], np.int32)
+    ids = np.random.default_rng(3).integers(0, CONFIG["text_config"]["vocab_size"], (4, 12)).astype(np.int32)
+    mask = np.arange(12) < lengths[:, None]
+    pixels = np.random.default_rng(5).standard_normal((4, SIZE, SIZE, 3)).astype(np.float32)
+    graph, state = nnx.split(ours)
 
+    @functools.partial(jax.jit, compiler_options=QUICK_COMPILATION)
+    def run(state, pixels, ids, lengths):
+        model = nnx.merge(graph, state)
+        states = model.image_states(pixels)
+        image = model.image_keys_values(states)
+        with_images = model.text_states(ids, lengths, image)
+        logits = model.match_logits(ids, lengths, image)
+        similarities = model.image_features(states) @ model.text_features(ids, lengths).T
+        return states, model.text_states(ids, lengths), with_images, logits, similarities
 
-def texts(length=12):
-    """Ids, lengths and torch's mask of texts of 1, 5, 12 and 2 tokens."""
-    lengths = np.array([1, 5, length, 2], np.int32)
-    ids = np.random.default_rng(3).integers(0, CONFIG["text_config"]["vocab_size"], (4, length)).astype(np.int32)
-    return ids, lengths, np.arange(length) < lengths[:, None]
-
-
-def test_image_states(network, ours):
-    pixels = random(3, SIZE, SIZE, 3)
+    with jax.default_matmul_precision("highest"):
+        states, alone, with_images, logits, similarities = run(state, pixels, ids, lengths)
+    texts = {"input_ids": torch.from_numpy(ids).long(), "attention_mask": torch.from_numpy(mask).long()}
     expected = network.vision_model(to_torch(pixels)).last_hidden_state
-    error = relative_error(call(ours, pixels, method="image_states"), expected)
-    assert error < NETWORK_TOLERANCE
-
-
-def test_text_states(network, ours):
-    ids, lengths, mask = texts()
-    expected = network.text_encoder(torch.from_numpy(ids).long(), attention_mask=torch.from_numpy(mask).long())[0]
-    got = call(ours, ids, lengths, method="text_states")
-    error = relative_error(got[mask], expected.numpy()[mask])
-    assert error < NETWORK_TOLERANCE
-
-
-def test_text_states_with_images(network, ours):
-    ids, lengths, mask = texts()
-    states = random(4, 17, 32, seed=1)
-    expected = network.text_encoder(
-        torch.from_numpy(ids).long(),
-        attention_mask=torch.from_numpy(mask).long(),
-        encoder_hidden_states=torch.from_numpy(states),
-        encoder_attention_mask=torch.ones(4, 17, dtype=torch.long),
-    )[0]
-    image = call(ours, states, method="image_keys_values")
-    got = call(ours, ids, lengths, image, method="text_states")
-    error = relative_error(got[mask], expected.numpy()[mask])
-    assert error < NETWORK_TOLERANCE
-    alone = call(ours, ids, lengths, method="text_states")
-    assert relative_error(alone[mask], expected.numpy()[mask]) > 1000 * NETWORK_TOLERANCE
-
-
-def test_match_logits(network, ours):
-    ids, lengths, mask = texts()
-    pixels = random(4, SIZE, SIZE, 3, seed=5)
-    expected = network(
-        torch.from_numpy(ids).long(), to_torch(pixels), attention_mask=torch.from_numpy(mask).long()
-    ).itm_score
-    image = call(ours, call(ours, pixels, method="image_states"), method="image_keys_values")
-    error = relative_error(call(ours, ids, lengths, image, method="match_logits"), expected)
-    assert error < NETWORK_TOLERANCE
-
-
-def test_similarities(network, ours):
-    ids, lengths, mask = texts()
-    pixels = random(3, SIZE, SIZE, 3, seed=5)
-    expected = network(
-        torch.from_numpy(ids).long(),
-        to_torch(pixels),
-        attention_mask=torch.from_numpy(mask).long(),
-        use_itm_head=False,
-    ).itm_score
-    image = call(ours, call(ours, pixels, method="image_states"), method="image_features")
-    got = image @ call(ours, ids, lengths, method="text_features").T
-    error = relative_error(got, expected)
-    assert error < NETWORK_TOLERANCE
+    seen = {"encoder_hidden_states": expected, "encoder_attention_mask": torch.ones(4, 17, dtype=torch.long)}
+    expected_alone, expected_with = (network.text_encoder(**texts, **images)[0].numpy()[mask] for images in ({}, seen))
+    for found, wanted in (
+        (states, expected),
+        (np.asarray(alone)[mask], expected_alone),
+        (np.asarray(with_images)[mask], expected_with),
+        (logits, network(**texts, pixel_values=to_torch(pixels)).itm_score),
+        (similarities, network(**texts, pixel_values=to_torch(pixels), use_itm_head=False).itm_score),
+    ):
+        assert relative_error(found, wanted) < NETWORK_TOLERANCE
+    assert relative_error(expected_alone, expected_with) > 1000 * NETWORK_TOLERANCE
 
 
 def images():
@@ -217,8 +189,7 @@ def test_published_files_of_2022(network, folder, tmp_path):
 
 
 def test_every_tensor_of_torchs_file_is_a_parameter(network, ours):
-    names = {name: shape for name, (_, shape) in checkpoints.torch_names(ours).items()}
-    assert names == {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    assert our_shapes(ours) == torch_shapes(network)
 
 
 def test_torch_loads_what_we_saved(network, ours, tmp_path):

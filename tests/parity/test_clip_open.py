@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from tests.parity import open_clip_torch
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, clip_outputs, relative_error, to_torch
+from tests.parity.torch_copy import NETWORK_TOLERANCE, clip_outputs, relative_error, to_torch
+from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
 from winobench.scorers.contrastive import Contrastive
 
@@ -58,7 +59,6 @@ def test_features(name, tmp_path):
     assert relative_error(images[0], images[1]) > 0.1
     expected = (images, texts, logits)
     errors = list(map(relative_error, clip_outputs(ours.model, pixels, ids.astype(np.int32)), expected))
-    print(f"parity {name}: images {errors[0]:.1e}, texts {errors[1]:.1e}, logits {errors[2]:.1e}")
     assert errors[0] < NETWORK_TOLERANCE
     assert errors[1] < NETWORK_TOLERANCE
     assert errors[2] < LOGIT_TOLERANCE
@@ -105,7 +105,6 @@ def test_scorer(vision, tmp_path):
         expected = theirs(to_torch(np.stack(pixels)), ids) / theirs.logit_scale.exp()
     scores = Contrastive.from_pretrained(folder).score(images, texts)
     error = relative_error(scores, expected)
-    print(f"parity scores: {error:.1e}")
     assert error < LOGIT_TOLERANCE
 
 
@@ -117,7 +116,4 @@ def test_file_names(name, tmp_path):
     theirs = open_clip_torch.random_clip(theirs_options(folder), seed=0)
     other = open_clip_torch.write_folder(tmp_path / "other", theirs, theirs_options(folder), name=name)
     again = clip_layouts.load_clip(other, allow_pickle=name.endswith(".bin"))
-    pixels = np.ones((1, 64, 64, 3), np.float32)
-    np.testing.assert_array_equal(
-        call(ours.model, pixels, method="encode_images"), call(again.model, pixels, method="encode_images")
-    )
+    assert checkpoints.weights_sha256(again.model) == checkpoints.weights_sha256(ours.model)

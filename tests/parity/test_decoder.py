@@ -7,10 +7,10 @@ import torch
 import transformers
 from flax import nnx
 
-from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, randomize, relative_error
+from tests.parity.test_llava import old_name
+from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, file_tensors, randomize, relative_error
 from winobench import parallel
 from winobench.checkpoints import language_models, models, sources, weights
-from winobench.checkpoints.weights import FileTensor
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
 SMALL = {
@@ -68,13 +68,6 @@ def with_norms_about_one(network):
     return network
 
 
-def tensors_of(network):
-    return {
-        name: FileTensor(name, tuple(tensor.shape), "a torch module", lambda tensor=tensor: tensor.detach().numpy())
-        for name, tensor in network.state_dict().items()
-    }
-
-
 def logits(network, ids, positions):
     graph, state = network
 
@@ -99,7 +92,7 @@ def test_network(name):
     network = torch_network(name)
     config = DecoderConfig.from_dict(network.config.to_dict())
     assert DecoderConfig.from_dict(config.to_dict()) == config
-    ours, _ = language_models.build_decoder(config, tensors_of(network), mesh=ONE_DEVICE)
+    ours, _ = language_models.build_decoder(config, file_tensors(network), mesh=ONE_DEVICE)
     np.testing.assert_allclose(inverse_wavelengths(config), network.model.rotary_emb.inv_freq, rtol=3e-7)
     result = logits(ours, IDS, positions_of(IDS))
     assert result.dtype == np.float32
@@ -124,7 +117,7 @@ def test_options_matter():
 def test_padding_as_torch_masks_it():
     network = torch_network("one head of keys")
     config = DecoderConfig.from_dict(network.config.to_dict())
-    ours, _ = language_models.build_decoder(config, tensors_of(network), mesh=ONE_DEVICE)
+    ours, _ = language_models.build_decoder(config, file_tensors(network), mesh=ONE_DEVICE)
     real = np.ones(IDS.shape, bool)
     real[0, :4] = real[1, 7:] = False
     positions = np.where(real, np.cumsum(real, axis=1) - 1, -1).astype(np.int32)
@@ -157,20 +150,12 @@ def llava():
     return with_norms_about_one(transformers.LlavaForConditionalGeneration(config))
 
 
-def old_name(name):
-    """As transformers before 4.52 saved it."""
-    if name.startswith("lm_head."):
-        return f"language_model.{name}"
-    name = name.removeprefix("model.")
-    return name.replace("language_model.", "language_model.model.", 1) if name.startswith("language_model.") else name
-
-
 @pytest.mark.parametrize("layout", ["saved", "new", "old"])
 def test_language_side_of_llava(llava, layout, tmp_path):
     """``saved`` is what the installed version of transformers writes."""
     llava.save_pretrained(tmp_path)
     config = models.read_config(language_models.Decoder, sources.resolve(tmp_path))
-    tensors = tensors_of(llava)
+    tensors = file_tensors(llava)
     assert "model.language_model.layers.1.mlp.up_proj.weight" in tensors
     if layout == "saved":
         tensors = weights.read_weights([str(tmp_path / "model.safetensors")])

@@ -10,6 +10,7 @@ import safetensors
 import torch
 
 import winobench
+from tests.parity.whole_pipelines import errors_of_sd3
 from winobench import parallel
 from winobench.base import registry
 from winobench.clevr import captions
@@ -93,22 +94,11 @@ def flow_of_torch():
 def test_torch_diffusers_computes_the_same_errors_of_the_flow_model(flow_of_torch):
     levels = [0.2, 0.5, 0.9]
     images, texts = clevr_common.evaluation_images(2), ["A red cube.", "There are two spheres.", ""]
-    pixels = torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
-    config = flow_of_torch.vae.config
-    latents = (flow_of_torch.vae.encode(pixels).latent_dist.mean - config.shift_factor) * config.scaling_factor
-    states, _, pooled, _ = flow_of_torch.encode_prompt(
-        texts, texts, texts, device="cpu", do_classifier_free_guidance=False, max_sequence_length=0
-    )
-    noise = torch.tensor(np.random.default_rng(0).standard_normal((len(levels), *latents.shape[1:]), np.float32))
-    expected = np.zeros((len(images), len(texts), len(levels)))
-    for i, z in enumerate(latents):
-        for j in range(len(texts)):
-            for s, (eps, level) in enumerate(zip(noise, levels, strict=True)):
-                noisy, told = (1 - level) * z + level * eps, torch.tensor([1000 * level])
-                prediction = flow_of_torch.transformer(noisy[None], states[j : j + 1], pooled[j : j + 1], told).sample
-                expected[i, j, s] = (eps - z - prediction[0]).double().square().sum()
+    noise = np.random.default_rng(0).standard_normal((len(levels), 16, 16, 16), np.float32)
+    options = {"text_tokens": 0, "images": images, "texts": texts}
+    expected = errors_of_sd3(flow_of_torch, noise, levels, **options)
     scorer = winobench.DiffusionITM.from_pretrained("clevr-flow", mesh=parallel.make_mesh(jax.devices()[:1]))
-    errors = scorer.errors(list(images), texts, noise=noise.numpy().transpose(0, 2, 3, 1), timesteps=levels)
+    errors = scorer.errors(list(images), texts, noise=noise, timesteps=levels)
     np.testing.assert_allclose(errors, expected, rtol=1e-4)
     assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
 

@@ -23,13 +23,8 @@ from winobench.checkpoints import weights
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
 TOLERANCE = 1e-4
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
 
 
 def relative_error(ours, theirs: torch.Tensor) -> float:

@@ -20,6 +20,7 @@ from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import lora
 from winobench.scorers.diffusion_itm import DiffusionITM
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
 # Rounding reaches 3e-6 in the UNet and 7e-7 in the text encoder. The adapters themselves move outputs by more than
 # CHANGE, as each test asserts.
 TOLERANCE = 2e-5
@@ -31,10 +32,11 @@ UNET_TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
 TEXT_TARGETS = ["q_proj", "k_proj", "v_proj", "out_proj"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_gradients():
+@pytest.fixture(scope="module")
+def base(tiny_pipeline):
+    """Torch's outputs without any adapter."""
     with torch.no_grad():
-        yield
+        return torch_outputs(diffusers.StableDiffusionPipeline.from_pretrained(tiny_pipeline))
 
 
 @pytest.fixture
@@ -117,8 +119,7 @@ def assert_close(got, expected, base, *, changed=(True, True)) -> None:
 
 
 @pytest.mark.parametrize(("rank", "alpha", "fuse"), [(3, 3, False), pytest.param(4, 10, True, marks=pytest.mark.slow)])
-def test_made_by_torch(theirs, ours, tmp_path, rank, alpha, fuse):
-    base = torch_outputs(theirs)
+def test_made_by_torch(base, theirs, ours, tmp_path, rank, alpha, fuse):
     make_torch_lora(theirs, rank=rank, alpha=alpha)
     expected = torch_outputs(theirs)
     save_torch_lora(theirs, tmp_path, metadata=True)
@@ -154,8 +155,7 @@ def test_without_metadata_torch_and_we_forget_alpha_alike(theirs, ours, tiny_pip
         {"alpha": 2, "alpha_pattern": {"to_k": 5, "attn2.to_q": 7, "v_proj": 9}, "rank_pattern": {"to_v": 2}},
     ],
 )
-def test_options_of_peft(theirs, ours, tmp_path, options):
-    base = torch_outputs(theirs)
+def test_options_of_peft(base, theirs, ours, tmp_path, options):
     make_torch_lora(theirs, rank=4, **options)
     expected = torch_outputs(theirs)
     save_torch_lora(theirs, tmp_path, metadata=True)
@@ -163,8 +163,7 @@ def test_options_of_peft(theirs, ours, tmp_path, options):
     assert_close(our_outputs(ours), expected, base)
 
 
-def test_scale_is_torchs(theirs, ours, tmp_path):
-    base = torch_outputs(theirs)
+def test_scale_is_torchs(base, theirs, ours, tmp_path):
     make_torch_lora(theirs, rank=3, alpha=6)
     full = torch_outputs(theirs)
     save_torch_lora(theirs, tmp_path, metadata=True)
@@ -178,8 +177,7 @@ def test_scale_is_torchs(theirs, ours, tmp_path):
 @pytest.mark.parametrize(
     ("targets", "rank", "alpha"), [("cross", 4, None), pytest.param("all", 3, 7.5, marks=pytest.mark.slow)]
 )
-def test_made_here(theirs, ours, tmp_path, targets, rank, alpha):
-    base = torch_outputs(theirs)
+def test_made_here(base, theirs, ours, tmp_path, targets, rank, alpha):
     config = lora.LoRAConfig(targets, rank=rank, alpha=alpha)
     rng = np.random.default_rng(0)
     for network in (ours.unet, ours.text_encoder):
@@ -267,9 +265,8 @@ def kohya_file(unet, path, chosen) -> None:
         pytest.param(lambda name: True, False, id="all layers"),
     ],
 )
-def test_kohyas_files_with_convolutions(theirs, ours, tiny_pipeline, tmp_path, chosen, fuse):
+def test_kohyas_files_with_convolutions(base, theirs, ours, tiny_pipeline, tmp_path, chosen, fuse):
     """``proj_in`` and ``proj_out`` of Stable Diffusion 1.x are 1 x 1 convolutions; LyCORIS adapts the others, too."""
-    base = torch_outputs(theirs)
     kohya_file(theirs.unet, tmp_path / "kohya.safetensors", chosen)
     theirs.load_lora_weights(tmp_path, weight_name="kohya.safetensors")
     expected = torch_outputs(theirs)
@@ -294,9 +291,8 @@ def _first_names(unet, *, prefix: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("prefix", [pytest.param("unet.", marks=pytest.mark.slow), ""])
-def test_first_names(theirs, ours, tiny_pipeline, tmp_path, prefix):
+def test_first_names(base, theirs, ours, tiny_pipeline, tmp_path, prefix):
     """Torch reads them with a prefix, and passes over them in silence without; we read both."""
-    base = torch_outputs(theirs)
     make_torch_lora(theirs, text_encoder=False)
     expected = torch_outputs(theirs)
     path = tmp_path / "pytorch_lora_weights.safetensors"
@@ -325,9 +321,8 @@ def test_first_file_as_a_pickle(theirs, tmp_path):
 
 
 @pytest.mark.slow
-def test_names_of_the_time_between(theirs, ours, tmp_path):
+def test_names_of_the_time_between(base, theirs, ours, tmp_path):
     """``to_q.lora.down.weight`` and ``q_proj.lora_linear_layer.down.weight``: diffusers 0.18 to 0.23."""
-    base = torch_outputs(theirs)
     make_torch_lora(theirs)
     expected = torch_outputs(theirs)
     tensors = {}

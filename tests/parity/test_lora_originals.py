@@ -20,9 +20,9 @@ from diffusers.loaders import lora_conversion_utils, single_file_utils
 
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import raises
-from tests.parity import test_flux, test_flux2, test_stable_diffusion_3
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
+from tests.parity.whole_pipelines import KINDS, TEXTS
 from winobench import checkpoints, parallel
 from winobench.checkpoints import lora_layers, models
 from winobench.diffusion import families
@@ -237,17 +237,10 @@ def test_xlabs_files_are_as_diffusers_reads_them(folder_of, tmp_path):
         np.testing.assert_array_equal(adapter.up, theirs[f"transformer.{name}.lora_B.weight"].numpy())
 
 
-PIPELINES = {
-    "sd3": (diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
-    "flux": (diffusers.FluxPipeline, test_flux.torch_errors),
-    "klein": (diffusers.Flux2KleinPipeline, test_flux2.torch_errors),
-}
-
-
 def errors_of(kind, folder, change):
     """Noise, and diffusers' errors with it: of the pipeline as it is, and as ``change`` makes it."""
-    pipeline_class, torch_errors = PIPELINES[kind]
-    pipeline = pipeline_class.from_pretrained(folder)
+    torch_errors = KINDS[kind].torch_errors
+    pipeline = KINDS[kind].theirs.from_pretrained(folder)
     noise = np.random.default_rng(1).standard_normal((3, 8, 8, pipeline.vae.config.latent_channels), np.float32)
     before = torch_errors(pipeline, noise, levels=LEVELS)
     change(pipeline)
@@ -259,7 +252,7 @@ def errors_of(kind, folder, change):
 def check_ours(folder, path, noise, expected, *, fuse):
     mesh = parallel.make_mesh(jax.devices()[:1])
     scorer = DiffusionITM.from_pretrained(folder, lora=path, fuse_lora=fuse, batch_size=4, mesh=mesh, image_size=SIZE)
-    got = scorer.errors(pictures(SIZE), test_flux.TEXTS, noise=noise, timesteps=LEVELS)
+    got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 
 
@@ -367,7 +360,7 @@ def test_names_of_diffusers_in_one_word(kind, folder_of, tmp_path):
 def test_text_encoders_adapted_by_diffusers(kind, fuse, folder_of, tmp_path):
     """The CLIP encoders alone, as diffusers' training scripts save them; also what is saved here, read by diffusers."""
     folder = folder_of(kind)
-    pipeline_class = PIPELINES[kind][0]
+    pipeline_class = KINDS[kind].theirs
     parts = ("text_encoder", "text_encoder_2") if kind == "sd3" else ("text_encoder",)
     layers, states = {}, {}
 
@@ -417,11 +410,7 @@ def test_kohyas_text_encoders_of_stable_diffusion_3(folder_of, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "prefix", "part"),
-    [
-        ("sd3", "te3", "text_encoder_3"),
-        ("flux", "te3", "text_encoder_2"),
-        ("flux", "te2", "text_encoder_2"),
-    ],
+    [("sd3", "te3", "text_encoder_3"), ("flux", "te3", "text_encoder_2"), ("flux", "te2", "text_encoder_2")],
 )
 def test_adapters_of_t5_are_one_sentence(kind, prefix, part, folder_of, tmp_path):
     path = tmp_path / "a.safetensors"

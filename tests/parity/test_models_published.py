@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from tests.parity import published_configs
+from tests.parity.torch_copy import our_shapes, torch_shapes
 from winobench import checkpoints
 from winobench.models import (
     AutoencoderKL,
@@ -42,16 +43,6 @@ MILLIONS = {
 }
 
 
-def torch_shapes(network):
-    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
-
-
-def our_shapes(cls, config):
-    return {
-        name: shape for name, (_, shape) in checkpoints.torch_names(checkpoints.abstract_model(cls, config)).items()
-    }
-
-
 def count(shapes):
     return round(sum(torch.Size(shape).numel() for shape in shapes.values()) / 1e6, 1)
 
@@ -63,7 +54,7 @@ def test_tree(part, name):
     cls, config_class, torch_class, published = DIFFUSERS[part]
     with torch.device("meta"):
         expected = torch_shapes(torch_class.from_config(published[name]))
-    assert our_shapes(cls, config_class.from_dict(published[name])) == expected
+    assert our_shapes(checkpoints.abstract_model(cls, config_class.from_dict(published[name]))) == expected
     assert count(expected) == MILLIONS[name, part]
 
 
@@ -74,7 +65,7 @@ def test_text_encoder_tree(name):
         network = transformers.CLIPTextModel(transformers.CLIPTextConfig(**published))
     # The published files have a prefix that transformers 5 has dropped from its attributes.
     expected = {f"text_model.{key}": shape for key, shape in torch_shapes(network).items()}
-    assert our_shapes(CLIPTextModel, CLIPTextConfig.from_dict(published)) == expected
+    assert our_shapes(checkpoints.abstract_model(CLIPTextModel, CLIPTextConfig.from_dict(published))) == expected
     assert count(expected) == MILLIONS[name, "text_encoder"]
 
 
@@ -87,7 +78,7 @@ def test_tree_of_the_second_text_encoder():
         for key, shape in torch_shapes(network).items()
     }
     config = CLIPTextProjectionConfig.from_dict(published)
-    assert our_shapes(CLIPTextModelWithProjection, config) == expected
+    assert our_shapes(checkpoints.abstract_model(CLIPTextModelWithProjection, config)) == expected
     assert count(expected) == 694.7
     assert transformers.CLIPTextConfig(**config.to_dict()).architectures == ["CLIPTextModelWithProjection"]
 
@@ -95,18 +86,18 @@ def test_tree_of_the_second_text_encoder():
 @pytest.mark.parametrize(
     ("ours", "published"),
     [
-        (UNet2DConditionConfig.sd15(), published_configs.SD15_UNET),
-        (UNet2DConditionConfig.sd21_base(), published_configs.SD21_BASE_UNET),
-        (UNet2DConditionConfig.sd21(), published_configs.SD21_UNET),
-        (UNet2DConditionConfig.sdxl(), published_configs.SDXL_UNET),
-        (AutoencoderKLConfig.sd(), published_configs.SD15_VAE),
-        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.SD21_BASE_VAE),
-        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.SD21_VAE),
-        (AutoencoderKLConfig.sdxl(), published_configs.SDXL_VAE),
-        (CLIPTextConfig.sd15(), published_configs.SD15_TEXT),
-        (CLIPTextConfig.sd21(), published_configs.SD21_BASE_TEXT),
-        (CLIPTextConfig.sd21(), published_configs.SD21_TEXT),
-        (CLIPTextConfig.sd15(), published_configs.SDXL_TEXT),
+        (UNet2DConditionConfig.sd15(), published_configs.UNETS["sd15"]),
+        (UNet2DConditionConfig.sd21_base(), published_configs.UNETS["sd21-base"]),
+        (UNet2DConditionConfig.sd21(), published_configs.UNETS["sd21"]),
+        (UNet2DConditionConfig.sdxl(), published_configs.UNETS["sdxl"]),
+        (AutoencoderKLConfig.sd(), published_configs.VAES["sd15"]),
+        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.VAES["sd21-base"]),
+        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.VAES["sd21"]),
+        (AutoencoderKLConfig.sdxl(), published_configs.VAES["sdxl"]),
+        (CLIPTextConfig.sd15(), published_configs.TEXT_ENCODERS["sd15"]),
+        (CLIPTextConfig.sd21(), published_configs.TEXT_ENCODERS["sd21-base"]),
+        (CLIPTextConfig.sd21(), published_configs.TEXT_ENCODERS["sd21"]),
+        (CLIPTextConfig.sd15(), published_configs.TEXT_ENCODERS["sdxl"]),
         (CLIPTextProjectionConfig.sdxl_2(), published_configs.SDXL_TEXT_2),
     ],
 )

@@ -16,6 +16,7 @@ from PIL import Image
 
 from tests import tiny_language_models
 from tests.expectations import raises
+from tests.parity import published_configs
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_vision_language import QWEN_IMAGES, write_vision_language
 from winobench import parallel
@@ -226,39 +227,13 @@ def test_bounds_of_pictures(folder):
         VisionLanguageModel.from_pretrained(folder, max_pixels=2000)
 
 
-def published_config(width, inner, layers, heads, vision):
-    """Of Qwen/Qwen3-VL-4B-Instruct and its siblings, as published."""
-    text = {"attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 151643, "dtype": "bfloat16"}
-    text |= {"eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": width}
-    text |= {"initializer_range": 0.02, "intermediate_size": inner, "max_position_embeddings": 262144}
-    text |= {"model_type": "qwen3_vl_text", "num_attention_heads": heads, "num_hidden_layers": layers}
-    text |= {"num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_theta": 5000000, "use_cache": True}
-    text |= {"rope_scaling": {"mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"}}
-    text |= {"vocab_size": 151936, "tie_word_embeddings": width < 4096}
-    tower = {"hidden_act": "gelu_pytorch_tanh", "in_channels": 3, "initializer_range": 0.02, "model_type": "qwen3_vl"}
-    tower |= {"num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": width, "patch_size": 16}
-    tower |= {"spatial_merge_size": 2, "temporal_patch_size": 2, **vision}
-    whole = {"architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 151655, "model_type": "qwen3_vl"}
-    whole |= {"tie_word_embeddings": width < 4096, "transformers_version": "4.57.0.dev0", "video_token_id": 151656}
-    whole |= {"vision_end_token_id": 151653, "vision_start_token_id": 151652}
-    return whole | {"text_config": text, "vision_config": tower}
+QWEN3_VL = published_configs.of("qwen3_vl")  # of Qwen/Qwen3-VL-4B-Instruct and its siblings
 
 
-LARGE = {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "deepstack_visual_indexes": [5, 11, 17]}
-SO400M = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]}
-
-
-@pytest.mark.parametrize(
-    ("values", "parameters"),
-    [
-        (published_config(2048, 6144, 28, 16, LARGE), 2_127_532_032),
-        (published_config(2560, 9728, 36, 32, LARGE), 4_437_815_808),
-        (published_config(4096, 12288, 36, 32, SO400M), 8_767_123_696),
-    ],
-)
-def test_published_sizes(values, parameters):
+@pytest.mark.parametrize(("name", "parameters"), [("2b", 2_127_532_032), ("4b", 4_437_815_808), ("8b", 8_767_123_696)])
+def test_published_sizes(name, parameters):
     """The hub's numbers of parameters, from shapes."""
-    config = Qwen3VLConfig.from_dict(values)
+    config = Qwen3VLConfig.from_dict(QWEN3_VL[name])
     assert Qwen3VLConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     network = language_models.abstract_network(Qwen3VLForConditionalGeneration, config)
     assert sum(leaf.size for leaf in jax.tree.leaves(nnx.state(network))) == parameters
@@ -270,7 +245,7 @@ def test_published_sizes(values, parameters):
 
 
 def test_bad_configs():
-    values = published_config(2048, 6144, 28, 16, LARGE)
+    values = QWEN3_VL["2b"]
     text, tower = values["text_config"], values["vision_config"]
     section = {"mrope_interleaved": True, "mrope_section": [24, 20], "rope_type": "default"}
     faults = [

@@ -60,8 +60,9 @@ def test_normalised_scores(run, scorer):
 def test_other_numbers_of_samples(run, scorer, requested, name):
     timesteps = run[f"timesteps_{name}"]
     np.testing.assert_array_equal(choose_timesteps("published", requested), timesteps)
+    # All captions, for which the program of `test_distances` is compiled.
     errors = scorer.errors(
-        run["images"][:1], run["captions"][:1], noise=run["noise_30"][: len(timesteps)], timesteps=timesteps
+        run["images"][:1], run["captions"], noise=run["noise_30"][: len(timesteps)], timesteps=timesteps
     )
     np.testing.assert_allclose(errors[0, 0], run[f"dist_cond_{name}"], rtol=0, atol=EACH)
 

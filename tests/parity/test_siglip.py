@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
 
 from tests import tiny_siglip
-from tests.parity.torch_copy import clip_outputs, relative_error, to_torch
+from tests.parity.torch_copy import clip_outputs, odd_images, relative_error, to_torch
 from tests.tiny_siglip import LENGTH, PIECES, SIZE
 from winobench import checkpoints, parallel
 from winobench.checkpoints import models, siglip_files
@@ -71,32 +70,20 @@ def test_features_and_logits(theirs, ours, family):
     assert relative_error(expected[0][0], expected[0][1]) > 0.1
     assert relative_error(expected[1][0], expected[1][1]) > 0.1
     errors = list(map(relative_error, clip_outputs(ours.model, pixels, ids), expected))
-    print(f"parity {family}: images {errors[0]:.1e}, texts {errors[1]:.1e}, logits {errors[2]:.1e}")
     assert max(errors) < TOLERANCE
-
-
-def images():
-    rng = np.random.default_rng(4)
-    colours = [
-        Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in ((51, 70), (20, 9), (1, 3))
-    ]
-    gray = Image.fromarray(rng.integers(0, 256, (33, 47), dtype=np.uint8))
-    alpha = colours[0].copy()
-    alpha.putalpha(255)
-    return [*colours, gray, alpha]
 
 
 def torch_pixels(folder):
     """By transformers' own processor, with all images made RGB."""
     options = json.loads((folder / "preprocessor_config.json").read_text()) | {"do_convert_rgb": True}
     official = transformers.SiglipImageProcessorPil(**options)
-    return official(images(), return_tensors="pt")["pixel_values"]
+    return official(odd_images(), return_tensors="pt")["pixel_values"]
 
 
 def test_preprocessing(folder, ours):
     """Pixel values of odd shapes, of gray, and of an alpha channel that is opaque, bit for bit."""
     expected = torch_pixels(folder).numpy().transpose(0, 2, 3, 1)
-    for image, values in zip(images(), expected, strict=True):
+    for image, values in zip(odd_images(), expected, strict=True):
         np.testing.assert_array_equal(ours.processor.normalize(ours.processor(image)), values)
 
 
@@ -135,11 +122,11 @@ def test_scores(folder, theirs, family):
     """From images and strings to the logits of all pairs, in both ways to ask for them."""
     expected = torch_outputs(theirs, torch_pixels(folder), expected_ids(folder, family))[2]
     scorer = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:1]))
-    scores = scorer.score(images(), TEXTS)
+    scores = scorer.score(odd_images(), TEXTS)
     assert scores.dtype == np.float32
     assert relative_error(scores, expected) < TOLERANCE
     pairs = np.argwhere(np.ones(scores.shape))
-    listed = np.concatenate([part for _, part in scorer.iter_scores(images(), TEXTS, pairs)])
+    listed = np.concatenate([part for _, part in scorer.iter_scores(odd_images(), TEXTS, pairs)])
     np.testing.assert_allclose(listed, scores.ravel(), rtol=1e-6)
 
 

@@ -1,4 +1,7 @@
-"""SDXL against torch diffusers on the same folder: networks, conditions, whole scores, pictures, LoRA, files."""
+"""SDXL against torch diffusers: what other pipelines do not have (see `test_whole_pipelines`)."""
+
+import json
+import shutil
 
 import diffusers
 import jax
@@ -9,80 +12,36 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests import tiny_sdxl
 from tests.expectations import names, raises
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
-from winobench import checkpoints, parallel
+from tests.parity.whole_pipelines import SIZE, TEXTS, TIMESTEPS, encoded_by_sdxl, one_device
+from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.checkpoints import lora_layers
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel
-from winobench.scorers.diffusion_itm import DiffusionITM
-
-TEXTS = ["a red cube left of the blue ball", "a photo", ""]
-TIMESTEPS = [3, 400, 990]
-SIZE = tiny_sdxl.TINY_IMAGE_SIZE
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_sdxl.write(tmp_path_factory.mktemp("sdxl"))
+def case(whole):
+    return whole("sdxl")
 
 
 @pytest.fixture(scope="module")
-def theirs(folder):
-    return diffusers.StableDiffusionXLPipeline.from_pretrained(folder)
+def ours(case):
+    return case.ours
 
 
 @pytest.fixture(scope="module")
-def ours(folder):
-    pipeline = families.load_pipeline(folder)
-    assert type(pipeline) is StableDiffusionXL
-    return pipeline
-
-
-def encoded(pipeline, texts):
-    """Torch's states and pooled texts."""
-    states, _, pooled, _ = pipeline.encode_prompt(list(texts), device="cpu", do_classifier_free_guidance=False)
-    return states, pooled
-
-
-@torch.inference_mode()
-def torch_errors(pipeline, noise, *, zeros=False):
-    """Squared errors [image, text, sample] by a plain loop."""
-    scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
-    images = torch.tensor(np.stack(pictures(SIZE)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
-    latents = pipeline.vae.encode(images).latent_dist.mean * pipeline.vae.config.scaling_factor
-    states, pooled = encoded(pipeline, TEXTS)
-    if zeros:
-        states[-1], pooled[-1] = 0, 0
-    sizes = torch.tensor([[SIZE, SIZE, 0, 0, SIZE, SIZE]])
-    noise = torch.tensor(noise.transpose(0, 3, 1, 2))
-    errors = np.zeros((len(latents), len(TEXTS), len(noise)))
-    for i, z in enumerate(latents):
-        for j in range(len(TEXTS)):
-            for s, (eps, t) in enumerate(zip(noise, torch.tensor(TIMESTEPS), strict=True)):
-                noisy = scheduler.add_noise(z[None], eps[None], t[None])
-                added = {"text_embeds": pooled[j : j + 1], "time_ids": sizes}
-                prediction = pipeline.unet(noisy, t, states[j : j + 1], added_cond_kwargs=added).sample
-                errors[i, j, s] = float(((eps - prediction[0]).double() ** 2).sum())
-    return errors
-
-
-@pytest.fixture(scope="module")
-def noise():
-    return np.random.default_rng(1).standard_normal((len(TIMESTEPS), 8, 8, 4), np.float32)
-
-
-def one_device(pipeline, **keywords):
-    return DiffusionITM(pipeline, batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]), **keywords)
+def theirs(case):
+    return case.theirs
 
 
 def test_conditions(ours, theirs):
     with torch.inference_mode():
-        states, pooled = encoded(theirs, TEXTS)
+        states, pooled = encoded_by_sdxl(theirs, TEXTS)
     got = ours.encode_texts(TEXTS)
     assert relative_error(got["states"], states.numpy()) < 1e-5
     assert relative_error(got["pooled"], pooled.numpy()) < 1e-5
@@ -109,27 +68,14 @@ def test_the_network(ours, theirs):
         ours.unet(x, times, states)
 
 
-def test_errors(ours, theirs, noise):
-    scorer = one_device(ours)
-    got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
-    np.testing.assert_allclose(got, torch_errors(theirs, noise), rtol=1e-4)
-    # The unconditional text is encoded as texts are; the sizes are those that images are resized to.
-    assert not scorer.pipeline.denoiser.shares_rows
-
-
-def test_the_empty_text_as_zeros(ours, theirs, noise):
+def test_the_empty_text_as_zeros(case, ours, theirs):
     zeros = ours.replace(zero_empty_text=True)
-    got = one_device(zeros).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
-    np.testing.assert_allclose(got, torch_errors(theirs, noise, zeros=True), rtol=1e-4)
+    np.testing.assert_allclose(case.errors(zeros), case.torch_errors(zeros=True), rtol=1e-4)
     assert zeros.fingerprint != ours.fingerprint
     with torch.inference_mode():
         _, negative, _, negative_pooled = theirs.encode_prompt(["a photo"], device="cpu")
     assert not negative.any()
     assert not negative_pooled.any()
-    with raises("bad-value", "zero_empty_text"):
-        ours.replace(zero_empty_text="yes")
-    with pytest.raises(InputError, match=names("'guidance'")):
-        ours.replace(guidance=1.0)
 
 
 @pytest.mark.slow
@@ -146,7 +92,7 @@ def test_texts_about_one_sample_may_go_together(ours):
     np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("by_folder", "setting", "negative", "scale"),
     [
@@ -186,22 +132,16 @@ def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
     assert ours.drawing_identity(0.0, None) == {"guided": False}
 
 
-def test_files_go_both_ways(ours, theirs, noise, tmp_path):
-    ours.save_pretrained(tmp_path / "saved", dtype="float32")
-    again = families.load_pipeline(tmp_path / "saved")
-    assert again.fingerprint == ours.fingerprint
-    torch_again = diffusers.StableDiffusionXLPipeline.from_pretrained(tmp_path / "saved")
-    np.testing.assert_allclose(torch_errors(torch_again, noise), torch_errors(theirs, noise), rtol=1e-5)
-    assert torch_again.config.force_zeros_for_empty_prompt
-    assert (again.zero_empty_text, again.force_zeros_for_empty_prompt) == (None, True)
+def test_a_setting_of_the_folder_is_kept(ours, tmp_path):
+    assert (ours.zero_empty_text, ours.force_zeros_for_empty_prompt) == (None, True)
     ours.replace(force_zeros_for_empty_prompt=False).save_pretrained(tmp_path / "encoded", dtype="float32")
     assert not StableDiffusionXL.read_description(tmp_path / "encoded").settings["force_zeros_for_empty_prompt"]
 
 
 @pytest.fixture(scope="module")
-def adapted(folder, tmp_path_factory):
+def adapted(case, tmp_path_factory):
     """Torch's pipeline with random adapters on all three networks, and the file that diffusers writes of them."""
-    pipeline = diffusers.StableDiffusionXLPipeline.from_pretrained(folder)
+    pipeline = diffusers.StableDiffusionXLPipeline.from_pretrained(case.folder)
     unet_targets = ["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "proj_in"]
     pipeline.unet.add_adapter(peft.LoraConfig(r=3, lora_alpha=6, target_modules=unet_targets))
     for encoder in (pipeline.text_encoder, pipeline.text_encoder_2):
@@ -232,10 +172,9 @@ def load_with(folder, lora):
     return pipeline
 
 
-def test_lora_of_diffusers(folder, adapted, noise):
+def test_lora_of_diffusers(case, adapted):
     pipeline, place, _ = adapted
-    got = one_device(load_with(folder, place)).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
-    np.testing.assert_allclose(got, torch_errors(pipeline, noise), rtol=1e-4)
+    np.testing.assert_allclose(case.errors(load_with(case.folder, place)), case.torch_errors(pipeline), rtol=1e-4)
 
 
 # The original code's places of the blocks that the small UNet has, of SDXL's three levels and two layers.
@@ -260,7 +199,7 @@ def kohya_name(part, layer, places=None):
 
 
 @pytest.mark.slow
-def test_lora_of_kohya(folder, adapted, tmp_path):
+def test_lora_of_kohya(case, adapted, tmp_path):
     """In diffusers' block names, as kohya's scripts write SD 1.5's, with the alphas of the file beside."""
     _, place, states = adapted
     tensors = {}
@@ -276,7 +215,7 @@ def test_lora_of_kohya(folder, adapted, tmp_path):
         part: set(layers) for part, layers in known.parts.items()
     }
     assert read.sha256 == known.sha256
-    assert load_with(folder, read).fingerprint == load_with(folder, known).fingerprint
+    assert load_with(case.folder, read).fingerprint == load_with(case.folder, known).fingerprint
 
 
 @pytest.mark.slow
@@ -314,11 +253,8 @@ def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
         np.testing.assert_array_equal(adapter.down, tensors[f"{kohya_name('unet', layer, PLACES)}.lora_down.weight"])
 
 
-def test_folders_that_contradict_themselves(folder, tmp_path):
-    import json
-    import shutil
-
-    shutil.copytree(folder, tmp_path / "mixed")
+def test_folders_that_contradict_themselves(case, tmp_path):
+    shutil.copytree(case.folder, tmp_path / "mixed")
     path = tmp_path / "mixed" / "unet" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"projection_class_embeddings_input_dim": 90}))
@@ -334,10 +270,10 @@ def test_folders_that_contradict_themselves(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_bfloat16(folder, ours, noise):
-    exact = one_device(ours).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
-    rough = one_device(families.load_pipeline(folder, "bfloat16", encoder_dtype="float32"))
-    np.testing.assert_allclose(rough.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS), exact, rtol=0.05)
+def test_bfloat16(case, ours):
+    rough = one_device(families.load_pipeline(case.folder, "bfloat16", encoder_dtype="float32"))
+    found = rough.errors(pictures(SIZE), TEXTS, noise=case.noise, timesteps=TIMESTEPS)
+    np.testing.assert_allclose(found, case.found, rtol=0.05)
     assert rough._texts.encoder.empty_table(1, jax.tree.map(lambda x: x[0], ours.tokenize(["a"])))["pooled"].dtype == (
         jnp.bfloat16
     )

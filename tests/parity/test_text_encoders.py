@@ -14,14 +14,22 @@ import transformers
 from flax import nnx
 from transformers.models.t5 import modeling_t5
 
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, randomize, relative_error
+from tests.parity.torch_copy import (
+    NETWORK_TOLERANCE,
+    call,
+    file_tensors,
+    our_shapes,
+    randomize,
+    relative_error,
+    torch_shapes,
+)
 from winobench import checkpoints
 from winobench.checkpoints import encoder_layouts
-from winobench.checkpoints.weights import FileTensor
 from winobench.models import t5
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.t5 import T5Config
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(2, 50, (3, 20)).astype(np.int32)
 DECODED = RNG.integers(2, 50, (3, 17)).astype(np.int32)
@@ -57,19 +65,6 @@ T5S = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
-
-
-def tensors(network):
-    return {
-        name: FileTensor(name, tuple(tensor.shape), "a torch module", lambda tensor=tensor: tensor.detach().numpy())
-        for name, tensor in network.state_dict().items()
-    }
-
-
 def bert_inputs():
     return {
         "input_ids": torch.from_numpy(IDS).long(),
@@ -83,14 +78,14 @@ def test_bert_classifier(activation):
     options = {**BERT, "hidden_act": activation, "num_labels": 3}
     network = randomize(transformers.BertForSequenceClassification(transformers.BertConfig(**options)))
     config = BertConfig.from_dict(network.config.to_dict())
-    named = encoder_layouts.from_bert_layouts(tensors(network))
+    named = encoder_layouts.from_bert_layouts(file_tensors(network))
     ours = checkpoints.build_model(BertForSequenceClassification, config, named)
     assert relative_error(call(ours, IDS, LENGTHS, KINDS), network(**bert_inputs()).logits) < NETWORK_TOLERANCE
 
 
 def test_bert_encoder():
     network = randomize(transformers.BertModel(transformers.BertConfig(**BERT)))
-    ours = checkpoints.build_model(BertModel, BertConfig.from_dict(network.config.to_dict()), tensors(network))
+    ours = checkpoints.build_model(BertModel, BertConfig.from_dict(network.config.to_dict()), file_tensors(network))
     expected, output = network(**bert_inputs()), call(ours, IDS, LENGTHS, KINDS)
     states = (output.last_hidden_state, expected.last_hidden_state)
     assert relative_error(*(np.asarray(each)[MASK] for each in states)) < NETWORK_TOLERANCE
@@ -104,7 +99,7 @@ def t5_pair(options):
         # transformers 5 ties whatever the config says, until a file has another head.
         generator = torch.Generator().manual_seed(1)
         network.lm_head.weight = torch.nn.Parameter(torch.randn(50, 16, generator=generator) / 4)
-    return network, *encoder_layouts.build_t5(config, tensors(network))
+    return network, *encoder_layouts.build_t5(config, file_tensors(network))
 
 
 @pytest.mark.parametrize("name", T5S)
@@ -132,19 +127,11 @@ def test_t5_buckets(buckets, distance, both_ways):
     np.testing.assert_array_equal(t5._buckets(600, buckets, distance, both_ways), expected.numpy())
 
 
-def published_shapes(network):
-    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
-
-
-def our_shapes(model):
-    return {name: shape for name, (_, shape) in checkpoints.torch_names(model).items()}
-
-
 def test_tree_of_bert_large():
     options = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
     with torch.device("meta"):
         network = transformers.BertForSequenceClassification(transformers.BertConfig(**options))
-    expected = published_shapes(network)
+    expected = torch_shapes(network.named_parameters())
     ours = our_shapes(checkpoints.abstract_model(BertForSequenceClassification, BertConfig(**options)))
     assert ours == expected
     assert round(sum(map(np.prod, expected.values())) / 1e6) == 335
@@ -155,7 +142,7 @@ def test_tree_of_flan_t5_xxl():
     options = {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "feed_forward_proj": "gated-gelu"}
     with torch.device("meta"):
         network = transformers.T5ForConditionalGeneration(transformers.T5Config(**options))
-    expected = published_shapes(network)
+    expected = torch_shapes(network.named_parameters())
     expected["lm_head.weight"] = (32128, 4096)  # torch's is tied until a file says otherwise
     ours = our_shapes(encoder_layouts.abstract_t5(T5Config(**options, tie_word_embeddings=False)))
     assert ours == {name: shape for name, shape in expected.items() if "embed_tokens" not in name}

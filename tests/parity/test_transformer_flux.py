@@ -6,8 +6,8 @@ import torch
 from diffusers import FluxPipeline
 
 from tests.expectations import names
-from tests.parity.torch_copy import relative_error
-from tests.parity.transformer_families import FAMILIES, TOLERANCE, call
+from tests.parity.torch_copy import call, relative_error
+from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models import flux_blocks
 
 FLUX = FAMILIES["flux"]

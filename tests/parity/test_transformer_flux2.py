@@ -9,9 +9,8 @@ import torch
 from diffusers import Flux2KleinPipeline
 
 from tests.expectations import raises
-from tests.parity.torch_copy import call as call_method
-from tests.parity.torch_copy import from_nchw, from_torch, randomize, relative_error, to_torch
-from tests.parity.transformer_families import FAMILIES, TOLERANCE, call
+from tests.parity.torch_copy import call, from_nchw, from_torch, randomize, relative_error, to_torch
+from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench import checkpoints
 from winobench.models import AutoencoderKLFlux2, AutoencoderKLFlux2Config
 
@@ -59,13 +58,13 @@ def test_normalized_latents(autoencoders):
         normal = Flux2KleinPipeline._encode_vae_image(pipeline, to_torch(images), generator=None)
         raw = from_nchw(network.encode(to_torch(images)).latent_dist.mean)
     expected = from_nchw(Flux2KleinPipeline._unpatchify_latents(normal))
-    mean, _ = call_method(ours, images, method="encode")
+    mean, _ = call(ours, images, method="encode")
     assert relative_error(mean, raw) < TOLERANCE
-    found = call_method(ours, mean, method="normalize")
+    found = call(ours, mean, method="normalize")
     assert found.shape == (2, 6, 4, 3)
     assert relative_error(found, expected) < TOLERANCE
     assert relative_error(raw, expected) > 0.1
-    assert relative_error(call_method(ours, found, method="denormalize"), mean) < TOLERANCE
+    assert relative_error(call(ours, found, method="denormalize"), mean) < TOLERANCE
 
 
 def test_decoded_latents(autoencoders):
@@ -73,7 +72,7 @@ def test_decoded_latents(autoencoders):
     latents = np.random.default_rng(0).normal(size=(2, 6, 4, 3)).astype(np.float32)
     with torch.no_grad():
         expected = from_nchw(network.decode(to_torch(latents)).sample)
-    assert relative_error(call_method(ours, latents, method="decode"), expected) < TOLERANCE
+    assert relative_error(call(ours, latents, method="decode"), expected) < TOLERANCE
 
 
 def test_files_in_both_directions(autoencoders, tmp_path):

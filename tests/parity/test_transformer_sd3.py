@@ -7,8 +7,8 @@ import torch
 from flax import nnx
 
 from tests.expectations import names
-from tests.parity.torch_copy import from_nchw, from_torch, relative_error, to_torch
-from tests.parity.transformer_families import FAMILIES, TOLERANCE, call
+from tests.parity.torch_copy import call, from_nchw, from_torch, relative_error, to_torch
+from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models.transformer_sd3 import SD3Transformer2DModel, TextConditions
 
 SD3 = FAMILIES["sd3"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.parity.torch_copy import randomize, relative_error
-from tests.parity.transformer_families import FAMILIES, TOLERANCE, call
+from tests.parity.torch_copy import call, randomize, relative_error
+from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models import ZImageConditions
 
 Z_IMAGE = FAMILIES["z_image"]

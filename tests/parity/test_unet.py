@@ -3,6 +3,8 @@
 Errors are the largest difference over the largest expected value, in float32 (tolerances: see torch_copy).
 """
 
+import functools
+
 import diffusers
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,6 @@ import pytest
 import torch
 from diffusers.models.resnet import ResnetBlock2D
 from diffusers.models.transformers.transformer_2d import Transformer2DModel
-from flax import nnx
 
 from tests.parity import published_configs
 from tests.parity.torch_copy import (
@@ -21,17 +22,12 @@ from tests.parity.torch_copy import (
     copy_parameters,
     from_nchw,
     from_torch,
+    group_norm_epsilons,
     randomize,
     relative_error,
     to_torch,
 )
-from winobench.models import (
-    UNet2DConditionConfig,
-    UNet2DConditionModel,
-    layers,
-    stable_diffusion_blocks,
-    unet_2d_condition,
-)
+from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, stable_diffusion_blocks, unet_2d_condition
 
 # One level with a transformer, one without; the smallest SD 1.x.
 SMALL = {
@@ -120,9 +116,10 @@ def predict(network, sample, timesteps, states):
         return from_nchw(network(to_torch(sample), torch.from_numpy(timesteps), torch.from_numpy(states)).sample)
 
 
-def pair(options):
+@functools.cache
+def pair(name):
     """A random torch network and ours with the same parameters, read through its published config."""
-    network = randomize(diffusers.UNet2DConditionModel(**options))
+    network = randomize(diffusers.UNet2DConditionModel(**CONFIGS[name]))
     config = UNet2DConditionConfig.from_dict(dict(network.config))
     return network, from_torch(UNet2DConditionModel, config, network)
 
@@ -130,12 +127,12 @@ def pair(options):
 _SLOW_CONFIGS = ("coarse level", "both levels", "three levels")  # whose parts other ones have
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW_CONFIGS)) for name in CONFIGS]
 )
 def test_network(name):
-    network, ours = pair(CONFIGS[name])
+    network, ours = pair(name)
     arrays = inputs(ours.config)
     assert relative_error(call(ours, *arrays), predict(network, *arrays)) < NETWORK_TOLERANCE
 
@@ -145,7 +142,7 @@ def test_network(name):
 )
 def test_several_texts_about_one_sample(name):
     """As torch does with each sample repeated; in an order of any kind, and with a sample that no text asks about."""
-    network, ours = pair(CONFIGS[name])
+    network, ours = pair(name)
     sample, timesteps, _ = inputs(ours.config)
     sample, timesteps, rows = np.concatenate([sample, sample + 1]), np.array([3, 871, 5, 40]), np.array([1, 1, 0, 3, 1])
     states = np.random.default_rng(3).normal(size=(5, 5, ours.config.per_level("cross_attention_dim")[0]))
@@ -156,7 +153,7 @@ def test_several_texts_about_one_sample(name):
 
 @pytest.mark.parametrize("size", [(7, 10), pytest.param((5, 9), marks=pytest.mark.slow)])
 def test_sizes_that_do_not_halve_evenly(size):
-    network, ours = pair(CONFIGS["three levels"])
+    network, ours = pair("three levels")
     arrays = inputs(ours.config, *size)
     assert relative_error(call(ours, *arrays), predict(network, *arrays)) < NETWORK_TOLERANCE
 
@@ -182,7 +179,7 @@ def test_options_without_parameters_matter(option, default):
 
 
 def test_fractional_timesteps():
-    network, ours = pair(CONFIGS["both levels"])
+    network, ours = pair("both levels")
     sample, _, states = inputs(ours.config)
     timesteps = np.array([0.25, 998.75], np.float32)
     expected = predict(network, sample, timesteps, states)
@@ -249,12 +246,7 @@ def test_epsilons_within_the_network():
     """``norm_eps`` reaches every norm but those of the transformers."""
     network = diffusers.UNet2DConditionModel(**{**BOTH, "norm_eps": 3e-4})
     ours = abstract(lambda rngs: UNet2DConditionModel(UNet2DConditionConfig.from_dict(dict(network.config)), rngs=rngs))
-    expected = {name: m.eps for name, m in network.named_modules() if isinstance(m, torch.nn.GroupNorm)}
-    found = {
-        ".".join(map(str, path)): module.epsilon
-        for path, module in nnx.iter_modules(ours)
-        if isinstance(module, layers.GroupNorm)
-    }
+    expected, found = group_norm_epsilons(network, ours)
     assert found == expected
     assert set(found.values()) == {3e-4, 1e-6}
 

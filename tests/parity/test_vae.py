@@ -1,12 +1,13 @@
 """The autoencoder against torch diffusers; errors and tolerances as in test_unet."""
 
+import functools
+
 import diffusers
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 from diffusers.models.unets.unet_2d_blocks import UNetMidBlock2D
-from flax import nnx
 
 from tests.parity.torch_copy import (
     BLOCK_TOLERANCE,
@@ -16,11 +17,12 @@ from tests.parity.torch_copy import (
     copy_parameters,
     from_nchw,
     from_torch,
+    group_norm_epsilons,
     randomize,
     relative_error,
     to_torch,
 )
-from winobench.models import AutoencoderKL, AutoencoderKLConfig, autoencoder_kl, layers
+from winobench.models import AutoencoderKL, AutoencoderKLConfig, autoencoder_kl
 
 
 def options(*widths, **others):
@@ -41,6 +43,7 @@ CONFIGS = {
 }
 
 
+@functools.cache
 def pair(name):
     network = randomize(diffusers.AutoencoderKL(**CONFIGS[name]))
     config = AutoencoderKLConfig.from_dict(dict(network.config))
@@ -70,7 +73,7 @@ def test_decode(name):
 
 
 def test_log_variance_is_bounded():
-    network, ours = pair("one level")
+    network, ours = pair.__wrapped__("one level")  # changed below
     latents = ours.config.latent_channels
     bias = np.zeros(2 * latents, np.float32)
     bias[latents:] = [100, -100, 0]
@@ -103,11 +106,6 @@ def test_epsilons_within_the_network():
     network = diffusers.AutoencoderKL(**CONFIGS["three levels"])
     config = AutoencoderKLConfig.from_dict(dict(network.config))
     ours = abstract(lambda rngs: AutoencoderKL(config, rngs=rngs))
-    expected = {name: m.eps for name, m in network.named_modules() if isinstance(m, torch.nn.GroupNorm)}
-    found = {
-        ".".join(map(str, path)): module.epsilon
-        for path, module in nnx.iter_modules(ours)
-        if isinstance(module, layers.GroupNorm)
-    }
+    expected, found = group_norm_epsilons(network, ours)
     assert found == expected
     assert set(found.values()) == {1e-6}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -46,25 +47,24 @@ def randomize(module: Any, seed: int = 0) -> Any:
 
 
 def from_torch(cls: type, config: Any, source: Any, **kwargs: Any) -> nnx.Module:
-    """Builds a network of ours with the parameters of a torch network, as loading its weight file would.
+    """Builds a network of ours with the parameters of a torch network, as loading its weight file would."""
+    return checkpoint_models.build_model(cls, config, file_tensors(source), **kwargs)
 
-    Args:
-      cls: our class.
-      config: our config.
-      source: the torch network.
-      **kwargs: passed to ``build_model``.
-    """
-    tensors = {name: _file_tensor(name, tensor) for name, tensor in source.state_dict().items()}
-    return checkpoint_models.build_model(cls, config, tensors, **kwargs)
+
+def file_tensors(source: Any) -> dict[str, FileTensor]:
+    """The parameters of a torch network, as from its file."""
+
+    def of(name: str, tensor: Any) -> FileTensor:
+        return FileTensor(name, tuple(tensor.shape), "a torch module", lambda: tensor.detach().numpy())
+
+    return {name: of(name, tensor) for name, tensor in source.state_dict().items()}
 
 
 def copy_parameters(source: Any, target: nnx.Module) -> nnx.Module:
     """Fills a part of a network, which may be abstract, from its torch counterpart; all names must agree."""
     tensors = dict(source.named_parameters())
     names = checkpoint_models.torch_names(target)
-    assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == {
-        name: shape for name, (_, shape) in names.items()
-    }
+    assert torch_shapes(tensors) == our_shapes(target)
     graph, state = nnx.split(target)
     leaves = dict(nnx.to_flat_state(state))
     for name, (path, _) in names.items():
@@ -79,27 +79,62 @@ def abstract(build: Any) -> nnx.Module:
     return nnx.eval_shape(lambda: build(key))
 
 
-def call(module: nnx.Module, *args: Any, method: str = "__call__") -> Any:
+@functools.partial(jax.jit, static_argnums=(0, 1), compiler_options=QUICK_COMPILATION)
+def _call(graph, method, state, args, keywords):
+    return getattr(nnx.merge(graph, state), method)(*args, **keywords)
+
+
+def call(module: nnx.Module, *args: Any, method: str = "__call__", **keywords: Any) -> Any:
     """Calls a network or one of its methods the way the library does: split once, then plain ``jax.jit``."""
-    graph, state = nnx.split(module)
-
-    def run(state, *args):
-        return getattr(nnx.merge(graph, state), method)(*args)
-
     with jax.default_matmul_precision("highest"):
-        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, *args)
+        graph, state = nnx.split(module)
+        return _call(graph, method, state, args, keywords)
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILATION)
+def _clip_outputs(graph, state, pixels, ids):
+    model = nnx.merge(graph, state)
+    return model.encode_images(pixels), model.encode_texts(ids), model(pixels, ids)
 
 
 def clip_outputs(model: nnx.Module, pixels: np.ndarray, ids: np.ndarray) -> tuple[Any, Any, Any]:
     """Image features, text features and logits of a ``CLIPModel``, in one compilation."""
-    graph, state = nnx.split(model)
-
-    def run(state, pixels, ids):
-        model = nnx.merge(graph, state)
-        return model.encode_images(pixels), model.encode_texts(ids), model(pixels, ids)
-
     with jax.default_matmul_precision("highest"):
-        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, ids)
+        return _clip_outputs(*nnx.split(model), pixels, ids)
+
+
+def our_shapes(module: nnx.Module) -> dict[str, tuple[int, ...]]:
+    """Torch name -> shape of all parameters."""
+    return {name: shape for name, (_, shape) in checkpoint_models.torch_names(module).items()}
+
+
+def torch_shapes(tensors: Any) -> dict[str, tuple[int, ...]]:
+    """The same of a torch module, or of what its ``state_dict`` and ``named_parameters`` give."""
+    tensors = tensors.state_dict() if hasattr(tensors, "state_dict") else dict(tensors)
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def group_norm_epsilons(theirs: Any, ours: nnx.Module) -> tuple[dict[str, float], dict[str, float]]:
+    """Name of each group norm -> its epsilon, of both."""
+    import torch
+
+    from winobench.models.layers import GroupNorm
+
+    modules = {".".join(map(str, path)): module for path, module in nnx.iter_modules(ours)}
+    found = {name: module.epsilon for name, module in modules.items() if isinstance(module, GroupNorm)}
+    return {name: m.eps for name, m in theirs.named_modules() if isinstance(m, torch.nn.GroupNorm)}, found
+
+
+def odd_images(sizes: Any = ((51, 70), (20, 9), (1, 3))) -> list[Any]:
+    """Images of odd shapes, a gray one, and one with an alpha channel that is opaque."""
+    from PIL import Image
+
+    rng = np.random.default_rng(4)
+    arrays = [rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
+    images = [Image.fromarray(array) for array in (*arrays, rng.integers(0, 256, (33, 47), dtype=np.uint8))]
+    alpha = images[0].copy()
+    alpha.putalpha(255)
+    return [*images, alpha]
 
 
 def to_torch(array: np.ndarray) -> Any:
@@ -120,7 +155,3 @@ def relative_error(ours: Any, theirs: Any) -> float:
     theirs = np.asarray(theirs.detach() if hasattr(theirs, "detach") else theirs, np.float64)
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     return float(np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs)))
-
-
-def _file_tensor(name: str, tensor: Any) -> FileTensor:
-    return FileTensor(name, tuple(tensor.shape), "a torch module", lambda: tensor.detach().numpy())

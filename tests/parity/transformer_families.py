@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import diffusers
-import jax
 import numpy as np
 import torch
 from diffusers import Flux2KleinPipeline, FluxPipeline
-from flax import nnx
 
-from tests.parity.torch_copy import QUICK_COMPILATION, from_nchw, from_torch, randomize, to_torch
+from tests.parity.torch_copy import from_nchw, from_torch, randomize, to_torch
 from winobench.models import (
     Flux2Transformer2DModel,
     Flux2TransformerConfig,
@@ -36,35 +34,21 @@ TOLERANCE = 1e-5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Family:
-    """A transformer.
-
-    Attributes:
-      theirs, ours, config: the classes.
-      small: options of a small network.
-      conditions: ``conditions(rng, config, batch, tokens)`` makes random conditions.
-      predict: ``predict(network, sample, times, conditions)`` is torch's result, NHWC, by the published packing.
-      changes: functions of the conditions, each of which changes the result.
-      published_heads: options with the published width and axes of a head.
-      sizes: heights and widths of samples that take different ways.
-      half: tolerances of bfloat16 and float16.
-      adapted: LoRA's targets -> number of adapted layers.
-      released: config of a published size -> billions of parameters.
-      unsupported: options that are refused.
-    """
+    """A transformer."""
 
     theirs: type
     ours: type
     config: type
-    small: Mapping[str, Any]
-    conditions: Callable[..., Any]
-    predict: Callable[..., np.ndarray]
-    changes: Sequence[Callable[[Any], Any]]
-    published_heads: Mapping[str, Any]
-    sizes: Sequence[tuple[int, int]]
-    half: tuple[float, float]
-    adapted: Mapping[str, int]
-    released: Mapping[str, float]
-    unsupported: Sequence[tuple[str, Any]]
+    small: Mapping[str, Any]  # options of a small network
+    conditions: Callable[..., Any]  # (rng, config, batch, tokens) -> random conditions
+    predict: Callable[..., np.ndarray]  # (network, sample, times, conditions) -> torch's NHWC, by its own packing
+    changes: Sequence[Callable[[Any], Any]]  # of the conditions, each of which changes the result
+    published_heads: Mapping[str, Any]  # options with the published width and axes of a head
+    sizes: Sequence[tuple[int, int]]  # of samples that take different ways
+    half: tuple[float, float]  # tolerances of bfloat16 and float16
+    adapted: Mapping[str, int]  # LoRA's targets -> number of adapted layers
+    released: Mapping[str, float]  # config of a published size -> billions of parameters
+    unsupported: Sequence[tuple[str, Any]]  # options that are refused
 
     @functools.cache  # noqa: B019 - the families live as long as the tests
     def small_pair(self) -> tuple[Any, Any]:
@@ -83,17 +67,6 @@ class Family:
         sample = rng.normal(size=(batch, height, width, channels)).astype(np.float32)
         times = np.linspace(0.25, 0.93, batch, dtype=np.float32)
         return sample, times, self.conditions(rng, config, batch, tokens)
-
-
-def call(network, *arrays, **keywords):
-    """Our network, compiled."""
-    graph, state = nnx.split(network)
-
-    def run(state, arrays, keywords):
-        return nnx.merge(graph, state)(*arrays, **keywords)
-
-    with jax.default_matmul_precision("highest"):
-        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, arrays, keywords)
 
 
 def _normal(rng, *shape):
@@ -264,10 +237,7 @@ FAMILIES = {
         },
         _z_image_conditions,
         _predict_z_image,
-        [
-            lambda c: c._replace(states=c.states[:, ::-1].copy()),
-            lambda c: c._replace(lengths=c.lengths + 1),
-        ],
+        [lambda c: c._replace(states=c.states[:, ::-1].copy()), lambda c: c._replace(lengths=c.lengths + 1)],
         {
             "dim": 384,
             "n_heads": 3,

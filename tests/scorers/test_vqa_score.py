@@ -34,7 +34,7 @@ BEFORE = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and"
     " polite answers to the user's questions. USER: "
 )
-# What only some of them do has a quick test in tests/parity/test_blip_2.py.
+# What only some of them do has a quick test in tests/parity/test_vision_language.py.
 OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:4]]
 
 

@@ -35,14 +35,8 @@ def dot_product_attention(
     XLA cannot divide the kernels among devices: where several share the rows, as in a training step, each is given its
     own (`winobench.parallel.on_each_device`).
 
-    Args:
-      query: [B, T, heads, head_size].
-      key: [B, S, heads, head_size].
-      value: [B, S, heads, head_size].
-      lengths: int32 [B], at least 1: keys from this position on are padding, which no query attends to.
-
-    Returns:
-      [B, T, heads, head_size] in the dtype of ``query``.
+    query [B, T, heads, head_size], key and value [B, S, heads, head_size] -> [B, T, heads, head_size] in the dtype of
+    ``query``. ``lengths`` are int32 [B], at least 1: no query attends to keys from this position on, which are padding.
     """
     device = parallel.traced_device()
     if device is not None:
@@ -118,28 +112,12 @@ def _in_large_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywor
 class Attention(nnx.Module):
     """Multi-head attention of an image's positions to themselves or to a text.
 
-    Scores accumulate in float32 in every compute dtype, which is what the published option ``upcast_attention`` asks
-    for. It therefore changes nothing here.
-
-    Args:
-      channels: width of the queries' input and of the output.
-      heads: number of heads, a divisor of ``channels``.
-      context_channels: width of the keys' and values' input; None for self-attention.
-      bias: biases on the query, key and value projections (the output projection always has one).
+    Scores accumulate in float32 in every compute dtype, so the published option ``upcast_attention`` changes nothing.
     """
 
     def __init__(
-        self,
-        channels: int,
-        heads: int,
-        *,
-        context_channels: int | None = None,
-        bias: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, channels: int, heads: int, *, context_channels: int | None = None, bias: bool = False, **kwargs: Any
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.heads = heads
         self.to_q = linear(channels, channels, bias=bias, **kwargs)
         self.to_k = linear(context_channels or channels, channels, bias=bias, **kwargs)

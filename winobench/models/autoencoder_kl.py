@@ -23,41 +23,21 @@ _LOGVAR_RANGE = (-30.0, 20.0)
 
 @dataclasses.dataclass(frozen=True)
 class AutoencoderKLConfig(NetworkConfig):
-    """Shape of an autoencoder, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      in_channels: channels of the images.
-      out_channels: channels of the decoded images.
-      down_block_types: ``DownEncoderBlock2D`` for every level.
-      up_block_types: ``UpDecoderBlock2D`` for every level.
-      block_out_channels: channels of each level, from fine to coarse. Each level after the first halves the image.
-      layers_per_block: residual blocks a level in the encoder (one more in the decoder).
-      act_fn: "silu" (or its other name "swish").
-      latent_channels: channels of the latents.
-      norm_num_groups: groups of every group norm.
-      sample_size: height and width of the images that the model was trained on.
-      scaling_factor: latents are multiplied by it before diffusion. ``encode`` and ``decode`` leave it to the caller.
-      shift_factor: subtracted from the latents before that; None for nothing.
-      force_upcast: kept for the file's sake: it states that the published weights overflow in float16. Nothing is
-        upcast here. Build the autoencoder with ``dtype`` float32 or bfloat16 where it is true.
-      use_quant_conv: a 1 x 1 convolution ends the encoder.
-      use_post_quant_conv: a 1 x 1 convolution begins the decoder.
-      mid_block_add_attention: attention at the coarsest level.
-    """
+    """Shape of an autoencoder, with the names and defaults of the published ``config.json``."""
 
     in_channels: int = 3
     out_channels: int = 3
     down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",)
     up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",)
-    block_out_channels: tuple[int, ...] = (64,)
-    layers_per_block: int = 1
-    act_fn: str = "silu"
+    block_out_channels: tuple[int, ...] = (64,)  # from fine to coarse; each level after the first halves the image
+    layers_per_block: int = 1  # in the encoder; one more in the decoder
+    act_fn: str = "silu"  # or its other name "swish"
     latent_channels: int = 4
     norm_num_groups: int = 32
     sample_size: int | tuple[int, int] = 32
-    scaling_factor: float = 0.18215
-    shift_factor: float | None = None
-    force_upcast: bool = True
+    scaling_factor: float = 0.18215  # of latents before diffusion; the caller multiplies
+    shift_factor: float | None = None  # subtracted from latents before that
+    force_upcast: bool = True  # kept for the file's sake: the weights overflow in float16, and nothing is upcast here
     use_quant_conv: bool = True
     use_post_quant_conv: bool = True
     mid_block_add_attention: bool = True
@@ -77,7 +57,7 @@ class AutoencoderKLConfig(NetworkConfig):
             self._require(
                 getattr(self, key) == (name,) * levels, key, f"{name} {levels} times, as in block_out_channels"
             )
-        self._require_positive("in_channels", "out_channels", "layers_per_block", "latent_channels", "norm_num_groups")
+        self._require_counts()
         self._require_bool("force_upcast", "use_quant_conv", "use_post_quant_conv", "mid_block_add_attention")
         self._require_number("scaling_factor")
         if self.shift_factor is not None:
@@ -153,9 +133,9 @@ def _resnets(config: AutoencoderKLConfig, inputs: list[int], channels: int, **kw
 class AttentionBlock(Attention):
     """Single-head self-attention over the positions of a feature map, after a group norm and around a residual."""
 
-    def __init__(self, channels: int, groups: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        super().__init__(channels, 1, bias=True, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.group_norm = layers.GroupNorm(groups, channels, epsilon=_EPSILON, dtype=dtype, param_dtype=param_dtype)
+    def __init__(self, channels: int, groups: int, **kwargs: Any):
+        super().__init__(channels, 1, bias=True, **kwargs)
+        self.group_norm = layers.GroupNorm(groups, channels, epsilon=_EPSILON, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, channels] -> the same shape."""
@@ -167,8 +147,7 @@ class AttentionBlock(Attention):
 class MidBlock(nnx.Module):
     """The coarsest level (``UNetMidBlock2D``): residual block, attention (if any), residual block."""
 
-    def __init__(self, config: AutoencoderKLConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, **kwargs: Any):
         channels = config.block_out_channels[-1]
         self.resnets = _resnets(config, [channels, channels], channels, **kwargs)
         self.attentions = (
@@ -188,8 +167,7 @@ class MidBlock(nnx.Module):
 class DownBlock(nnx.Module):
     """One level of the encoder (``DownEncoderBlock2D``)."""
 
-    def __init__(self, config: AutoencoderKLConfig, level: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, level: int, **kwargs: Any):
         channels = config.block_out_channels[level]
         inputs = [config.block_out_channels[max(level - 1, 0)]] + [channels] * (config.layers_per_block - 1)
         self.resnets = _resnets(config, inputs, channels, **kwargs)
@@ -206,8 +184,7 @@ class DownBlock(nnx.Module):
 class UpBlock(nnx.Module):
     """One level of the decoder (``UpDecoderBlock2D``), index 0 being the coarsest."""
 
-    def __init__(self, config: AutoencoderKLConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, index: int, **kwargs: Any):
         widths = config.block_out_channels
         level = len(widths) - 1 - index
         channels = widths[level]
@@ -225,32 +202,17 @@ class UpBlock(nnx.Module):
 class _Coder(nnx.Module):
     """What encoder and decoder share: the layers around the blocks."""
 
-    def __init__(
-        self,
-        config: AutoencoderKLConfig,
-        inputs: int,
-        entry: int,
-        leave: int,
-        outputs: int,
-        *,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, inputs: int, entry: int, leave: int, outputs: int, **kwargs: Any):
         self.conv_in = layers.Conv2d(inputs, entry, 3, padding=1, **kwargs)
         self.mid_block = MidBlock(config, **kwargs)
-        self.conv_norm_out = layers.GroupNorm(
-            config.norm_num_groups, leave, epsilon=_EPSILON, dtype=dtype, param_dtype=param_dtype
-        )
+        self.conv_norm_out = layers.GroupNorm(config.norm_num_groups, leave, epsilon=_EPSILON, **kwargs)
         self.conv_out = layers.Conv2d(leave, outputs, 3, padding=1, **kwargs)
 
 
 class Encoder(_Coder):
     """Images to the parameters of a Gaussian over latents."""
 
-    def __init__(self, config: AutoencoderKLConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, **kwargs: Any):
         widths = config.block_out_channels
         super().__init__(config, config.in_channels, widths[0], widths[-1], 2 * config.latent_channels, **kwargs)
         self.down_blocks = nnx.List([DownBlock(config, level, **kwargs) for level in range(len(widths))])
@@ -266,8 +228,7 @@ class Encoder(_Coder):
 class Decoder(_Coder):
     """Latents to images."""
 
-    def __init__(self, config: AutoencoderKLConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: AutoencoderKLConfig, **kwargs: Any):
         widths = config.block_out_channels
         super().__init__(config, config.latent_channels, widths[-1], widths[0], config.out_channels, **kwargs)
         self.up_blocks = nnx.List([UpBlock(config, index, **kwargs) for index in range(len(widths))])
@@ -286,7 +247,6 @@ class AutoencoderKL(Network):
     config_class: ClassVar = AutoencoderKLConfig
 
     def build(self, config: AutoencoderKLConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.encoder = Encoder(config, **kwargs)
         self.decoder = Decoder(config, **kwargs)
         latents = config.latent_channels

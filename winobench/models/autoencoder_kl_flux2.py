@@ -22,13 +22,7 @@ _LEVELS = 4
 
 @dataclasses.dataclass(frozen=True)
 class AutoencoderKLFlux2Config(AutoencoderKLConfig):
-    """Shape of the autoencoder, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      scaling_factor: 1. The batch norm takes its place, and the file has none.
-      batch_norm_eps: epsilon of the statistics' variance.
-      others: see `AutoencoderKLConfig`.
-    """
+    """Shape of the autoencoder, with the names and defaults of the published ``config.json``."""
 
     down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",) * _LEVELS
     up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",) * _LEVELS
@@ -36,7 +30,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     layers_per_block: int = 2
     latent_channels: int = 32
     sample_size: int | tuple[int, int] = 1024
-    scaling_factor: float = 1.0
+    scaling_factor: float = 1.0  # the batch norm takes its place, and the file has none
     batch_norm_eps: float = 1e-4
 
     _class_value: ClassVar = "AutoencoderKLFlux2"
@@ -74,7 +68,6 @@ class AutoencoderKLFlux2(AutoencoderKL):
     config_class: ClassVar = AutoencoderKLFlux2Config
 
     def build(self, config: AutoencoderKLFlux2Config, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         super().build(config, **kwargs)
         self.bn = _Statistics(flux_blocks.PATCH**2 * config.latent_channels, kwargs["param_dtype"])
 

@@ -9,16 +9,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models.config import NetworkConfig
 
 KERNEL_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
-"""How weights of dense layers and convolutions begin.
-
-Torch's default, uniform within 1 / sqrt(fan_in): training from scratch starts where the published training code starts.
-"""
+"""Torch's default, uniform within 1 / sqrt(fan_in): training starts where the published training code starts."""
 
 
 class Network(nnx.Module):
@@ -82,14 +80,35 @@ class Network(nnx.Module):
         from winobench import checkpoints
 
         return checkpoints.load_model(
-            cls,
-            source,
-            subfolder=subfolder,
-            dtype=dtype,
-            variant=variant,
-            revision=revision,
-            allow_pickle=allow_pickle,
+            cls, source, subfolder=subfolder, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
+
+
+def check_pixels(network: nnx.Module, pixels: jax.Array, size: int) -> None:
+    """Raises ValueError unless images are [B, size, size, 3]: a network has positions for these alone."""
+    if pixels.shape[1:] != (size, size, 3):
+        raise ValueError(
+            f"{type(network).__name__}: images of the shape {list(pixels.shape[1:])}, expected [{size}, {size}, 3]."
+            " Resize the images."
+        )
+
+
+def check_length(network: nnx.Module, input_ids: jax.Array, positions: int) -> None:
+    """Raises ValueError if texts, [B, L], are longer than a network has positions."""
+    length = input_ids.shape[-1]
+    if length > positions:
+        name = type(network).__name__
+        raise ValueError(f"{name}: {length} tokens, but there are only {positions} positions. Truncate the texts.")
+
+
+def parameter(*shape: int, init: Any = None, dtype: Any = None, param_dtype: Any, rngs: nnx.Rngs) -> nnx.Param:
+    """An array of parameters, by default normal with deviation 0.02. ``dtype`` is not used."""
+    return nnx.Param((init or nnx.initializers.normal(0.02))(rngs.params(), shape, param_dtype))
+
+
+def embedding(count: int, width: int, *, deviation: float = 0.02, **kwargs: Any) -> nnx.Embed:
+    """A table of ``count`` vectors, which begin with normal numbers of this deviation."""
+    return nnx.Embed(count, width, embedding_init=nnx.initializers.normal(deviation), **kwargs)
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.Linear:

@@ -15,27 +15,23 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.base.errors import InputError
+from winobench.models import clip
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import Network, layer_norm, linear
-from winobench.models.clip import IDLE_OPTIONS
+from winobench.models.base import Network, check_length, embedding, layer_norm, linear
 from winobench.models.config import NetworkConfig
 
-
-def _tanh_gelu(x: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x, approximate=True)
-
-
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_new": _tanh_gelu,
-    "gelu_pytorch_tanh": _tanh_gelu,
+    **{name: clip.ACTIVATIONS[name] for name in ("gelu", "gelu_pytorch_tanh")},
+    "gelu_new": clip.ACTIVATIONS["gelu_pytorch_tanh"],
     "relu": jax.nn.relu,
 }
-"""Published name -> function; ``gelu`` is exact, the other two are its tanh formula."""
+
+KeysValues = tuple[jax.Array, jax.Array]
+"""Keys and values of one layer, each [B, S, heads, head_size]."""
 
 # Options of published configs that change nothing: of generation, of TensorFlow's pooler, and of the image side of
 # Oscar, which is not read.
-_NO_EFFECT = IDLE_OPTIONS | {
+_NO_EFFECT = clip.IDLE_OPTIONS | {
     "bos_token_id",
     "classifier",
     "cls_hidden_scale",
@@ -70,24 +66,7 @@ _ONLY = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(NetworkConfig):
-    """Shape of the network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids.
-      hidden_size: width of the states.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      intermediate_size: width within the feed-forward layers.
-      hidden_act: a name in ``ACTIVATIONS``.
-      hidden_dropout_prob: share of the states that training sets to zero after the embeddings and each sub-layer.
-      attention_probs_dropout_prob: the same of attention weights.
-      classifier_dropout: the same of the pooled states; None for ``hidden_dropout_prob``.
-      max_position_embeddings: longest text in tokens.
-      type_vocab_size: kinds of segments.
-      layer_norm_eps: epsilon of the layer norms.
-      pad_token_id: of the tokenizer, kept for the file's sake.
-      labels: what the outputs of the classification head mean, in order (``id2label`` and ``label2id`` in the file).
-    """
+    """Shape of the network, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -97,12 +76,12 @@ class BertConfig(NetworkConfig):
     hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
-    classifier_dropout: float | None = None
+    classifier_dropout: float | None = None  # None for hidden_dropout_prob
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
-    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # of the head's outputs, id2label and label2id in the file
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "bert"
@@ -110,20 +89,8 @@ class BertConfig(NetworkConfig):
     _no_effect: ClassVar = _NO_EFFECT
 
     def __post_init__(self):
-        self._require_positive(
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        )
-        self._require(
-            self.hidden_size % self.num_attention_heads == 0,
-            "num_attention_heads",
-            f"a divisor of hidden_size={self.hidden_size}",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         self._require_choice("hidden_act", ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
@@ -135,10 +102,7 @@ class BertConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        Labels are the ones in ``id2label``, of ``label2id`` where that is missing, or as many as ``num_labels`` says.
-        """
+        """See `NetworkConfig`. Labels come from ``id2label``, ``label2id`` or ``num_labels``."""
         if isinstance(values, Mapping):
             values = dict(values)
             labels = _labels(*(values.pop(key, None) for key in ("id2label", "label2id", "num_labels")))
@@ -147,7 +111,7 @@ class BertConfig(NetworkConfig):
         return super().from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        """See `NetworkConfig`."""
         values = super().to_dict()
         labels = values.pop("labels")
         return values | {
@@ -200,16 +164,13 @@ def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
 class BertEmbeddings(nnx.Module):
     """Token, position and segment embeddings and their norm."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: BertConfig, **kwargs: Any):
         self.dropout = config.hidden_dropout_prob
 
-        def embedding(count: int) -> nnx.Embed:
-            return nnx.Embed(count, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), **kwargs)
-
-        self.word_embeddings = embedding(config.vocab_size)
-        self.position_embeddings = embedding(config.max_position_embeddings)
-        self.token_type_embeddings = embedding(config.type_vocab_size)
+        width = config.hidden_size
+        self.word_embeddings = embedding(config.vocab_size, width, **kwargs)
+        self.position_embeddings = embedding(config.max_position_embeddings, width, **kwargs)
+        self.token_type_embeddings = embedding(config.type_vocab_size, width, **kwargs)
         self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array, token_type_ids: jax.Array, key: jax.Array | None) -> jax.Array:
@@ -220,42 +181,45 @@ class BertEmbeddings(nnx.Module):
 
 
 class BertSelfAttention(nnx.Module):
-    """The three projections and the attention."""
+    """The three projections and the attention, to states of width ``context_size``."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Any, context_size: int, **kwargs: Any):
         self.heads = config.num_attention_heads
         self.dropout = config.attention_probs_dropout_prob
+        self.query = linear(config.hidden_size, config.hidden_size, **kwargs)
+        self.key, self.value = (linear(context_size, config.hidden_size, **kwargs) for _ in range(2))
 
-        def projection() -> nnx.Linear:
-            return linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def keys_values(self, context: jax.Array) -> KeysValues:
+        """context [B, S, context_size] -> keys and values, each [B, S, heads, head_size]."""
+        return self._split(self.key(context)), self._split(self.value(context))
 
-        self.query = projection()
-        self.key = projection()
-        self.value = projection()
-
-    def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
-        """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
-        parts = (layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.query, self.key, self.value))
+    def __call__(
+        self, x: jax.Array, keys_values: KeysValues, lengths: jax.Array | None, key: jax.Array | None = None
+    ) -> jax.Array:
+        """x [B, L, hidden_size], their number [B] or None, a key for dropout -> [B, L, hidden_size]."""
+        query = self._split(self.query(x))
         if key is None or not self.dropout:
-            return dot_product_attention(*parts, lengths=lengths).reshape(x.shape)
-        query, keys, values = parts
+            return dot_product_attention(query, *keys_values, lengths=lengths).reshape(x.shape)
+        keys, values = keys_values
         scores = jnp.einsum("bthd,bshd->bhts", query, keys, preferred_element_type=jnp.float32)
         there = jnp.arange(x.shape[1]) < lengths[:, None, None, None]
         weights = jax.nn.softmax(jnp.where(there, scores * query.shape[-1] ** -0.5, -jnp.inf), axis=-1)
         weights = _dropped(weights, self.dropout, key).astype(x.dtype)
         return jnp.einsum("bhts,bshd->bthd", weights, values).reshape(x.shape)
 
+    def _split(self, x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:-1], self.heads, -1)
+
 
 class BertProjection(nnx.Module):
     """A dense layer with dropout, around which there is a residual with a norm after it."""
 
-    def __init__(self, inputs: int, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, inputs: int, config: Any, **kwargs: Any):
         self.dropout = config.hidden_dropout_prob
         self.dense = linear(inputs, config.hidden_size, **kwargs)
         self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
-    def __call__(self, x: jax.Array, residual: jax.Array, key: jax.Array | None) -> jax.Array:
+    def __call__(self, x: jax.Array, residual: jax.Array, key: jax.Array | None = None) -> jax.Array:
         """x [B, L, inputs], residual [B, L, hidden_size], a key for dropout -> [B, L, hidden_size]."""
         return self.LayerNorm(_dropped(self.dense(x), self.dropout, key) + residual)
 
@@ -263,20 +227,17 @@ class BertProjection(nnx.Module):
 class BertAttention(nnx.Module):
     """Self-attention and its output projection, under the published names."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.self = BertSelfAttention(config, **kwargs)
+    def __init__(self, config: BertConfig, **kwargs: Any):
+        self.self = BertSelfAttention(config, config.hidden_size, **kwargs)
         self.output = BertProjection(config.hidden_size, config, **kwargs)
 
 
 class BertIntermediate(nnx.Module):
     """The first half of the feed-forward layer."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Any, **kwargs: Any):
         self.activation = config.hidden_act
-        self.dense = linear(
-            config.hidden_size, config.intermediate_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
+        self.dense = linear(config.hidden_size, config.intermediate_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> [B, L, intermediate_size]."""
@@ -286,8 +247,7 @@ class BertIntermediate(nnx.Module):
 class BertLayer(nnx.Module):
     """Attention and feed-forward."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: BertConfig, **kwargs: Any):
         self.attention = BertAttention(config, **kwargs)
         self.intermediate = BertIntermediate(config, **kwargs)
         self.output = BertProjection(config.intermediate_size, config, **kwargs)
@@ -295,15 +255,15 @@ class BertLayer(nnx.Module):
     def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
         """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
-        x = self.attention.output(self.attention.self(x, lengths, keys[0]), x, keys[1])
+        attention = self.attention
+        x = attention.output(attention.self(x, attention.self.keys_values(x), lengths, keys[0]), x, keys[1])
         return self.output(self.intermediate(x), x, keys[2])
 
 
 class BertEncoder(nnx.Module):
     """The stack of layers."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: BertConfig, **kwargs: Any):
         self.layer = nnx.List([BertLayer(config, **kwargs) for _ in range(config.num_hidden_layers)])
 
     def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
@@ -316,8 +276,8 @@ class BertEncoder(nnx.Module):
 class BertPooler(nnx.Module):
     """A dense layer and tanh over the first state."""
 
-    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dense = linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def __init__(self, config: BertConfig, **kwargs: Any):
+        self.dense = linear(config.hidden_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> [B, hidden_size]."""
@@ -327,15 +287,13 @@ class BertPooler(nnx.Module):
 class BertModel(Network):
     """The encoder. Attribute names equal the names in the published weights (``encoder.layer.0.attention.self...``).
 
-    Args:
-      pooler: whether there is a pooler. Checkpoints of sentence encoders may lack it.
+    Checkpoints of sentence encoders may lack a pooler.
     """
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: BertConfig, *, pooler: bool = True, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.embeddings = BertEmbeddings(config, **kwargs)
         self.encoder = BertEncoder(config, **kwargs)
         self.pooler = BertPooler(config, **kwargs) if pooler else None
@@ -348,18 +306,8 @@ class BertModel(Network):
         *,
         key: jax.Array | None = None,
     ) -> BertOutput:
-        """Encodes texts.
-
-        Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``.
-          lengths: [B] int32, at least 1: tokens of each text. Those behind them are padding and not attended to.
-          token_type_ids: [B, L] int32, the segment of each token; 0 throughout when None.
-        """
-        length, positions = input_ids.shape[-1], self.config.max_position_embeddings
-        if length > positions:
-            raise ValueError(
-                f"BertModel: {length} tokens, but there are only {positions} positions. Truncate the texts."
-            )
+        """Encodes texts [B, L], of ``lengths`` tokens each and no padding attended to. Segments are 0 by default."""
+        check_length(self, input_ids, self.config.max_position_embeddings)
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
         keys = (None, None) if key is None else jax.random.split(key)
@@ -368,17 +316,12 @@ class BertModel(Network):
 
 
 class BertForSequenceClassification(Network):
-    """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
-
-    Args:
-      dtype: compute dtype of the encoder.
-    """
+    """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``)."""
 
     config_class: ClassVar = BertConfig
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: BertConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.bert = BertModel(config, **kwargs)
         # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
         self.classifier = linear(config.hidden_size, len(config.labels), **{**kwargs, "dtype": jnp.float32})

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import blip, decoder_cache, vision_language
-from winobench.models.base import layer_norm, linear
-from winobench.models.blip import KeysValues
+from winobench.models import blip, decoder_cache
+from winobench.models.base import check_pixels, embedding, layer_norm, linear, parameter
+from winobench.models.bert import BertIntermediate, BertProjection, BertSelfAttention, KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
@@ -33,10 +33,9 @@ ImageKeysValues = tuple[KeysValues, ...]
 class QFormerAttention(nnx.Module):
     """Attention of queries and text to each other, or to an image, with its output projection. Published names."""
 
-    def __init__(self, config: Blip2QFormerConfig, context_size: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.attention = blip.BlipTextSelfAttention(config, context_size, **kwargs)
-        self.output = blip.BlipTextProjection(config.hidden_size, config, **kwargs)
+    def __init__(self, config: Blip2QFormerConfig, context_size: int, **kwargs: Any):
+        self.attention = BertSelfAttention(config, context_size, **kwargs)
+        self.output = BertProjection(config.hidden_size, config, **kwargs)
 
     def __call__(self, x: jax.Array, keys_values: KeysValues | None = None, lengths: jax.Array | None = None):
         """x [B, L, hidden_size], keys and values (of x itself when None), their number [B] -> [B, L, hidden_size]."""
@@ -47,26 +46,16 @@ class QFormerAttention(nnx.Module):
 class QFormerLayer(nnx.Module):
     """Attention of all to all, of the queries to the image, and a feed-forward layer each for queries and text."""
 
-    def __init__(
-        self,
-        config: Blip2QFormerConfig,
-        number: int,
-        *,
-        reads_text: bool,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, number: int, *, reads_text: bool, **kwargs: Any):
         self.attention = QFormerAttention(config, config.hidden_size, **kwargs)
         self.has_cross_attention = config.attends_to_images(number)
         if self.has_cross_attention:
             self.crossattention = QFormerAttention(config, config.encoder_hidden_size, **kwargs)
         if reads_text:
-            self.intermediate = blip.BlipTextIntermediate(config, **kwargs)
-            self.output = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
-        self.intermediate_query = blip.BlipTextIntermediate(config, **kwargs)
-        self.output_query = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
+            self.intermediate = BertIntermediate(config, **kwargs)
+            self.output = BertProjection(config.intermediate_size, config, **kwargs)
+        self.intermediate_query = BertIntermediate(config, **kwargs)
+        self.output_query = BertProjection(config.intermediate_size, config, **kwargs)
 
     def __call__(
         self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: KeysValues | None
@@ -85,8 +74,8 @@ class QFormerLayer(nnx.Module):
 class QFormerEncoder(nnx.Module):
     """The stack of layers."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"reads_text": reads_text, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, **kwargs: Any):
+        kwargs = {"reads_text": reads_text, **kwargs}
         self.layer = nnx.List([QFormerLayer(config, number, **kwargs) for number in range(config.num_hidden_layers)])
 
     def __call__(self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: ImageKeysValues) -> jax.Array:
@@ -100,13 +89,9 @@ class QFormerEncoder(nnx.Module):
 class QFormerEmbeddings(nnx.Module):
     """Token and position embeddings of the question, behind the queries, and the norm of both."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        init = nnx.initializers.normal(0.02)
-        self.word_embeddings = nnx.Embed(config.vocab_size, config.hidden_size, embedding_init=init, **kwargs)
-        self.position_embeddings = nnx.Embed(
-            config.max_position_embeddings, config.hidden_size, embedding_init=init, **kwargs
-        )
+    def __init__(self, config: Blip2QFormerConfig, **kwargs: Any):
+        self.word_embeddings = embedding(config.vocab_size, config.hidden_size, **kwargs)
+        self.position_embeddings = embedding(config.max_position_embeddings, config.hidden_size, **kwargs)
         self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, queries: jax.Array, input_ids: jax.Array) -> jax.Array:
@@ -118,8 +103,7 @@ class QFormerEmbeddings(nnx.Module):
 class QFormer(nnx.Module):
     """Everything under ``qformer.`` in the published weights."""
 
-    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, **kwargs: Any):
         self.reads_text = reads_text
         if reads_text:
             self.embeddings = QFormerEmbeddings(config, **kwargs)
@@ -138,10 +122,7 @@ class QFormer(nnx.Module):
     def __call__(
         self, queries: jax.Array, image: ImageKeysValues, input_ids: jax.Array | None, lengths: jax.Array | None
     ) -> jax.Array:
-        """queries [1, queries, hidden_size], results of `keys_values`, a question [B, L], its tokens [B] -> its states.
-
-        The result is [B, queries, hidden_size]. Question and tokens are None where it reads none.
-        """
+        """queries [1, queries, hidden_size], `keys_values`, a question [B, L], its tokens [B] -> [B, queries, ...]."""
         count = queries.shape[1]
         queries = jnp.broadcast_to(queries, (len(image[0][0]), *queries.shape[1:]))
         if not self.reads_text:
@@ -176,12 +157,7 @@ OPT_FORM = PromptForm(
 class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     """Image encoder, Q-Former and language model. Attribute names equal the names in the published weights.
 
-    Args:
-      int8: the dense kernels of the language model's layers hold 8-bit numbers.
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
-
-    Attributes:
-      reads_text: whether the Q-Former reads the question, too.
+    float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = Blip2Config
@@ -189,13 +165,9 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     form: ClassVar[PromptForm] = FORM
 
     def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         qformer = config.qformer_config
         self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
-        shape = (1, config.num_query_tokens, qformer.hidden_size)
-        self.query_tokens = nnx.Param(
-            nnx.initializers.normal(0.02)(kwargs["rngs"].params(), shape, kwargs["param_dtype"])
-        )
+        self.query_tokens = parameter(1, config.num_query_tokens, qformer.hidden_size, **kwargs)
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
         self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
         language = {T5Config: T5ForConditionalGeneration, OPTConfig: OPTForCausalLM, DecoderConfig: Decoder}
@@ -207,36 +179,18 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return OPT_FORM if isinstance(config.text_config, OPTConfig) else cls.form
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
-        """Encodes images.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
-
-        Returns:
-          [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
-        """
-        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
+        """Normalised pixels [B, image_size, image_size, 3] -> [B, num_positions, hidden_size of images]."""
+        check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the Q-Former attends to of images, which no question changes.
-
-        Returns for each of its layers with cross-attention, keys and values, [B, num_positions, heads, head_size] each.
-        """
+        """Keys and values of images for the Q-Former's layers with cross-attention. No question changes them."""
         return self.qformer.keys_values(image_states)
 
     def query_states(
         self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
     ) -> jax.Array:
-        """The Q-Former's states of images.
-
-        Args:
-          input_ids: [B, L] int32, the question about each image in tokens of the Q-Former; None where it reads none.
-          lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
-
-        Returns:
-          [B, num_query_tokens, hidden_size of the Q-Former].
-        """
+        """The Q-Former's states of images, [B, num_query_tokens, hidden_size]. See `ask`."""
         queries = self.query_tokens[...].astype(self.dtype)
         return self.qformer(queries, image, input_ids, lengths)
 
@@ -256,27 +210,14 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         return self.prefix(image, input_ids, lengths) if self.reads_text else image
 
     def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Has a T5 read images and questions.
-
-        Args:
-          input_ids: [B, S] int32, the question in tokens of the language model, without those that hold the place of
-            the image, which comes before all of them.
-          lengths: [B] int32: tokens of each question. Those behind them are padding.
-
-        Returns:
-          The encoder's states, [B, num_query_tokens + S, d_model], and which of them are not padding, a bool array.
-        """
+        """See `VisionLanguageNetwork`: states [B, num_query_tokens + S, d_model] of a T5, and which are not padding."""
         there = _is_text(prefix, input_ids, lengths)
         return self.language_model.encode(input_ids, there, prefix), there
 
     def continue_from(
         self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions. Arguments as in `encode`.
-
-        Returns the last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache,
-        and that token's position, int32 [B].
-        """
+        """See `VisionLanguageNetwork`."""
         model = self.language_model
         there = _is_text(prefix, input_ids, lengths)
         slots = there.shape[1] + more

@@ -56,19 +56,7 @@ class InstructBlipVisionConfig(Blip2VisionConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Blip2QFormerConfig(NetworkConfig):
-    """Shape of the Q-Former, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids, where it reads texts.
-      hidden_size: width of the states.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      intermediate_size: width within the feed-forward layers.
-      max_position_embeddings: longest text in tokens.
-      layer_norm_eps: epsilon of the layer norms.
-      cross_attention_frequency: every so many layers, from the first on, attend to the image.
-      encoder_hidden_size: width of the image states that are attended to.
-    """
+    """Shape of the Q-Former, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -77,11 +65,14 @@ class Blip2QFormerConfig(NetworkConfig):
     intermediate_size: int = 3072
     max_position_embeddings: int = 512
     layer_norm_eps: float = 1e-12
-    cross_attention_frequency: int = 2
+    cross_attention_frequency: int = 2  # every so many layers, from the first on, attend to the image
     encoder_hidden_size: int = 1408
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "blip_2_qformer"
+    hidden_act: ClassVar = "gelu"
+    hidden_dropout_prob: ClassVar = 0.0
+    attention_probs_dropout_prob: ClassVar = 0.0
     _only: ClassVar = {
         "add_cross_attention": (False,),
         "hidden_act": ("gelu",),
@@ -93,12 +84,8 @@ class Blip2QFormerConfig(NetworkConfig):
     _no_effect: ClassVar = _NO_EFFECT
 
     def __post_init__(self):
-        self._require_positive(*(field.name for field in dataclasses.fields(self) if field.type == "int"))
-        self._require(
-            self.hidden_size % self.num_attention_heads == 0,
-            "num_attention_heads",
-            f"a divisor of hidden_size={self.hidden_size}",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         self._require_epsilon("layer_norm_eps")
 
     def attends_to_images(self, layer: int) -> bool:
@@ -115,31 +102,23 @@ class InstructBlipQFormerConfig(Blip2QFormerConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Blip2Config(NetworkConfig):
-    """Shape of the whole network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vision_config: of the image encoder.
-      qformer_config: of the Q-Former.
-      text_config: of the language model, a T5 or, in BLIP-2, an OPT, in InstructBLIP a LLaMA (Vicuna).
-      num_query_tokens: states of an image that the language model reads.
-      image_token_index: id of the token that holds the place of one of them; None in files of 2024 and before.
-    """
+    """Shape of the whole network, with the names and defaults of the published ``config.json``."""
 
     vision_config: Blip2VisionConfig = Blip2VisionConfig()
     qformer_config: Blip2QFormerConfig = Blip2QFormerConfig()
     text_config: T5Config | OPTConfig | DecoderConfig = dataclasses.field(default_factory=T5Config)
-    num_query_tokens: int = 32
-    image_token_index: int | None = None
+    num_query_tokens: int = 32  # states of an image that the language model reads
+    image_token_index: int | None = None  # None in files of 2024 and before
 
     architecture: ClassVar[str] = "Blip2ForConditionalGeneration"
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "blip-2"
     _no_effect: ClassVar = _NO_EFFECT | {"use_decoder_only_language_model"}
-    _parts: ClassVar = (Blip2VisionConfig, Blip2QFormerConfig)
+    _parts: ClassVar = {"vision_config": Blip2VisionConfig, "qformer_config": Blip2QFormerConfig}
     _languages: ClassVar = {"t5": T5Config, "opt": OPTConfig}
 
     def __post_init__(self):
-        self._require_positive("num_query_tokens")
+        self._require_counts()
         token = self.image_token_index
         is_token = token is None or (is_count(token) and token < self.text_config.vocab_size)
         self._require(is_token, "image_token_index", f"a token id below {self.text_config.vocab_size}")
@@ -170,11 +149,7 @@ class Blip2Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class.
-
-        The width of the image states that the Q-Former attends to is that of the image encoder, whatever the file
-        states.
-        """
+        """See `NetworkConfig`. The Q-Former's ``encoder_hidden_size`` is the image encoder's width in any case."""
         if isinstance(values, Mapping):
             named = values.get("architectures") or [cls.architecture]
             if not isinstance(named, list | tuple) or cls.architecture not in named:
@@ -192,23 +167,13 @@ class Blip2Config(NetworkConfig):
                     f" {' and '.join(map(repr, cls._languages))} only. Take a checkpoint with FLAN-T5.",
                     code="unsupported-option",
                 )
-            vision, qformer = cls._parts
-            vision = vision.from_dict(values.get("vision_config") or {})
+            vision = cls._parts["vision_config"].from_dict(values.get("vision_config") or {})
             part = values.get("qformer_config") or {}
             if isinstance(part, Mapping):
                 part = {**part, "encoder_hidden_size": vision.hidden_size}
-            parts = {"vision_config": vision, "qformer_config": qformer.from_dict(part)}
-            values = {**values, **parts, "text_config": cls._languages[kind].from_dict(text)}
+            text = cls._languages[kind].from_dict(text)
+            values = {**values, "vision_config": vision, "qformer_config": part, "text_config": text}
         return super().from_dict(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        parts = ("vision_config", "qformer_config", "text_config")
-        return (
-            {"architectures": [self.architecture]}
-            | super().to_dict()
-            | {part: getattr(self, part).to_dict() for part in parts}
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,5 +185,5 @@ class InstructBlipConfig(Blip2Config):
 
     architecture: ClassVar[str] = "InstructBlipForConditionalGeneration"
     _class_value: ClassVar = "instructblip"
-    _parts: ClassVar = (InstructBlipVisionConfig, InstructBlipQFormerConfig)
+    _parts: ClassVar = {"vision_config": InstructBlipVisionConfig, "qformer_config": InstructBlipQFormerConfig}
     _languages: ClassVar = {"t5": T5Config, "llama": DecoderConfig}

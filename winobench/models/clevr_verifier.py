@@ -42,19 +42,12 @@ _TOO_CLOSE = 0.4
 
 @dataclasses.dataclass(frozen=True)
 class ClevrVerifierConfig(NetworkConfig):
-    """Shape of the verifier.
-
-    Attributes:
-      sample_size: height and width of the images.
-      widths: channels at a quarter and at an eighth of the image's height.
-      num_blocks: residual blocks on the way down, at the bottom and on the way up.
-      num_values: number of values of each attribute, in the order of `winobench.clevr.objects.ATTRIBUTES`.
-    """
+    """Shape of the verifier."""
 
     sample_size: int = 64
-    widths: tuple[int, ...] = (32, 64)
-    num_blocks: tuple[int, ...] = (1, 1, 2)
-    num_values: tuple[int, ...] = (3, 8, 2, 2)
+    widths: tuple[int, ...] = (32, 64)  # channels at a quarter and at an eighth of the image's height
+    num_blocks: tuple[int, ...] = (1, 1, 2)  # on the way down, at the bottom and on the way up
+    num_values: tuple[int, ...] = (3, 8, 2, 2)  # of each of `winobench.clevr.objects.ATTRIBUTES`
 
     _class_value: ClassVar = "ClevrVerifier"
 
@@ -100,13 +93,12 @@ class Detections(NamedTuple):
 class _Block(nnx.Module):
     """A residual block with a sight of the whole image."""
 
-    def __init__(self, width: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        common = dict(dtype=dtype, param_dtype=param_dtype)
-        self.norm1 = layers.GroupNorm(_GROUPS, width, epsilon=1e-5, **common)
-        self.conv1 = layers.Conv2d(width, width, 3, padding=1, rngs=rngs, **common)
-        self.context = linear(width, width, rngs=rngs, **common)
-        self.norm2 = layers.GroupNorm(_GROUPS, width, epsilon=1e-5, **common)
-        self.conv2 = layers.Conv2d(width, width, 3, padding=1, rngs=rngs, **common)
+    def __init__(self, width: int, **kwargs: Any):
+        self.norm1 = layers.GroupNorm(_GROUPS, width, epsilon=1e-5, **kwargs)
+        self.conv1 = layers.Conv2d(width, width, 3, padding=1, **kwargs)
+        self.context = linear(width, width, **kwargs)
+        self.norm2 = layers.GroupNorm(_GROUPS, width, epsilon=1e-5, **kwargs)
+        self.conv2 = layers.Conv2d(width, width, 3, padding=1, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, width] -> the same shape."""
@@ -121,7 +113,6 @@ class ClevrVerifier(Network):
     config_class = ClevrVerifierConfig
 
     def build(self, config: ClevrVerifierConfig, **common: Any) -> None:
-        """Makes the layers. See `Network`."""
         fine, coarse = config.widths
         down, bottom, up = config.num_blocks
         self.conv_in = layers.Conv2d(3, fine // 2, 4, stride=2, padding=1, **common)
@@ -251,15 +242,8 @@ def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array
     """What the maps of true objects look like. Pure.
 
     The heat of an object falls off from its centre's cell as a Gaussian, whose deviation is a quarter of the radius
-    and at least 0.7 cells. Of several objects the greatest counts.
-
-    Args:
-      places: [B, objects, 4], right, down, radius and depth as in `Detections`.
-      present: bool [B, objects]. The others are padding.
-
-    Returns:
-      heat [B, side, side], 1 at the cells of centres. Cells int32 [B, objects, 2], row and column of each centre.
-      Measures [B, objects, 4], as in `Maps`.
+    and at least 0.7 cells. Of several objects the greatest counts. ``places`` are [B, objects, 4], as in `Detections`.
+    Returns heat [B, side, side], cells int32 [B, objects, 2], row and column of each centre, and measures as in `Maps`.
     """
     at = places[..., 1::-1] * side
     cells = jnp.clip(jnp.floor(at), 0, side - 1)
@@ -279,9 +263,6 @@ def loss(
     """The focal loss of the heat, and of each object's own cell cross-entropies and absolute errors. Pure.
 
     The focal loss is that of Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
-
-    Args:
-      attributes: int32 [B, objects, attributes], the true values.
     """
     heat, cells, measures = targets(places, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import Network, layer_norm, linear
-from winobench.models.config import NetworkConfig, is_count
+from winobench.models.base import Network, check_length, embedding, layer_norm, linear
+from winobench.models.config import NetworkConfig
 
 # Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
 # the largest id, which the end of text has in the vocabularies of the time.
 _LEGACY_EOS_TOKEN_ID = 2
 
 
-def _quick_gelu(x: jax.Array) -> jax.Array:
-    return x * jax.nn.sigmoid(1.702 * x)
-
-
-def _gelu(x: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x, approximate=False)
-
-
-def _gelu_tanh(x: jax.Array) -> jax.Array:
-    return jax.nn.gelu(x, approximate=True)
-
-
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "quick_gelu": _quick_gelu,
-    "gelu": _gelu,
-    "gelu_pytorch_tanh": _gelu_tanh,
+    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
+    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
 }
 
 # Options of transformers' configs without influence on a network: bookkeeping, initialisation, and defaults of text
@@ -108,23 +97,7 @@ FIXED_OPTIONS: dict[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class CLIPTextConfig(NetworkConfig):
-    """Shape of a text encoder, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids.
-      hidden_size: width of the states.
-      intermediate_size: width within the feed-forward layers.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      max_position_embeddings: longest text in tokens.
-      hidden_act: "quick_gelu", "gelu" or "gelu_pytorch_tanh".
-      layer_norm_eps: epsilon of the layer norms.
-      eos_token_id: id whose first position is pooled; 2 means the largest id of a text, whatever that is.
-      bos_token_id: of the tokenizer, kept for the file's sake.
-      pad_token_id: of the tokenizer, kept for the file's sake.
-      projection_dim: width of the joint space of text and images, which this network has no projection to. Kept for the
-        file's sake.
-    """
+    """Shape of a text encoder, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 49408
     hidden_size: int = 512
@@ -134,38 +107,27 @@ class CLIPTextConfig(NetworkConfig):
     max_position_embeddings: int = 77
     hidden_act: str = "quick_gelu"
     layer_norm_eps: float = 1e-5
-    eos_token_id: int = 49407
-    bos_token_id: int | None = 49406
+    eos_token_id: int = 49407  # its first position is pooled; 2 means that of the largest id of a text
+    bos_token_id: int | None = 49406  # like the next two, kept for the file's sake
     pad_token_id: int | None = 1
     projection_dim: int | None = 512
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "clip_text_model"
+    architecture: ClassVar = "CLIPTextModel"
     _only: ClassVar = FIXED_OPTIONS
     _no_effect: ClassVar = IDLE_OPTIONS
 
     def __post_init__(self):
-        self._require_positive(
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "max_position_embeddings",
-        )
-        self._require(
-            self.hidden_size % self.num_attention_heads == 0,
-            "num_attention_heads",
-            f"a divisor of hidden_size={self.hidden_size}",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         self._require_choice("hidden_act", ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
-        eos = self.eos_token_id
-        self._require(is_count(eos) or (eos == 0 and eos is not False), "eos_token_id", "one token id")
+        self._require_token_ids("eos_token_id")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """See ``NetworkConfig``. Of the file of a whole CLIP, the text tower's part, which may name no class."""
+        """See `NetworkConfig`. A whole CLIP's file holds the text tower's part, which may name no class."""
         if isinstance(values, Mapping) and values.get("model_type") == "clip":
             part = values.get("text_config")
             if isinstance(part, Mapping):
@@ -200,10 +162,6 @@ class CLIPTextConfig(NetworkConfig):
             bos_token_id=0,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        return {"architectures": ["CLIPTextModel"]} | super().to_dict()
-
 
 class CLIPTextOutput(NamedTuple):
     """What the text encoder returns.
@@ -222,46 +180,25 @@ class CLIPTextOutput(NamedTuple):
 class CLIPTextEmbeddings(nnx.Module):
     """Token and position embeddings."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {
-            "embedding_init": nnx.initializers.normal(0.02),
-            "dtype": dtype,
-            "param_dtype": param_dtype,
-            "rngs": rngs,
-        }
-        self.token_embedding = nnx.Embed(config.vocab_size, config.hidden_size, **kwargs)
-        self.position_embedding = nnx.Embed(config.max_position_embeddings, config.hidden_size, **kwargs)
+    def __init__(self, config: CLIPTextConfig, **kwargs: Any):
+        self.token_embedding = embedding(config.vocab_size, config.hidden_size, **kwargs)
+        self.position_embedding = embedding(config.max_position_embeddings, config.hidden_size, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """input_ids [B, L] -> [B, L, hidden_size]."""
         return self.token_embedding(input_ids) + self.position_embedding(jnp.arange(input_ids.shape[-1]))
 
 
-class LayerConfig(Protocol):
-    """What the layers of a tower need to know of its config."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    hidden_act: str
-    layer_norm_eps: float
-
-
 class CLIPAttention(nnx.Module):
     """Multi-head self-attention, causal over texts."""
 
-    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Any, *, is_causal: bool = False, **kwargs: Any):
         self.heads = config.num_attention_heads
         self.is_causal = is_causal
 
-        def projection():
-            return linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-
-        self.k_proj = projection()
-        self.v_proj = projection()
-        self.q_proj = projection()
-        self.out_proj = projection()
+        self.k_proj, self.v_proj, self.q_proj, self.out_proj = (
+            linear(config.hidden_size, config.hidden_size, **kwargs) for _ in range(4)
+        )
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -275,8 +212,7 @@ class CLIPAttention(nnx.Module):
 class CLIPMLP(nnx.Module):
     """The feed-forward layer."""
 
-    def __init__(self, config: LayerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Any, **kwargs: Any):
         self.activation = config.hidden_act
         self.fc1 = linear(config.hidden_size, config.intermediate_size, **kwargs)
         self.fc2 = linear(config.intermediate_size, config.hidden_size, **kwargs)
@@ -289,9 +225,8 @@ class CLIPMLP(nnx.Module):
 class CLIPEncoderLayer(nnx.Module):
     """Attention and feed-forward, each after a layer norm and around a residual."""
 
-    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.self_attn = CLIPAttention(config, is_causal=is_causal, **kwargs)
+    def __init__(self, config: Any, attention: Callable[..., nnx.Module], **kwargs: Any):
+        self.self_attn = attention(config, **kwargs)
         self.layer_norm1 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = CLIPMLP(config, **kwargs)
         self.layer_norm2 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
@@ -303,13 +238,10 @@ class CLIPEncoderLayer(nnx.Module):
 
 
 class CLIPEncoder(nnx.Module):
-    """The stack of layers."""
+    """The stack of layers, with attention of this class."""
 
-    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.layers = nnx.List(
-            [CLIPEncoderLayer(config, is_causal=is_causal, **kwargs) for _ in range(config.num_hidden_layers)]
-        )
+    def __init__(self, config: Any, attention: Callable[..., nnx.Module] = CLIPAttention, **kwargs: Any):
+        self.layers = nnx.List([CLIPEncoderLayer(config, attention, **kwargs) for _ in range(config.num_hidden_layers)])
 
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """x [B, L, hidden_size] -> (what the last layer returns, what enters it), both of the same shape."""
@@ -322,10 +254,9 @@ class CLIPEncoder(nnx.Module):
 class CLIPTextTransformer(nnx.Module):
     """Embeddings, encoder and final norm: everything under ``text_model.`` in the published weights."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: CLIPTextConfig, **kwargs: Any):
         self.embeddings = CLIPTextEmbeddings(config, **kwargs)
-        self.encoder = CLIPEncoder(config, is_causal=True, **kwargs)
+        self.encoder = CLIPEncoder(config, functools.partial(CLIPAttention, is_causal=True), **kwargs)
         self.final_layer_norm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -346,7 +277,6 @@ class CLIPTextModel(Network):
     lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
 
     def build(self, config: CLIPTextConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.text_model = CLIPTextTransformer(config, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
@@ -368,6 +298,8 @@ class CLIPTextModel(Network):
 @dataclasses.dataclass(frozen=True)
 class CLIPTextProjectionConfig(CLIPTextConfig):
     """As `CLIPTextConfig`, of a network with the projection to the joint space."""
+
+    architecture: ClassVar = "CLIPTextModelWithProjection"
 
     def __post_init__(self):
         super().__post_init__()
@@ -392,10 +324,6 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
             projection_dim=1280,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        return super().to_dict() | {"architectures": ["CLIPTextModelWithProjection"]}
-
 
 class CLIPTextProjectionOutput(NamedTuple):
     """What a text encoder with a projection returns.
@@ -415,7 +343,6 @@ class CLIPTextModelWithProjection(CLIPTextModel):
     config_class: ClassVar = CLIPTextProjectionConfig
 
     def build(self, config: CLIPTextProjectionConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         super().build(config, **kwargs)
         self.text_projection = linear(config.hidden_size, config.projection_dim, bias=False, **kwargs)
 
@@ -427,11 +354,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
 
 def encode(transformer: CLIPTextTransformer, config: CLIPTextConfig, input_ids: jax.Array) -> CLIPTextOutput:
     """The states of some texts, and the one at the end of each. As ``CLIPTextModel.__call__``."""
-    length, positions = input_ids.shape[-1], config.max_position_embeddings
-    if length > positions:
-        raise ValueError(
-            f"CLIPTextModel: {length} tokens, but there are only {positions} positions. Truncate the texts."
-        )
+    check_length(transformer, input_ids, config.max_position_embeddings)
     states, penultimate = transformer(input_ids)
     if config.eos_token_id == _LEGACY_EOS_TOKEN_ID:
         end = jnp.argmax(input_ids, axis=-1)

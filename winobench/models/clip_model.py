@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import clip
+from winobench.models import base, clip
 from winobench.models.base import Network, linear
 from winobench.models.clip import CLIPTextConfig, CLIPTextTransformer
 from winobench.models.clip_resnet import CLIPResNetConfig, ModifiedResNet
@@ -23,36 +23,25 @@ _LOGIT_SCALE = 2.6592
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(NetworkConfig):
-    """Shape of both towers, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      text_config: the text tower.
-      vision_config: the vision tower, a transformer or a modified ResNet.
-      projection_dim: width of the joint space.
-      logit_scale_init_value: where the logarithm of the inverse temperature starts in training.
-    """
+    """Shape of both towers, with the names and defaults of the published ``config.json``."""
 
     text_config: CLIPTextConfig = dataclasses.field(default_factory=CLIPTextConfig)
     vision_config: CLIPVisionConfig | CLIPResNetConfig = dataclasses.field(default_factory=CLIPVisionConfig)
     projection_dim: int = 512
-    logit_scale_init_value: float = _LOGIT_SCALE
+    logit_scale_init_value: float = _LOGIT_SCALE  # logarithm of the inverse temperature
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "clip"
+    architecture: ClassVar = "CLIPModel"
     _no_effect: ClassVar = clip.IDLE_OPTIONS
 
     def __post_init__(self):
-        self._require_positive("projection_dim")
+        self._require_counts()
         self._require_number("logit_scale_init_value")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See ``NetworkConfig``.
-
-        Each tower's part may be missing, or leave out what its defaults say. Old files hold it twice. Then
-        ``text_config_dict`` and ``vision_config_dict`` count, with the defaults for what they leave out, as in
-        transformers.
-        """
+        """See `NetworkConfig`. Where old files hold a part twice, ``text_config_dict`` counts, as in transformers."""
         if isinstance(values, Mapping):
             values = dict(values)
             for key, tower in (("text_config", CLIPTextConfig), ("vision_config", CLIPVisionConfig)):
@@ -66,11 +55,6 @@ class CLIPConfig(NetworkConfig):
                 values[key] = tower.from_dict(options)
         return super().from_dict(values)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        parts = {key: getattr(self, key).to_dict() for key in ("text_config", "vision_config")}
-        return {"architectures": ["CLIPModel"]} | super().to_dict() | parts
-
 
 class CLIPModel(Network):
     """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights.
@@ -83,7 +67,6 @@ class CLIPModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: CLIPConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         width = config.projection_dim
         self.text_model = CLIPTextTransformer(config.text_config, **kwargs)
         self.text_projection = linear(config.text_config.hidden_size, width, bias=False, **kwargs)
@@ -96,38 +79,17 @@ class CLIPModel(Network):
         self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
-        """Images as vectors, not normalised.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised as in training.
-
-        Returns:
-          [B, projection_dim] in the compute dtype.
-        """
-        size = self.config.vision_config.image_size
-        if pixels.shape[1:] != (size, size, 3):
-            raise ValueError(f"CLIPModel: images of the shape {list(pixels.shape[1:])}, expected [{size}, {size}, 3].")
+        """Normalised images [B, image_size, image_size, 3] as vectors, not normalised: [B, projection_dim]."""
+        base.check_pixels(self, pixels, self.config.vision_config.image_size)
         pooled = self.vision_model(pixels.astype(self.dtype))
         return pooled if self.visual_projection is None else self.visual_projection(pooled)
 
     def encode_texts(self, input_ids: jax.Array) -> jax.Array:
-        """Texts as vectors, not normalised.
-
-        Args:
-          input_ids: [B, L] int32, L up to ``max_position_embeddings``. How texts are padded does not matter: attention
-            is causal, and what is used is the state at the end of the text.
-
-        Returns:
-          [B, projection_dim] in the compute dtype.
-        """
+        """Texts [B, L] as vectors, not normalised: [B, projection_dim] in the compute dtype. Padding has no effect."""
         return self.text_projection(clip.encode(self.text_model, self.config.text_config, input_ids).pooled)
 
     def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
-        """The logits of training: cosine similarities over the temperature, float32 [images, texts].
-
-        Args:
-          pixels: as in ``encode_images``.
-        """
+        """The logits of training: cosine similarities over the temperature, float32 [images, texts]."""
         images, texts = unit(self.encode_images(pixels)), unit(self.encode_texts(input_ids))
         return jnp.exp(self.logit_scale[...].astype(jnp.float32)) * images @ texts.T
 

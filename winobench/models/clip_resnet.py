@@ -15,7 +15,7 @@ from flax import nnx
 
 from winobench.models import layers
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import linear
+from winobench.models.base import linear, parameter
 from winobench.models.config import NetworkConfig, is_count
 
 # Channels that leave a block, as a multiple of those within it.
@@ -27,18 +27,11 @@ _BATCH_NORM_EPSILON = 1e-5
 
 @dataclasses.dataclass(frozen=True)
 class CLIPResNetConfig(NetworkConfig):
-    """Shape of a modified ResNet. transformers has no such network, so the form of this config is our own.
+    """Shape of a modified ResNet. transformers has no such network, so this form is our own."""
 
-    Attributes:
-      depths: number of blocks in each of the four stages.
-      width: channels that leave the stem.
-      num_attention_heads: heads of the attention that pools.
-      image_size: height and width of the images in pixels, a multiple of 32.
-    """
-
-    depths: tuple[int, int, int, int] = (3, 4, 6, 3)
-    width: int = 64
-    num_attention_heads: int = 32
+    depths: tuple[int, int, int, int] = (3, 4, 6, 3)  # blocks of the four stages
+    width: int = 64  # channels that leave the stem
+    num_attention_heads: int = 32  # of the attention that pools
     image_size: int = 224
 
     _class_key: ClassVar = "model_type"
@@ -64,7 +57,7 @@ class BatchNorm2d(nnx.Module):
     The statistics are read from the file and get no gradient.
     """
 
-    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any):
+    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any, rngs: Any = None):
         self.dtype = dtype
         self.scale = nnx.Param(jnp.ones((channels,), param_dtype))
         self.bias = nnx.Param(jnp.zeros((channels,), param_dtype))
@@ -92,27 +85,20 @@ def _average_pool(x: jax.Array, size: int) -> jax.Array:
 
 
 class Bottleneck(nnx.Module):
-    """Three convolutions around a residual. Of stride 2, both branches are averaged before they are widened.
+    """Three convolutions around a residual. Of stride 2, both branches are averaged before they are widened."""
 
-    Args:
-      inputs: channels of the input.
-      channels: channels within the block. Four times as many leave it.
-      stride: 1 or 2.
-    """
-
-    def __init__(self, inputs: int, channels: int, *, stride: int, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
+    def __init__(self, inputs: int, channels: int, *, stride: int, **kwargs: Any):
         outputs = _EXPANSION * channels
         self.stride = stride
-        self.conv1 = layers.Conv2d(inputs, channels, 1, bias=False, rngs=rngs, **kwargs)
+        self.conv1 = layers.Conv2d(inputs, channels, 1, bias=False, **kwargs)
         self.bn1 = BatchNorm2d(channels, **kwargs)
-        self.conv2 = layers.Conv2d(channels, channels, 3, padding=1, bias=False, rngs=rngs, **kwargs)
+        self.conv2 = layers.Conv2d(channels, channels, 3, padding=1, bias=False, **kwargs)
         self.bn2 = BatchNorm2d(channels, **kwargs)
-        self.conv3 = layers.Conv2d(channels, outputs, 1, bias=False, rngs=rngs, **kwargs)
+        self.conv3 = layers.Conv2d(channels, outputs, 1, bias=False, **kwargs)
         self.bn3 = BatchNorm2d(outputs, **kwargs)
         if stride > 1 or inputs != outputs:
             self.downsample = nnx.List(
-                [layers.Conv2d(inputs, outputs, 1, bias=False, rngs=rngs, **kwargs), BatchNorm2d(outputs, **kwargs)]
+                [layers.Conv2d(inputs, outputs, 1, bias=False, **kwargs), BatchNorm2d(outputs, **kwargs)]
             )
         else:
             self.downsample = None
@@ -129,26 +115,14 @@ class Bottleneck(nnx.Module):
 
 
 class AttentionPool2d(nnx.Module):
-    """One vector of a feature map: attention of the mean of all positions to the mean and every position.
+    """One vector of a feature map: attention of the mean of all positions to the mean and every position."""
 
-    Args:
-      positions: height times width of the feature map.
-      channels: of the feature map.
-      heads: number of heads.
-      outputs: width of the joint space of texts and images.
-    """
-
-    def __init__(
-        self, positions: int, channels: int, heads: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, positions: int, channels: int, heads: int, outputs: int, **kwargs: Any):
         self.heads = heads
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         init = nnx.initializers.normal(channels**-0.5)
-        self.positional_embedding = nnx.Param(init(rngs.params(), (1 + positions, channels), param_dtype))
-        self.k_proj = linear(channels, channels, **kwargs)
-        self.q_proj = linear(channels, channels, **kwargs)
-        self.v_proj = linear(channels, channels, **kwargs)
+        self.positional_embedding = parameter(1 + positions, channels, init=init, **kwargs)
+        self.k_proj, self.q_proj, self.v_proj = (linear(channels, channels, **kwargs) for _ in range(3))
         self.c_proj = linear(channels, outputs, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -166,24 +140,15 @@ class AttentionPool2d(nnx.Module):
 
 
 class ModifiedResNet(nnx.Module):
-    """Stem, four stages and pooling: everything under ``visual.`` in the published weights.
+    """Stem, four stages and pooling: everything under ``visual.`` in the published weights."""
 
-    Args:
-      config: the network's shape.
-      outputs: width of the joint space of texts and images.
-      dtype: compute dtype.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
-    """
-
-    def __init__(self, config: CLIPResNetConfig, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
+    def __init__(self, config: CLIPResNetConfig, outputs: int, **kwargs: Any):
         width = config.width
-        self.conv1 = layers.Conv2d(3, width // 2, 3, stride=2, padding=1, bias=False, rngs=rngs, **kwargs)
+        self.conv1 = layers.Conv2d(3, width // 2, 3, stride=2, padding=1, bias=False, **kwargs)
         self.bn1 = BatchNorm2d(width // 2, **kwargs)
-        self.conv2 = layers.Conv2d(width // 2, width // 2, 3, padding=1, bias=False, rngs=rngs, **kwargs)
+        self.conv2 = layers.Conv2d(width // 2, width // 2, 3, padding=1, bias=False, **kwargs)
         self.bn2 = BatchNorm2d(width // 2, **kwargs)
-        self.conv3 = layers.Conv2d(width // 2, width, 3, padding=1, bias=False, rngs=rngs, **kwargs)
+        self.conv3 = layers.Conv2d(width // 2, width, 3, padding=1, bias=False, **kwargs)
         self.bn3 = BatchNorm2d(width, **kwargs)
 
         def stage(number: int) -> nnx.List:
@@ -192,19 +157,14 @@ class ModifiedResNet(nnx.Module):
             strides = [1 if number == 0 else 2] + [1] * (config.depths[number] - 1)
             return nnx.List(
                 [
-                    Bottleneck(_EXPANSION * channels if block else inputs, channels, stride=stride, rngs=rngs, **kwargs)
+                    Bottleneck(_EXPANSION * channels if block else inputs, channels, stride=stride, **kwargs)
                     for block, stride in enumerate(strides)
                 ]
             )
 
         self.layer1, self.layer2, self.layer3, self.layer4 = map(stage, range(4))
         self.attnpool = AttentionPool2d(
-            (config.image_size // _REDUCTION) ** 2,
-            _REDUCTION * width,
-            config.num_attention_heads,
-            outputs,
-            rngs=rngs,
-            **kwargs,
+            (config.image_size // _REDUCTION) ** 2, _REDUCTION * width, config.num_attention_heads, outputs, **kwargs
         )
 
     def __call__(self, pixels: jax.Array) -> jax.Array:

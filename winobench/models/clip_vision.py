@@ -12,30 +12,17 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import clip, layers
-from winobench.models.base import layer_norm
+from winobench.models.base import embedding, layer_norm, parameter
 from winobench.models.config import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class CLIPVisionConfig(NetworkConfig):
-    """Shape of a vision transformer, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      hidden_size: width of the states.
-      intermediate_size: width within the feed-forward layers.
-      projection_dim: width of the joint space of texts and images, as far as this tower alone is concerned. Kept for
-        the file's sake.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      image_size: height and width of the images in pixels.
-      patch_size: height and width of the patches in pixels.
-      hidden_act: "quick_gelu", "gelu" or "gelu_pytorch_tanh".
-      layer_norm_eps: epsilon of the layer norms.
-    """
+    """Shape of a vision transformer, with the names and defaults of the published ``config.json``."""
 
     hidden_size: int = 768
     intermediate_size: int = 3072
-    projection_dim: int | None = 512
+    projection_dim: int | None = 512  # kept for the file's sake
     num_hidden_layers: int = 12
     num_attention_heads: int = 12
     image_size: int = 224
@@ -50,19 +37,8 @@ class CLIPVisionConfig(NetworkConfig):
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {"bos_token_id", "eos_token_id", "pad_token_id"}
 
     def __post_init__(self):
-        self._require_positive(
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "image_size",
-            "patch_size",
-        )
-        self._require(
-            self.hidden_size % self.num_attention_heads == 0,
-            "num_attention_heads",
-            f"a divisor of hidden_size={self.hidden_size}",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
         self._require_choice("hidden_act", clip.ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
@@ -71,16 +47,14 @@ class CLIPVisionConfig(NetworkConfig):
 class CLIPVisionEmbeddings(nnx.Module):
     """Patches of an image as vectors, behind one for the whole image, with their positions."""
 
-    def __init__(self, config: CLIPVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dtype = dtype
-        init = nnx.initializers.normal(0.02)
-        self.class_embedding = nnx.Param(init(rngs.params(), (config.hidden_size,), param_dtype))
+    def __init__(self, config: CLIPVisionConfig, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
+        self.class_embedding = parameter(config.hidden_size, **kwargs)
         self.patch_embedding = layers.Conv2d(
             3, config.hidden_size, config.patch_size, stride=config.patch_size, bias=False, **kwargs
         )
         patches = (config.image_size // config.patch_size) ** 2
-        self.position_embedding = nnx.Embed(1 + patches, config.hidden_size, embedding_init=init, **kwargs)
+        self.position_embedding = embedding(1 + patches, config.hidden_size, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, image_size, image_size, 3] -> [B, 1 + patches, hidden_size]."""
@@ -94,12 +68,11 @@ class CLIPVisionEmbeddings(nnx.Module):
 class CLIPVisionTransformer(nnx.Module):
     """Embeddings, encoder and norms: everything under ``vision_model.`` in the published weights."""
 
-    def __init__(self, config: CLIPVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: CLIPVisionConfig, **kwargs: Any):
         self.embeddings = CLIPVisionEmbeddings(config, **kwargs)
         # The published name, misspelt.
         self.pre_layrnorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
-        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, **kwargs)
         self.post_layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
@@ -108,14 +81,7 @@ class CLIPVisionTransformer(nnx.Module):
         return self.post_layernorm(states[:, 0])
 
     def states_after(self, counts: Sequence[int], pixels: jax.Array) -> list[jax.Array]:
-        """States of images after some of the layers, before any norm. Those behind are not computed.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised.
-
-        Returns:
-          Arrays [B, 1 + patches, hidden_size]: the whole image, then its patches row by row.
-        """
+        """States [B, 1 + patches, hidden_size] after some of the layers, before any norm. Others are not computed."""
         states = [self.pre_layrnorm(self.embeddings(pixels))]
         for layer in itertools.islice(self.encoder.layers, max(counts)):
             states.append(layer(states[-1]))

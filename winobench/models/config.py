@@ -21,11 +21,8 @@ _LARGEST_EPSILON = 0.1
 class NetworkConfig:
     """Base of the network configs: frozen, hashable, with the option names of the published ``config.json``.
 
-    A subclass declares one field for each option that it implements. Options that exist in the published format but
-    are implemented only at one value are in ``_only``. Options without influence on the network in ``_no_effect``.
-
-    Raises:
-      InputError: on construction and in ``from_dict``, for an option that is unknown or has an unsupported value.
+    A subclass declares one field for each option that it implements. Construction and ``from_dict`` raise InputError
+    for an option that is unknown or has an unsupported value.
     """
 
     # Option -> the values at which it is implemented.
@@ -37,14 +34,16 @@ class NetworkConfig:
     # The name of the network in the file, and the key that holds it.
     _class_key: ClassVar[str] = "_class_name"
     _class_value: ClassVar[str] = ""
+    # The class that files of transformers name as well.
+    architecture: ClassVar[str] = ""
+    # Options that hold the config of a part of the network -> the class of that config.
+    _parts: ClassVar[Mapping[str, type[NetworkConfig]]] = {}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``.
+        """Builds the config from the contents of a published ``config.json``. A part that is missing has its defaults.
 
-        Args:
-          values: the decoded JSON object. Lists become tuples. Keys that begin with an underscore are bookkeeping of
-            the library that wrote the file and are dropped, once ``_class_name`` has been checked.
+        Keys that begin with an underscore are bookkeeping of the library that wrote the file. They are dropped.
         """
         if not isinstance(values, Mapping):
             raise InputError(
@@ -58,6 +57,10 @@ class NetworkConfig:
                 "point to the folder of the right network.",
                 code="wrong-kind-of-model",
             )
+        parts = {key: part for key, part in cls._parts.items() if not isinstance(values.get(key), NetworkConfig)}
+        values = {**values} | {
+            key: part.from_dict({} if values.get(key) is None else values[key]) for key, part in parts.items()
+        }
         fields = {field.name for field in dataclasses.fields(cls)}
         chosen = {}
         for key, value in values.items():
@@ -75,7 +78,8 @@ class NetworkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        header = {self._class_key: self._class_value}
+        header = {"architectures": [self.architecture]} if self.architecture else {}
+        header[self._class_key] = self._class_value
         if self._class_key == "_class_name":
             header["_diffusers_version"] = _DIFFUSERS_VERSION
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -100,6 +104,21 @@ class NetworkConfig:
     def _require_positive(self, *keys: str) -> None:
         for key in keys:
             self._require(is_count(getattr(self, key)), key, "a positive whole number")
+
+    def _require_counts(self) -> None:
+        """Requires positive whole numbers of all fields declared ``int`` that are not ids of tokens."""
+        ids = ("_token_id", "_token_index")
+        counts = (field.name for field in dataclasses.fields(self) if field.type == "int")
+        self._require_positive(*(name for name in counts if not name.endswith(ids)))
+
+    def _require_divisor(self, key: str, of: str) -> None:
+        whole = getattr(self, of)
+        self._require(whole % getattr(self, key) == 0, key, f"a divisor of {of}={whole}")
+
+    def _require_token_ids(self, *keys: str) -> None:
+        for key in keys:
+            value = getattr(self, key)
+            self._require(type(value) is int and value >= 0, key, "one token id")
 
     def _require_bool(self, *keys: str) -> None:
         for key in keys:
@@ -127,6 +146,8 @@ def _freeze(value: Any) -> Any:
 
 
 def _thaw(value: Any) -> Any:
+    if isinstance(value, NetworkConfig):
+        return value.to_dict()
     return [_thaw(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -23,6 +23,7 @@ from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
 from winobench.models import tensor_parallel
+from winobench.models.base import Network, embedding, parameter
 from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
@@ -64,25 +65,12 @@ class Projection(nnx.Module):
     kernel is never held in another dtype than its own, where XLA converts on the fly.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        bias: bool = False,
-        int8: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        self.dtype = dtype
-        if int8:
-            self.kernel = nnx.Param(jnp.zeros((inputs, outputs), jnp.int8))
-            self.kernel_scale = nnx.Param(jnp.ones((outputs,), jnp.float32))
-        else:
-            self.kernel = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), (inputs, outputs), param_dtype))
-            self.kernel_scale = None
-        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if bias else None
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = False, int8: bool = False, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
+        self.kernel_scale = nnx.Param(jnp.ones((outputs,), jnp.float32)) if int8 else None
+        shape = (inputs, outputs)
+        self.kernel = nnx.Param(jnp.zeros(shape, jnp.int8)) if int8 else parameter(*shape, **kwargs)
+        self.bias = nnx.Param(jnp.zeros((outputs,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, x: jax.Array, *, result: Any = None) -> jax.Array:
         """x [..., inputs] -> [..., outputs] in the compute dtype, or in the dtype ``result``."""
@@ -97,14 +85,7 @@ class Projection(nnx.Module):
 
 
 def quantise(kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rounds a kernel to 8 bits, symmetrically about 0, with a scale for each output channel.
-
-    Args:
-      kernel: [inputs, outputs].
-
-    Returns:
-      int8 [inputs, outputs] within -127 to 127, and float32 [outputs] that its columns are to be multiplied with.
-    """
+    """Rounds a kernel [inputs, outputs] to int8 within -127 to 127, with a float32 scale for each output channel."""
     kernel = kernel.astype(jnp.float32)
     largest = jnp.max(jnp.abs(kernel), axis=0)
     scale = jnp.where(largest > 0, largest / 127.0, 1.0)
@@ -114,7 +95,7 @@ def quantise(kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
 class RMSNorm(nnx.Module):
     """Divides by the root mean square over the last axis, in float32, and scales."""
 
-    def __init__(self, features: int, *, epsilon: float, dtype: Any, param_dtype: Any):
+    def __init__(self, features: int, *, epsilon: float, dtype: Any, param_dtype: Any, rngs: Any = None):
         self.epsilon = epsilon
         self.dtype = dtype
         self.scale = nnx.Param(jnp.ones((features,), param_dtype))
@@ -129,32 +110,17 @@ class RMSNorm(nnx.Module):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Where tokens are, the same for all layers.
+    """Where tokens are, the same for all layers."""
 
-    Attributes:
-      cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations; None where nothing is rotated.
-      allowed: bool [B, s, slots], which slots each token attends to.
-      slots: int32 [B, s], where keys and values go. A number beyond the last slot for padding.
-      prefix: bool [1 or B, slots of the prefix], which of them hold a token; None without a prefix.
-    """
-
-    cosines: jax.Array | None
+    cosines: jax.Array | None  # [B, s, 1, head_dim / 2] float32, of the rotations; None where nothing is rotated
     sines: jax.Array | None
-    allowed: jax.Array
-    slots: jax.Array
-    prefix: jax.Array | None
+    allowed: jax.Array  # bool [B, s, slots], which slots each token attends to
+    slots: jax.Array  # int32 [B, s], where keys and values go, beyond the last slot for padding
+    prefix: jax.Array | None  # bool [1 or B, slots of the prefix], which of them hold a token
 
 
 def rotate(x: jax.Array, cosines: jax.Array, sines: jax.Array) -> jax.Array:
-    """Turns each pair (i, i + head_dim / 2) of every head by its position's angle, in float32.
-
-    Args:
-      x: [B, s, heads, head_dim].
-      cosines, sines: [B, s, 1, head_dim / 2] float32, of the angles.
-
-    Returns:
-      The same shape and dtype as ``x``.
-    """
+    """Turns each pair (i, i + head_dim / 2) of every head of x [B, s, heads, head_dim] by its angle, in float32."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     turned = (first * cosines - second * sines, second * cosines + first * sines)
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
@@ -167,20 +133,12 @@ Stored = tuple[jax.Array, jax.Array]
 def _attend(
     query: jax.Array, own: Stored, allowed: jax.Array, shared: Stored | None, shared_allowed: jax.Array | None
 ) -> jax.Array:
-    """Grouped-query attention, scores and softmax in float32.
+    """Grouped-query attention: query [B, s, heads, head_dim] -> the same shape. Scores and softmax are float32.
 
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
     fused kernels take as an array of biases only, and on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.attention``). Keys and values are not repeated for the
     heads that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
-
-    Args:
-      query: [B, s, heads, head_dim].
-      allowed: bool [B, s, slots].
-      shared_allowed: bool [1 or B, slots of the prefix].
-
-    Returns:
-      [B, s, heads, head_dim] in the dtype of ``query``.
     """
     batch, length, _, width = query.shape
     groups = own[0].shape[1]
@@ -211,23 +169,18 @@ def _attend(
 class DecoderAttention(nnx.Module):
     """Causal attention, with rotary positions where the config has them."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
         self.head_dim = config.head_dim
-        kwargs = {"bias": config.attention_bias, "int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        options = {"bias": config.attention_bias, "int8": int8, **kwargs}
         queries = config.num_attention_heads * config.head_dim
         keys = config.num_key_value_heads * config.head_dim
-        self.q_proj = Projection(config.hidden_size, queries, **kwargs)
-        self.k_proj = Projection(config.hidden_size, keys, **kwargs)
-        self.v_proj = Projection(config.hidden_size, keys, **kwargs)
-        self.o_proj = Projection(queries, config.hidden_size, **kwargs)
-
-        def norm():
-            if not config.query_key_norm:
-                return None
-            return RMSNorm(config.head_dim, epsilon=config.rms_norm_eps, dtype=dtype, param_dtype=param_dtype)
-
-        self.q_norm = norm()
-        self.k_norm = norm()
+        self.q_proj = Projection(config.hidden_size, queries, **options)
+        self.k_proj, self.v_proj = (Projection(config.hidden_size, keys, **options) for _ in range(2))
+        self.o_proj = Projection(queries, config.hidden_size, **options)
+        self.q_norm, self.k_norm = (
+            RMSNorm(config.head_dim, epsilon=config.rms_norm_eps, **kwargs) if config.query_key_norm else None
+            for _ in range(2)
+        )
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
@@ -259,8 +212,8 @@ class DecoderAttention(nnx.Module):
 class DecoderMLP(nnx.Module):
     """The gated feed-forward."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": config.mlp_bias, "int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
+        kwargs = {"bias": config.mlp_bias, "int8": int8, **kwargs}
         self.gate_proj = Projection(config.hidden_size, config.intermediate_size, **kwargs)
         self.up_proj = Projection(config.hidden_size, config.intermediate_size, **kwargs)
         self.down_proj = Projection(config.intermediate_size, config.hidden_size, **kwargs)
@@ -273,17 +226,16 @@ class DecoderMLP(nnx.Module):
 class DecoderLayer(nnx.Module):
     """Attention and feed-forward, each after a norm and around a residual."""
 
-    def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
         self.input_layernorm = self.make_norm(config, **kwargs)
         self.self_attn = DecoderAttention(config, int8=int8, **kwargs)
         self.post_attention_layernorm = self.make_norm(config, **kwargs)
         self.mlp = DecoderMLP(config, int8=int8, **kwargs)
 
     @staticmethod
-    def make_norm(config: DecoderConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> RMSNorm:
+    def make_norm(config: DecoderConfig, **kwargs: Any) -> RMSNorm:
         """One of the norms of states, which are all alike."""
-        return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, dtype=dtype, param_dtype=param_dtype)
+        return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
@@ -294,49 +246,24 @@ class DecoderLayer(nnx.Module):
         return x + self.mlp(self.post_attention_layernorm(x)), stored
 
 
-class Decoder(nnx.Module):
+class Decoder(Network):
     """A language model: the states of tokens, and the logits of what follows them.
 
     Every layer's parameters and its part of the cache are their own arrays, and programs have all layers one after
-    the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step.
-
-    Args:
-      config: the network's shape.
-      int8: the layers' projections hold 8-bit numbers. Embedding, output, norms and biases keep ``param_dtype``.
-      dtype: compute dtype, float32 or bfloat16.
-      param_dtype: dtype of the parameters.
-      rngs: source of the initial parameters.
+    the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step. With
+    ``int8`` the layers' projections hold 8-bit numbers.
     """
 
     config_class: ClassVar = DecoderConfig
     layer_class: ClassVar = DecoderLayer
 
-    def __init__(
-        self,
-        config: DecoderConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        self.config = config
+    def build(self, config: DecoderConfig, *, int8: bool = False, **kwargs: Any) -> None:
         self.int8 = int8
-        self.dtype = jnp.dtype(dtype)
-        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype)}
-        self.embed_tokens = nnx.Embed(
-            config.vocab_size,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            rngs=rngs,
-            **kwargs,
-        )
-        self.layers = nnx.List(
-            [self.layer_class(config, int8=int8, rngs=rngs, **kwargs) for _ in range(config.num_hidden_layers)]
-        )
-        self.norm = self.layer_class.make_norm(config, rngs=rngs, **kwargs)
+        self.embed_tokens = embedding(config.vocab_size, config.hidden_size, **kwargs)
+        self.layers = nnx.List([self.layer_class(config, int8=int8, **kwargs) for _ in range(config.num_hidden_layers)])
+        self.norm = self.layer_class.make_norm(config, **kwargs)
         tied = config.tie_word_embeddings
-        self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, rngs=rngs, **kwargs)
+        self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(
         self,
@@ -396,10 +323,7 @@ class Decoder(nnx.Module):
     def states_after(
         self, counts: Sequence[int], input_ids: jax.Array, positions: jax.Array, mask: jax.Array | None = None
     ) -> list[jax.Array]:
-        """States of texts after some of the layers. Those behind are not computed.
-
-        Returns arrays [B, s, hidden_size] in the compute dtype.
-        """
+        """States [B, s, hidden_size] of texts after some of the layers. Those behind are not computed."""
         check_length(self.config, input_ids.shape[1])
         places, _ = self._places(positions, None, mask)
         states = [self.enter(self.embed(input_ids), positions)]
@@ -410,14 +334,7 @@ class Decoder(nnx.Module):
         return [states[count] for count in counts]
 
     def logits(self, hidden: jax.Array) -> jax.Array:
-        """Scores every token as the next one.
-
-        Args:
-          hidden: [..., hidden_size], what the network returned, or the part of it that matters.
-
-        Returns:
-          [..., vocab_size] float32.
-        """
+        """States [..., hidden_size] -> scores of every token as the next one, [..., vocab_size] float32."""
         if self.lm_head is not None:
             return self.lm_head(hidden, result=jnp.float32)
         embedding = self.embed_tokens.embedding[...].astype(self.dtype)

@@ -66,11 +66,7 @@ class Cache:
 def make_cache(
     config: DecoderConfig, batch: int, length: int, dtype: Any = jnp.float32, prefix: Cache | None = None
 ) -> Cache:
-    """An empty cache.
-
-    Args:
-      config: the network's shape.
-    """
+    """An empty cache."""
     check_length(config, length)
 
     def layers(*shape: int) -> tuple[jax.Array, ...]:

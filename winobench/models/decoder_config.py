@@ -33,7 +33,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Of lengths in tokens and of their ratios: beyond this no float32 tells two positions apart.
 _LARGEST_FACTOR = 10**9
-# Types of rotary scaling -> the options that each needs.
+# Types of rotary scaling -> the options that each needs. "linear" slows all rotations (Chen et al., 2023), "llama3"
+# those with fewer turns in the original length than low_freq_factor, and in part those up to high_freq_factor.
+# "dynamic" changes texts beyond max_position_embeddings alone, whose keys would change as they grow: not implemented.
 _SCALINGS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
@@ -44,20 +46,10 @@ _SCALINGS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-    """How the rotations are slowed down for texts that are longer than those of the first training.
+    """How rotations are slowed down for texts that are longer than those of the first training."""
 
-    Attributes:
-      rope_type: ``linear`` (all by ``factor``; Chen et al., 2023), ``llama3`` (slow ones by ``factor``, fast ones not,
-        those between in part), or ``dynamic`` (as they were, up to ``max_position_embeddings``, what it does beyond
-        depends on a text's final length, so keys would have to change as a text grows: it is not implemented).
-      factor: how often as long texts may be.
-      low_freq_factor: of ``llama3``: rotations with fewer turns in the original length are slowed down whole.
-      high_freq_factor: of ``llama3``: rotations with more turns in the original length stay as they are.
-      original_max_position_embeddings: of ``llama3``: the original length in tokens.
-    """
-
-    rope_type: str
-    factor: float
+    rope_type: str  # see _SCALINGS
+    factor: float  # how many times as long texts may be
     low_freq_factor: float | None = None
     high_freq_factor: float | None = None
     original_max_position_embeddings: int | None = None
@@ -65,53 +57,29 @@ class RopeScaling:
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig(NetworkConfig):
-    """Shape of a decoder, with the names and defaults of transformers' ``config.json`` of a LLaMA.
-
-    Attributes:
-      model_type: one of ``MODEL_TYPES``.
-      vocab_size: number of rows of the embedding. It may exceed the tokenizer's number of tokens, since many models pad
-        it to a round number. The logits of such rows are computed like all others.
-      hidden_size: width of the states.
-      intermediate_size: width within the feed-forward.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads of the queries.
-      num_key_value_heads: number of heads of keys and values, a divisor of the former; None for as many.
-      head_dim: width of a head; None for ``hidden_size / num_attention_heads``.
-      hidden_act: activation of the feed-forward's gate, "silu".
-      max_position_embeddings: longest text in training, in tokens. Longer ones are computed, but are new to the model.
-      rms_norm_eps: epsilon of the norms.
-      rope_theta: base of the rotations' wavelengths.
-      rope_scaling: how the rotations are slowed down, None for not at all.
-      tie_word_embeddings: the output uses the embedding's rows.
-      attention_bias: biases on the four projections of the attention.
-      mlp_bias: biases on the three projections of the feed-forward.
-      bos_token_id: first token of a text; None where texts have none.
-      eos_token_id: token, or tokens, that end a text.
-      pad_token_id: kept for the file's sake. Padding is told by negative positions.
-    """
+    """Shape of a decoder, with the names and defaults of transformers' ``config.json`` of a LLaMA."""
 
     model_type: str = _LLAMA
-    vocab_size: int = 32000
+    vocab_size: int = 32000  # rows of the embedding, which may exceed the tokenizer's tokens
     hidden_size: int = 4096
     intermediate_size: int = 11008
     num_hidden_layers: int = 32
     num_attention_heads: int = 32
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
+    num_key_value_heads: int | None = None  # None for num_attention_heads
+    head_dim: int | None = None  # None for hidden_size / num_attention_heads
     hidden_act: str = "silu"
-    max_position_embeddings: int = 2048
+    max_position_embeddings: int = 2048  # in training; longer texts are computed
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     rope_scaling: RopeScaling | None = None
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
-    bos_token_id: int | None = 1
+    bos_token_id: int | None = 1  # None where texts begin with no token
     eos_token_id: int | tuple[int, ...] | None = 2
-    pad_token_id: int | None = None
+    pad_token_id: int | None = None  # kept for the file's sake; padding has negative positions
 
-    rotary: ClassVar[bool] = True
-    """Queries and keys are rotated by their positions."""
+    rotary: ClassVar[bool] = True  # queries and keys are rotated by their positions
 
     _only: ClassVar = FIXED_OPTIONS | {
         "rope_interleaved": (False,),
@@ -131,7 +99,7 @@ class DecoderConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """As declared. A ``llava`` file's language side is read, and both ways to write rotary options are."""
+        """See `NetworkConfig`. Reads the language side of a ``llava`` file, and both ways to write rotary options."""
         if not isinstance(values, Mapping):
             raise InputError(
                 f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
@@ -162,27 +130,16 @@ class DecoderConfig(NetworkConfig):
         return super().from_dict(values)
 
     def __post_init__(self):
-        self._require(self.model_type in MODEL_TYPES, "model_type", " or ".join(map(repr, MODEL_TYPES)))
-        self._require_positive(
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "max_position_embeddings",
-        )
+        self._require_choice("model_type", MODEL_TYPES)
+        self._require_counts()
         heads = self.num_attention_heads
         if self.num_key_value_heads is None:
             object.__setattr__(self, "num_key_value_heads", heads)
         if self.head_dim is None:
-            self._require(
-                self.hidden_size % heads == 0, "num_attention_heads", f"a divisor of hidden_size={self.hidden_size}"
-            )
+            self._require_divisor("num_attention_heads", "hidden_size")
             object.__setattr__(self, "head_dim", self.hidden_size // heads)
         self._require_positive("num_key_value_heads", "head_dim")
-        self._require(
-            heads % self.num_key_value_heads == 0, "num_key_value_heads", f"a divisor of num_attention_heads={heads}"
-        )
+        self._require_divisor("num_key_value_heads", "num_attention_heads")
         self._require(self.head_dim % 2 == 0, "head_dim", "an even number")
         self._require(self.hidden_act == "silu", "hidden_act", "'silu'")
         self._require_epsilon("rms_norm_eps")
@@ -201,7 +158,7 @@ class DecoderConfig(NetworkConfig):
         return self.max_position_embeddings if scaling is not None and scaling.rope_type == "dynamic" else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        """See `NetworkConfig`."""
         values = dataclasses.asdict(self)
         scaling = values.pop("rope_scaling")
         rope = {key: value for key, value in (scaling or {"rope_type": "default"}).items() if value is not None}
@@ -300,11 +257,7 @@ def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
 def inverse_wavelengths(config: DecoderConfig) -> np.ndarray:
     """How far each pair of a head's numbers turns from one position to the next, in radians.
 
-    Args:
-      config: the network's shape.
-
-    Returns:
-      [head_dim / 2] float32. Powers are taken in float32, as in the code that models were trained with.
+    Float32 [head_dim / 2]. Powers are taken in float32, as in the code that models were trained with.
     """
     exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
     turns = np.float32(1.0) / np.power(np.float32(config.rope_theta), exponents)

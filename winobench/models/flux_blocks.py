@@ -20,30 +20,29 @@ _TIME_FACTOR = 1000.0
 _LARGEST_HALF = 65504.0
 
 
-def to_patches(latents: jax.Array) -> jax.Array:
-    """Latents [n, h, w, c] -> patches [n, h / 2, w / 2, 4 c], whose channels are in the order (c, row, column)."""
+def to_patches(latents: jax.Array, *, channels_last: bool = False) -> jax.Array:
+    """Latents [n, h, w, c] -> patches [n, h / 2, w / 2, 4 c], in the order (c, row, column), or (row, column, c)."""
     batch, height, width, channels = latents.shape
     if height % PATCH or width % PATCH:
         raise ValueError(f"latents of {height} x {width} do not divide into patches of {PATCH} x {PATCH}")
-    x = latents.reshape(batch, height // PATCH, PATCH, width // PATCH, PATCH, channels)
-    return x.transpose(0, 1, 3, 5, 2, 4).reshape(batch, height // PATCH, width // PATCH, -1)
+    x = latents.reshape(batch, height // PATCH, PATCH, width // PATCH, PATCH, channels).swapaxes(2, 3)
+    return (x if channels_last else jnp.moveaxis(x, -1, 3)).reshape(*x.shape[:3], -1)
 
 
-def from_patches(patches: jax.Array) -> jax.Array:
+def from_patches(patches: jax.Array, *, channels_last: bool = False) -> jax.Array:
     """The inverse of `to_patches`: [n, h / 2, w / 2, 4 c] -> [n, h, w, c]."""
-    batch, rows, columns, _ = patches.shape
-    x = patches.reshape(batch, rows, columns, -1, PATCH, PATCH).transpose(0, 1, 4, 2, 5, 3)
+    batch, rows, columns, width = patches.shape
+    shape = (PATCH, PATCH, width // PATCH**2)
+    x = patches.reshape(batch, rows, columns, *(shape if channels_last else np.roll(shape, 1)))
+    x = (x if channels_last else jnp.moveaxis(x, 3, -1)).swapaxes(2, 3)
     return x.reshape(batch, rows * PATCH, columns * PATCH, -1)
 
 
 def rotations(positions: np.ndarray, sizes: Sequence[int], theta: float) -> Rotations:
-    """Rotary embeddings of positions on several axes, each of which turns features of its own (Su et al., 2021).
+    """Rotary embeddings of positions [tokens, axes], each axis of which turns its own features (Su et al., 2021).
 
     Angles are float64 and their cosines are rounded once, as in the published models. Only a table of the positions
     that occur is a constant of the program, from which tokens take their rows.
-
-    Args:
-      positions: whole numbers [tokens, axes], from 0 on.
     """
     table = [[], []]
     for axis, size in enumerate(sizes):

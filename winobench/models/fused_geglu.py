@@ -56,16 +56,7 @@ def plain(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def fused(x: jax.Array, kernel: jax.Array, bias: jax.Array, interpret: bool = False) -> jax.Array:
-    """As `plain`, of what `takes` says, forward as one kernel. The sums, GELU and the gating are float32.
-
-    Args:
-      x: [..., inputs].
-      kernel: [inputs, 2 x outputs], in the dtype of x.
-      bias: [2 x outputs], in the dtype of x.
-
-    Returns:
-      [..., outputs] in the dtype of x.
-    """
+    """As `plain`, forward as one kernel, where it `takes` the shapes. The sums, GELU and the gating are float32."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 

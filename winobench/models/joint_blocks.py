@@ -7,7 +7,6 @@ scores are float32 in any compute dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -33,13 +32,10 @@ def rotated(x: jax.Array, turns: Rotations) -> jax.Array:
     return jnp.stack([even * cosines - odd * sines, odd * cosines + even * sines], axis=-1).reshape(x.shape)
 
 
-def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: float) -> jax.Array:
+def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: float = EPSILON) -> jax.Array:
     """Layer norm over the last axis, times 1 + scale, plus shift. Float32 within, rounded once to the dtype of x.
 
-    Args:
-      x: [n, tokens, width].
-      shift: [n, width].
-      scale: [n, width].
+    x is [n, tokens, width], shift and scale are [n, width].
     """
     values, shift, scale = (part.astype(jnp.float32) for part in (x, shift[:, None], scale[:, None]))
     values = values - jnp.mean(values, axis=-1, keepdims=True)
@@ -47,25 +43,12 @@ def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: floa
     return (values * (1 + scale) + shift).astype(x.dtype)
 
 
-def _call(block: nnx.Module, *inputs: Any) -> Any:
-    return block(*inputs)
-
-
-# Keeps a block's inputs alone for the gradient, which computes the block again. No block changes its state in a call.
-_call_and_forget = nnx.remat(_call, graph_updates=False)
-
-
-def caller(remat: bool) -> Callable[..., Any]:
-    """The function that calls a block with its inputs. With ``remat``, its insides are computed again backward."""
-    return _call_and_forget if remat else _call
-
-
 class AdaLayerNormContinuous(nnx.Module):
     """The norm before the output, whose scale and shift, in this order, are a dense layer of the condition."""
 
-    def __init__(self, width: int, *, bias: bool, epsilon: float, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, width: int, *, bias: bool = True, epsilon: float = EPSILON, **kwargs: Any):
         self.epsilon = epsilon
-        self.linear = linear(width, 2 * width, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.linear = linear(width, 2 * width, bias=bias, **kwargs)
 
     def __call__(self, x: jax.Array, condition: jax.Array) -> jax.Array:
         """x [n, tokens, width], condition [n, width] -> the shape of x."""
@@ -110,29 +93,19 @@ class FeedForward(nnx.Module):
         return x
 
 
-def head_norm(head_dim: int, *, epsilon: float | None, param_dtype: Any) -> RMSNorm | None:
-    """The norm of queries or keys, None without an epsilon. Its result is float32, for the rotation that follows."""
+def head_norms(head_dim: int, epsilon: float | None, *, param_dtype: Any, **_: Any) -> list[RMSNorm | None]:
+    """The norms of queries and keys, None without an epsilon. Results are float32, for the rotation that follows."""
     if epsilon is None:
-        return None
-    return RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype)
+        return [None, None]
+    return [RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype) for _ in range(2)]
 
 
 def attend(
-    queries: jax.Array,
-    keys: jax.Array,
-    values: jax.Array,
-    turns: Rotations | None,
-    lengths: jax.Array | None = None,
+    queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotations | None, lengths: jax.Array | None = None
 ) -> jax.Array:
-    """Full attention, after rotation where there is one.
+    """Full attention [n, tokens, heads, head_dim] -> [n, tokens, heads * head_dim], after rotation where there is one.
 
-    Args:
-      queries: [n, tokens, heads, head_dim], float32 where they are normed.
-      values: [n, tokens, heads, head_dim] in the compute dtype.
-      lengths: int32 [n]: nothing attends to tokens from this one on; None where all are attended to.
-
-    Returns:
-      [n, tokens, heads * head_dim] in the compute dtype.
+    Nothing attends to tokens from ``lengths``, int32 [n], on.
     """
     if turns is not None:
         queries, keys = (rotated(part, turns) for part in (queries, keys))
@@ -141,33 +114,19 @@ def attend(
 
 
 class SelfAttention(nnx.Module):
-    """Attention within one stream.
+    """Attention within one stream, with norms of queries and keys if there is an epsilon.
 
-    Args:
-      heads: number of heads.
-      head_dim: width of a head. That of the stream is ``heads * head_dim``.
-      bias: biases on all projections.
-      epsilon: of the norms of queries and keys; None for no norms.
-      with_output: an output projection, which FLUX has behind what it computes next to.
+    FLUX has no output projection here, but one behind what it computes next to the attention.
     """
 
     def __init__(
-        self,
-        heads: int,
-        head_dim: int,
-        *,
-        bias: bool,
-        epsilon: float | None,
-        with_output: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, heads: int, head_dim: int, *, bias: bool, epsilon: float | None, with_output: bool = False, **kwargs: Any
     ):
         width = heads * head_dim
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        kwargs = {"bias": bias, **kwargs}
         self.heads = heads
         self.to_q, self.to_k, self.to_v = (linear(width, width, **kwargs) for _ in range(3))
-        self.norm_q, self.norm_k = (head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2))
+        self.norm_q, self.norm_k = head_norms(head_dim, epsilon, **kwargs)
         self.to_out = nnx.List([linear(width, width, **kwargs)]) if with_output else None
 
     def projections(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -181,41 +140,25 @@ class SelfAttention(nnx.Module):
 
 
 class JointAttention(SelfAttention):
-    """Attention over a text and an image, each with projections of its own (Esser et al., 2024, Fig. 2b).
+    """Attention over a text and an image, each with its own projections (Esser et al., 2024, Fig. 2b).
 
-    Args:
-      text_ends: nothing is wanted of the text any more, so that it has no output projection.
-      others: see `SelfAttention`.
+    With ``text_ends``, the last use of the text, there is no output projection of it.
     """
 
     def __init__(
-        self,
-        heads: int,
-        head_dim: int,
-        *,
-        bias: bool,
-        epsilon: float | None,
-        text_ends: bool = False,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        self, heads: int, head_dim: int, *, bias: bool, epsilon: float | None, text_ends: bool = False, **kwargs: Any
     ):
         width = heads * head_dim
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        kwargs = {"bias": bias, **kwargs}
         super().__init__(heads, head_dim, epsilon=epsilon, with_output=True, **kwargs)
         self.add_q_proj, self.add_k_proj, self.add_v_proj = (linear(width, width, **kwargs) for _ in range(3))
-        self.norm_added_q, self.norm_added_k = (
-            head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2)
-        )
+        self.norm_added_q, self.norm_added_k = head_norms(head_dim, epsilon, **kwargs)
         self.to_add_out = None if text_ends else linear(width, width, **kwargs)
 
     def __call__(
         self, image: jax.Array, text: jax.Array, turns: Rotations | None = None
     ) -> tuple[jax.Array, jax.Array | None]:
-        """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes.
-
-        None for a text of which nothing is wanted.
-        """
+        """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
         layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
         of_text = _projected(text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k))
         joined = (jnp.concatenate(parts, axis=1) for parts in zip(of_text, self.projections(image), strict=True))

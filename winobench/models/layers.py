@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,19 @@ import numpy as np
 from flax import nnx
 
 from winobench.models.base import KERNEL_INIT, linear
+
+
+def _call(block: nnx.Module, *inputs: Any) -> Any:
+    return block(*inputs)
+
+
+# Keeps a block's inputs alone for the gradient, which computes the block again. No block changes its state in a call.
+_call_and_forget = nnx.remat(_call, graph_updates=False)
+
+
+def caller(remat: bool) -> Callable[..., Any]:
+    """The function that calls a block with its inputs. With ``remat``, its insides are computed again backward."""
+    return _call_and_forget if remat else _call
 
 
 class Conv2d(nnx.Module):
@@ -30,16 +43,14 @@ class Conv2d(nnx.Module):
         stride: int = 1,
         padding: int | tuple[tuple[int, int], tuple[int, int]] = 0,
         bias: bool = True,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
         self.stride = stride
         self.padding = ((padding, padding), (padding, padding)) if isinstance(padding, int) else padding
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         shape = (kernel_size, kernel_size, inputs, outputs)
-        self.kernel = nnx.Param(KERNEL_INIT(rngs.params(), shape, param_dtype))
-        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if bias else None
+        self.kernel = nnx.Param(KERNEL_INIT(kwargs["rngs"].params(), shape, kwargs["param_dtype"]))
+        self.bias = nnx.Param(jnp.zeros((outputs,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, h', w', outputs] in the compute dtype."""
@@ -83,7 +94,7 @@ class GroupNorm(nnx.Module):
     E[x^2] - E[x]^2 would cancel where the mean is large against the spread.
     """
 
-    def __init__(self, groups: int, channels: int, *, epsilon: float, dtype: Any, param_dtype: Any):
+    def __init__(self, groups: int, channels: int, *, epsilon: float, dtype: Any, param_dtype: Any, rngs: Any = None):
         self.groups = groups
         self.epsilon = epsilon
         self.dtype = dtype
@@ -120,14 +131,7 @@ class GroupNorm(nnx.Module):
 
 
 def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: bool, freq_shift: float) -> jax.Array:
-    """Sinusoidal embedding of timesteps (Ho et al., 2020).
-
-    Args:
-      timesteps: [B], whole or fractional.
-
-    Returns:
-      [B, features] float32.
-    """
+    """Sinusoidal embedding of timesteps [B], whole or fractional (Ho et al., 2020): [B, features] float32."""
     half = features // 2
     exponent = -math.log(10000.0) * jnp.arange(half, dtype=jnp.float32) / (half - freq_shift)
     angles = timesteps.astype(jnp.float32)[:, None] * jnp.exp(exponent)
@@ -138,8 +142,8 @@ def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: 
 class TimestepEmbedding(nnx.Module):
     """Two dense layers with SiLU between them."""
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, **kwargs: Any):
+        kwargs = {"bias": bias, **kwargs}
         self.linear_1 = linear(inputs, outputs, **kwargs)
         self.linear_2 = linear(outputs, outputs, **kwargs)
 

@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec
 from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.models import clip, decoder_cache, vision_language
-from winobench.models.base import linear
+from winobench.models import clip, vision_language
+from winobench.models.base import check_pixels, linear
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder import Decoder
@@ -57,30 +57,20 @@ class LlavaVisionConfig(CLIPVisionConfig):
 
 @dataclasses.dataclass(frozen=True)
 class LlavaConfig(NetworkConfig):
-    """Shape of the whole network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vision_config: of the vision tower.
-      text_config: of the language model.
-      image_token_index: id of the token that holds an image's place.
-      projector_hidden_act: activation between the projector's layers, "gelu" or "quick_gelu".
-      vision_feature_select_strategy: "default" for the states of patches, "full" for that of the whole image as well.
-      vision_feature_layer: after how many of the tower's layers states are taken, counted from the end if negative (-1
-        for all layers). Of several, side by side.
-      multimodal_projector_bias: whether the projector's layers have biases.
-    """
+    """Shape of the whole network, with the names and defaults of the published ``config.json``."""
 
     vision_config: LlavaVisionConfig = LlavaVisionConfig()
     text_config: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
-    image_token_index: int = 32000
+    image_token_index: int = 32000  # token that holds an image's place
     projector_hidden_act: str = "gelu"
-    vision_feature_select_strategy: str = _PATCHES
-    vision_feature_layer: int | tuple[int, ...] = -2
+    vision_feature_select_strategy: str = _PATCHES  # "full" also takes the state of the whole image
+    vision_feature_layer: int | tuple[int, ...] = -2  # of the tower, from the end if negative; of several, side by side
     multimodal_projector_bias: bool = True
 
     architecture: ClassVar[str] = "LlavaForConditionalGeneration"
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "llava"
+    _parts: ClassVar = {"vision_config": LlavaVisionConfig}
     # ``image_seq_length`` follows from the rest.
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {
         "bos_token_id",
@@ -96,12 +86,7 @@ class LlavaConfig(NetworkConfig):
         token, vocab_size = self.image_token_index, self.text_config.vocab_size
         self._require(is_count(token) and token < vocab_size, "image_token_index", f"a token id below {vocab_size}")
         self._require_choice("projector_hidden_act", clip.ACTIVATIONS)
-        strategies = (_PATCHES, _ALL_STATES)
-        self._require(
-            self.vision_feature_select_strategy in strategies,
-            "vision_feature_select_strategy",
-            " or ".join(map(repr, strategies)),
-        )
+        self._require_choice("vision_feature_select_strategy", (_PATCHES, _ALL_STATES))
         depth = self.vision_config.num_hidden_layers
         chosen = self.vision_feature_layer
         chosen = chosen if isinstance(chosen, tuple) else (chosen,)
@@ -114,7 +99,7 @@ class LlavaConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer begins with no token of its own: it continues from the question."""
+        """An answer continues from the question, without a first token."""
         return None
 
     @property
@@ -132,7 +117,7 @@ class LlavaConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class."""
+        """See `NetworkConfig`."""
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             named = values.get("architectures") or [cls.architecture]
             if not isinstance(named, list | tuple) or cls.architecture not in named:
@@ -142,33 +127,15 @@ class LlavaConfig(NetworkConfig):
                     " such as llava-hf/llava-1.5-7b-hf.",
                     code="unsupported-checkpoint",
                 )
-            parts = {
-                "vision_config": LlavaVisionConfig.from_dict(values.get("vision_config") or {}),
-                "text_config": DecoderConfig.from_dict({"model_type": cls._class_value, **values}),
-            }
-            values = {**values, **parts}
+            values = {**values, "text_config": DecoderConfig.from_dict({"model_type": cls._class_value, **values})}
         return super().from_dict(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        parts = ("vision_config", "text_config")
-        return (
-            {"architectures": [self.architecture]}
-            | super().to_dict()
-            | {part: getattr(self, part).to_dict() for part in parts}
-        )
 
 
 class LlavaProjector(nnx.Module):
     """What makes states of the vision tower those of the language model. Published names."""
 
-    def __init__(self, config: LlavaConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {
-            "bias": config.multimodal_projector_bias,
-            "dtype": dtype,
-            "param_dtype": param_dtype,
-            "rngs": rngs,
-        }
+    def __init__(self, config: LlavaConfig, **kwargs: Any):
+        kwargs = {"bias": config.multimodal_projector_bias, **kwargs}
         inputs, width = config.vision_config.hidden_size * len(config.vision_layers), config.text_config.hidden_size
         self.activation = config.projector_hidden_act
         self.linear_1 = linear(inputs, width, **kwargs)
@@ -180,11 +147,7 @@ class LlavaProjector(nnx.Module):
 
 
 class LlavaForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower, projector and language model. Attribute names equal the names in the published weights.
-
-    Args:
-      int8: the projections of the language model's layers hold 8-bit numbers.
-    """
+    """Vision tower, projector and language model. Attribute names equal the names in the published weights."""
 
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
@@ -203,21 +166,13 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     )
 
     def build(self, config: LlavaConfig, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.vision_tower = CLIPVisionTransformer(config.vision_config, **kwargs)
         self.multi_modal_projector = LlavaProjector(config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
-        """Encodes images.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
-
-        Returns:
-          [B, states, width]: the chosen states of the vision tower, those of several layers side by side.
-        """
-        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
+        """Normalised pixels [B, image_size, image_size, 3] -> the chosen states, of several layers side by side."""
+        check_pixels(self, pixels, self.config.vision_config.image_size)
         states = jnp.concatenate(self.vision_tower.states_after(self.config.vision_layers, pixels), axis=-1)
         return states[:, 1:] if self.config.vision_feature_select_strategy == _PATCHES else states
 
@@ -227,15 +182,8 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
         """See `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
-        model = self.language_model
         states = self.prefix(self.image_states(pixels))
-        count, _, width = states.shape
-        text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
-        read = jnp.concatenate([text, states.astype(text.dtype)], axis=1)
-        length = read.shape[1]
-        positions = jnp.broadcast_to(jnp.arange(length), (count, length))
-        cache = decoder_cache.make_cache(model.config, count, length, self.dtype)
-        _, cache = model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read)
+        cache = vision_language.read_images(self.language_model, states, before)
         return cache.keys, cache.values
 
     def image_spec(self, parts: int) -> PartitionSpec:

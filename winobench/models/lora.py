@@ -32,23 +32,12 @@ _DOWN_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
 
 @dataclasses.dataclass(frozen=True)
 class LoRAConfig:
-    """Which layers get an adapter, and what kind of one.
+    """Which layers get an adapter, and what kind of one."""
 
-    Attributes:
-      targets: of a UNet's attention layers, ``cross`` adapts those to the text (paper, section 3.2), ``all`` also those
-        within the image (published code). A text encoder has one kind.
-      rank: width between the two factors.
-      alpha: the product is multiplied by alpha / rank; None for the rank itself, so by 1 (published code).
-      dropout: probability that training sets an input of an adapter to zero.
-
-    Raises:
-      InputError: for a value that is not one of these.
-    """
-
-    targets: str = "cross"
+    targets: str = "cross"  # layers that attend to the text (paper, section 3.2), or "all" (published code)
     rank: int = 4
-    alpha: float | None = None
-    dropout: float = 0.0
+    alpha: float | None = None  # the product is multiplied by alpha / rank; None for 1 (published code)
+    dropout: float = 0.0  # probability that training sets an input of an adapter to zero
 
     def __post_init__(self):
         if self.targets not in TARGETS:
@@ -98,14 +87,7 @@ class Factors(NamedTuple):
 
 
 class LoRA(nnx.Module):
-    """The branch ``scale * (dropout(x) @ down) @ up`` of one layer.
-
-    Attributes:
-      down: float32 [inputs, rank], of a convolution [height, width, inputs, rank].
-      up: [rank, outputs] float32.
-      scale: what the product is multiplied by.
-      dropout: probability that an input is set to zero in training.
-    """
+    """The branch ``scale * (dropout(x) @ down) @ up`` of one layer, in float32."""
 
     def __init__(self, factors: Factors, *, dropout: float = 0.0, on_host: bool = False):
         asarray = np.asarray if on_host else jnp.asarray
@@ -130,12 +112,7 @@ class LoRA(nnx.Module):
 
 
 class LoRALinear(nnx.Linear):
-    """A dense layer with an adapter; ``kernel`` and ``bias`` are the very parameters of the layer that it replaces.
-
-    Args:
-      base: the layer to adapt.
-      lora: the adapter.
-    """
+    """A dense layer with an adapter; ``kernel`` and ``bias`` are the very parameters of the layer that it replaces."""
 
     def __init__(self, base: nnx.Linear, lora: LoRA):
         _take_over(self, base)
@@ -195,12 +172,7 @@ def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None
 
 
 def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: float = 0.0) -> None:
-    """Gives a network adapters with given values, in place.
-
-    Args:
-      factors: dotted torch name of a dense layer or a convolution, e.g.
-        ``mid_block.attentions.0.transformer_blocks.0.attn2.to_q``, -> the values of its adapter.
-    """
+    """Gives a network adapters with given values, in place: dotted torch name of a layer -> its factors."""
     check_fit(network, factors)
     there = adaptable_layers(network)
     for name, values in factors.items():

@@ -15,7 +15,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench.models import tensor_parallel
-from winobench.models.base import layer_norm
+from winobench.models.base import embedding, layer_norm
 from winobench.models.decoder import Decoder, DecoderAttention, Places, Projection, Stored
 from winobench.models.opt_config import OPTConfig
 
@@ -26,8 +26,7 @@ _OFFSET = 2
 class OPTLayer(nnx.Module):
     """Attention and feed-forward, each after a norm and around a residual. Published names but ``self_attn.o_proj``."""
 
-    def __init__(self, config: OPTConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: OPTConfig, *, int8: bool, **kwargs: Any):
         self.self_attn_layer_norm = self.make_norm(config, **kwargs)
         self.self_attn = DecoderAttention(config, int8=int8, **kwargs)
         self.final_layer_norm = self.make_norm(config, **kwargs)
@@ -35,11 +34,9 @@ class OPTLayer(nnx.Module):
         self.fc2 = Projection(config.ffn_dim, config.hidden_size, bias=True, int8=int8, **kwargs)
 
     @staticmethod
-    def make_norm(config: OPTConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    def make_norm(config: OPTConfig, **kwargs: Any) -> nnx.LayerNorm:
         """One of the norms, which are all alike."""
-        return layer_norm(
-            config.hidden_size, epsilon=config.layer_norm_eps, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
+        return layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(
         self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
@@ -56,24 +53,9 @@ class OPTForCausalLM(Decoder):
     config_class: ClassVar = OPTConfig
     layer_class: ClassVar = OPTLayer
 
-    def __init__(
-        self,
-        config: OPTConfig,
-        *,
-        int8: bool = False,
-        dtype: Any = jnp.float32,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ):
-        super().__init__(config, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.embed_positions = nnx.Embed(
-            config.max_position_embeddings + _OFFSET,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            dtype=self.dtype,
-            param_dtype=jnp.dtype(param_dtype),
-            rngs=rngs,
-        )
+    def build(self, config: OPTConfig, *, int8: bool = False, **kwargs: Any) -> None:
+        super().build(config, int8=int8, **kwargs)
+        self.embed_positions = embedding(config.max_position_embeddings + _OFFSET, config.hidden_size, **kwargs)
 
     def enter(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `Decoder`: the embeddings of the positions are added."""

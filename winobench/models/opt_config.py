@@ -16,21 +16,7 @@ _OF_TRAINING = {"activation_dropout", "attention_dropout", "dropout", "init_std"
 
 @dataclasses.dataclass(frozen=True)
 class OPTConfig(NetworkConfig):
-    """Shape of the network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids.
-      hidden_size: width of the states.
-      ffn_dim: width within the feed-forward layers.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      max_position_embeddings: longest text in tokens.
-      word_embed_proj_dim: width of the embeddings, that of the states; None for the same.
-      tie_word_embeddings: the output uses the embedding's rows.
-      bos_token_id: first token of a text.
-      eos_token_id: token that ends a text. That of a new line in BLIP-2.
-      pad_token_id: kept for the file's sake. Padding is told by negative positions.
-    """
+    """Shape of the network, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 50272
     hidden_size: int = 768
@@ -38,14 +24,13 @@ class OPTConfig(NetworkConfig):
     num_hidden_layers: int = 12
     num_attention_heads: int = 12
     max_position_embeddings: int = 2048
-    word_embed_proj_dim: int | None = None
+    word_embed_proj_dim: int | None = None  # None for hidden_size
     tie_word_embeddings: bool = True
     bos_token_id: int = 2
-    eos_token_id: int = 2
-    pad_token_id: int = 1
+    eos_token_id: int = 2  # in BLIP-2 that of a new line
+    pad_token_id: int = 1  # kept for the file's sake; padding has negative positions
 
-    layer_norm_eps: ClassVar[float] = 1e-5
-    """Epsilon of the norms, torch's default: no file names another."""
+    layer_norm_eps: ClassVar[float] = 1e-5  # torch's default: no file names another
     attention_bias: ClassVar[bool] = True
     query_key_norm: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
@@ -63,7 +48,7 @@ class OPTConfig(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class."""
+        """See `NetworkConfig`."""
         if isinstance(values, Mapping) and (value := values.get("_remove_final_layer_norm", False)) is not False:
             raise InputError(
                 f"{cls.__name__}: unsupported option _remove_final_layer_norm={options.shown(value)}. winobench"
@@ -73,27 +58,18 @@ class OPTConfig(NetworkConfig):
         return super().from_dict(values)
 
     def __post_init__(self):
-        self._require_positive(
-            "vocab_size",
-            "hidden_size",
-            "ffn_dim",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "max_position_embeddings",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         width = self.hidden_size
-        self._require(width % self.num_attention_heads == 0, "num_attention_heads", f"a divisor of hidden_size={width}")
         if self.word_embed_proj_dim is None:
             object.__setattr__(self, "word_embed_proj_dim", width)
         self._require(self.word_embed_proj_dim == width, "word_embed_proj_dim", f"hidden_size={width}")
         self._require_bool("tie_word_embeddings")
-        for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-            value = getattr(self, name)
-            self._require(isinstance(value, int) and not isinstance(value, bool) and value >= 0, name, "one token id")
+        self._require_token_ids("bos_token_id", "eos_token_id", "pad_token_id")
 
     @property
     def num_key_value_heads(self) -> int:
-        """Heads of keys and values: as many as of queries."""
+        """As many as of queries."""
         return self.num_attention_heads
 
     @property

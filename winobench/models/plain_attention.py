@@ -15,19 +15,11 @@ def attend(
     first: jax.Array | int = 0,
     lengths: jax.Array | None = None,
 ) -> jax.Array:
-    """Attention with the positions last but one.
+    """query [..., T, head_size], key and value [..., S, head_size] -> [..., T, head_size] in the dtype of ``query``.
 
     The softmax is divided by its sum after the product with the values: on CPUs that is 1.2 to 4 times as fast as
-    ``jax.nn.dot_product_attention``, forward and backward, as the array of weights is passed over less often.
-
-    Args:
-      query: [..., T, head_size].
-      key: [..., S, head_size].
-      value: [..., S, head_size].
-      lengths: int32 [...], broadcast against what comes before the positions: keys from this position on are padding.
-
-    Returns:
-      [..., T, head_size] in the dtype of ``query``.
+    ``jax.nn.dot_product_attention``, forward and backward, as the array of weights is passed over less often. Keys from
+    ``lengths`` on are padding: int32 [...], broadcast against what comes before the positions.
     """
     scores = jnp.einsum("...th,...sh->...ts", query, key, preferred_element_type=jnp.float32)
     scores = scores * query.shape[-1] ** -0.5
@@ -53,22 +45,12 @@ def attend_in_parts(
     lengths: jax.Array | None = None,
     forget: bool = False,
 ) -> jax.Array:
-    """`attend`, few scores at a time.
+    """`attend` of [B, heads, positions, head_size], with ``part_bytes`` of float32 scores, or one query's, at a time.
 
     On CPUs this is up to 7 times as fast for large score matrices: the cache holds the scores of one part between the
     two products, and the products' scratch memory is used again, where that of all scores at once is given back to the
     system after each product and cleared by it before the next. On accelerators it is for shapes that no fused kernel
     takes.
-
-    Args:
-      query: [B, heads, T, head_size].
-      key: [B, heads, S, head_size].
-      value: [B, heads, S, head_size].
-      part_bytes: float32 scores of one part, at most, unless those of a single query are more.
-      lengths: int32 [B].
-
-    Returns:
-      [B, heads, T, head_size] in the dtype of ``query``.
     """
     batch, heads, length, width = query.shape
     rows = part_bytes // (4 * key.shape[2])

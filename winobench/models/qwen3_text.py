@@ -17,16 +17,14 @@ from winobench.models.decoder_config import DecoderConfig
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3TextConfig(DecoderConfig):
-    """As `DecoderConfig`, of a Qwen3.
-
-    Attributes:
-      out_layers: after how many layers the states are taken; 0 are the embeddings. Published files do not say: it is
-        an argument of diffusers' pipelines, ``text_encoder_out_layers``.
-      others: see `DecoderConfig`.
-    """
+    """As `DecoderConfig`, of a Qwen3."""
 
     model_type: str = "qwen3"
-    out_layers: tuple[int, ...] = (9, 18, 27)
+    out_layers: tuple[int, ...] = (
+        9,
+        18,
+        27,
+    )  # states are taken after so many layers: diffusers' ``text_encoder_out_layers``
 
     def __post_init__(self):
         super().__post_init__()
@@ -44,31 +42,22 @@ class Qwen3TextConfig(DecoderConfig):
 
 
 class Qwen3TextEncoder(Network):
-    """Some of a Qwen3's states, under the attribute names of ``Qwen3ForCausalLM``.
+    """Some of a Qwen3's states, under the attribute names of ``Qwen3ForCausalLM``. float16 overflows: use bfloat16.
 
     Layers behind the last states that are taken, the last norm and the output matrix are held for the files' sake only.
-
-    Args:
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = Qwen3TextConfig
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         # In the files, the output matrix is next to the rest.
         self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
         tied = config.tie_word_embeddings
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Encodes texts. Padding attends to a text's own tokens, and nothing attends to padding.
-
-        Args:
-          input_ids: int32 [n, s], padded at the end.
-          lengths: int32 [n], how many tokens are each text's own.
-        """
+        """Encodes texts int32 [n, s], padded at the end, of ``lengths`` tokens each. Nothing attends to padding."""
         places = jnp.arange(input_ids.shape[1])
         positions = jnp.broadcast_to(places, input_ids.shape)
         own = jnp.broadcast_to((places < lengths[:, None])[:, None], (*input_ids.shape, len(places)))
@@ -85,5 +74,4 @@ class Qwen3Model(Qwen3TextEncoder):
     """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         super().build(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.models import decoder_cache, qwen3_vl_vision, vision_language
+from winobench.models import qwen3_vl_vision, vision_language
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
@@ -36,11 +36,7 @@ _BEFORE, _BEHIND = (
 
 
 class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
-    """Vision tower and language model. Attribute names equal the names in the published weights.
-
-    Args:
-      int8: the projections of the language model's layers hold 8-bit numbers.
-    """
+    """Vision tower and language model. Attribute names equal the names in the published weights."""
 
     config_class: ClassVar = Qwen3VLConfig
     image_processor: ClassVar[str] = "qwen2_vl"
@@ -60,25 +56,21 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
     )
 
     def build(self, config: Qwen3VLConfig, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
         self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
 
     def encode_image(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
-        """See `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
-        model, merge_size = self.language_model, self.config.vision_config.spatial_merge_size
+        """See `VisionLanguageNetwork`."""
         states, deep = self.visual(pixels)
-        count, room, width = states.shape
-        text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
-        squares = pixels.grid // merge_size
+        squares = pixels.grid // self.config.vision_config.spatial_merge_size
         own = jnp.prod(squares, axis=1)
-        column = jnp.arange(len(before) + room)
-        _, cache = model(
-            jnp.zeros((count, 0), jnp.int32),
-            jnp.where(column < len(before) + own[:, None], column, -1),
-            decoder_cache.make_cache(model.config, count, len(column), self.dtype),
-            prefix=jnp.concatenate([text, states.astype(text.dtype)], axis=1),
-            rotations=coordinates(squares, room, len(before))[..., np.asarray(self.config.text_config.axes)],
+        axes = np.asarray(self.config.text_config.axes)
+        cache = vision_language.read_images(
+            self.language_model,
+            states,
+            before,
+            own,
+            rotations=coordinates(squares, states.shape[1], len(before))[..., axes],
             additions=[jnp.pad(each, ((0, 0), (len(before), 0), (0, 0))) for each in deep],
         )
         # What follows an image is as far from its beginning as its longer side is long.
@@ -92,13 +84,9 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
 
 
 def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
-    """Time, row and column of tokens before images and of images.
+    """Time, row and column of tokens before images and of images: int32 [B, before + room, 3], anything for padding.
 
-    Args:
-      squares: int32 [B, 2], rows and columns of images as the language model reads them.
-
-    Returns:
-      int32 [B, before + room, 3]. Those of padding are anywhere.
+    ``squares``, int32 [B, 2], are rows and columns of images as the language model reads them.
     """
     rows, columns = qwen3_vl_vision.places(squares, room, 1)
     of_images = jnp.stack([jnp.zeros_like(rows), rows, columns], axis=-1) + before

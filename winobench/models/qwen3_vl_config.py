@@ -13,28 +13,12 @@ from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder_config import DecoderConfig
 
 _QWEN3 = "qwen3"
-ROPE_THETA = 10000.0
-"""Base of the wavelengths of the vision tower's rotations."""
+ROPE_THETA = 10000.0  # of the vision tower
 
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3VLVisionConfig(NetworkConfig):
-    """Shape of the vision tower, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      depth: number of layers.
-      hidden_size: width of the states.
-      hidden_act: activation within the layers' feed-forward, a name in `winobench.models.clip.ACTIVATIONS`.
-      intermediate_size: width within the layers' feed-forward.
-      num_heads: number of heads.
-      patch_size: height and width of the patches in pixels.
-      spatial_merge_size: squares of so many patches in a row become one state of the language model.
-      temporal_patch_size: frames of a patch.
-      out_hidden_size: width of the language model's states.
-      num_position_embeddings: learned positions, a square of them, which are interpolated to an image's patches.
-      deepstack_visual_indexes: numbers of the layers, from 0, whose states are added to the language model's first
-        ones.
-    """
+    """Shape of the vision tower, with the names and defaults of the published ``config.json``."""
 
     depth: int = 27
     hidden_size: int = 1152
@@ -42,39 +26,30 @@ class Qwen3VLVisionConfig(NetworkConfig):
     intermediate_size: int = 4304
     num_heads: int = 16
     patch_size: int = 16
-    spatial_merge_size: int = 2
-    temporal_patch_size: int = 2
+    spatial_merge_size: int = 2  # patches along a side of a square, which is one state of the language model
+    temporal_patch_size: int = 2  # frames
     out_hidden_size: int = 3584
-    num_position_embeddings: int = 2304
-    deepstack_visual_indexes: tuple[int, ...] = (8, 16, 24)
+    num_position_embeddings: int = 2304  # a square, interpolated to an image's patches
+    deepstack_visual_indexes: tuple[int, ...] = (
+        8,
+        16,
+        24,
+    )  # layers whose states are added to the language model's first ones
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "qwen3_vl_vision"
-    _only: ClassVar = {
-        "in_channels": (3,),
-        "rope_parameters": (None, {"rope_type": "axial", "rope_theta": ROPE_THETA}),
-    }
+    _only: ClassVar = {"in_channels": (3,), "rope_parameters": (None, {"rope_type": "axial", "rope_theta": ROPE_THETA})}
     _no_effect: ClassVar = clip.IDLE_OPTIONS
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """See the base class. Published files call the tower as the whole network."""
+        """See `NetworkConfig`. Published files call the tower by the name of the whole network."""
         if isinstance(values, Mapping) and values.get("model_type") == Qwen3VLConfig._class_value:
             values = {**values, "model_type": cls._class_value}
         return super().from_dict(values)
 
     def __post_init__(self):
-        self._require_positive(
-            "depth",
-            "hidden_size",
-            "intermediate_size",
-            "num_heads",
-            "patch_size",
-            "spatial_merge_size",
-            "temporal_patch_size",
-            "out_hidden_size",
-            "num_position_embeddings",
-        )
+        self._require_counts()
         self._require_choice("hidden_act", clip.ACTIVATIONS)
         # A quarter of a head's numbers turns by rows, another by columns, each in a pair with one of the other half.
         self._require(
@@ -100,22 +75,17 @@ class Qwen3VLVisionConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3VLTextConfig(DecoderConfig):
-    """Shape of the language model, a Qwen3 whose rotations follow three coordinates.
-
-    Attributes:
-      mrope_section: of the pairs of a head, how many turn by time, by rows and by columns.
-      others: see `DecoderConfig`.
-    """
+    """Shape of the language model, a Qwen3 whose rotations follow three coordinates."""
 
     model_type: str = _QWEN3
-    mrope_section: tuple[int, int, int] = (24, 20, 20)
+    mrope_section: tuple[int, int, int] = (24, 20, 20)  # pairs of a head that turn by time, rows, columns
 
     _file_type: ClassVar[str] = "qwen3_vl_text"
     _rope_theta: ClassVar[float] = 500000.0  # where a file leaves it out
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """See the base class. With either way to write rotary options, of which some are this network's own."""
+        """See `NetworkConfig`. Either way to write rotary options is read."""
         if not isinstance(values, Mapping):
             return super().from_dict(values)
         values = dict(values)
@@ -165,7 +135,7 @@ class Qwen3VLTextConfig(DecoderConfig):
         return tuple(pair % 3 if pair < 3 * self.mrope_section[pair % 3] else 0 for pair in range(self.head_dim // 2))
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        """See `NetworkConfig`."""
         values = super().to_dict()
         for key in ("architectures", "mrope_section"):
             values.pop(key)
@@ -175,13 +145,7 @@ class Qwen3VLTextConfig(DecoderConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3VLConfig(NetworkConfig):
-    """Shape of the whole network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vision_config: of the vision tower.
-      text_config: of the language model.
-      image_token_id: id of the token that holds an image's place.
-    """
+    """Shape of the whole network, with the names and defaults of the published ``config.json``."""
 
     vision_config: Qwen3VLVisionConfig = dataclasses.field(
         default_factory=lambda: Qwen3VLVisionConfig(out_hidden_size=4096)
@@ -194,6 +158,7 @@ class Qwen3VLConfig(NetworkConfig):
     architecture: ClassVar[str] = "Qwen3VLForConditionalGeneration"
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "qwen3_vl"
+    _parts: ClassVar = {"vision_config": Qwen3VLVisionConfig, "text_config": Qwen3VLTextConfig}
     # What the files say of the head is not relied on. The other tokens are those of texts and of videos.
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {
         "bos_token_id",
@@ -220,30 +185,10 @@ class Qwen3VLConfig(NetworkConfig):
 
     @property
     def start(self) -> None:
-        """An answer begins with no token of its own: it continues from the question."""
+        """An answer continues from the question, without a first token."""
         return None
 
     @property
     def image_token_index(self) -> int:
         """``image_token_id``, as other families call it."""
         return self.image_token_id
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class."""
-        if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
-            parts = {
-                "vision_config": Qwen3VLVisionConfig.from_dict(values.get("vision_config") or {}),
-                "text_config": Qwen3VLTextConfig.from_dict(values.get("text_config") or {}),
-            }
-            values = {**values, **parts}
-        return super().from_dict(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        parts = ("vision_config", "text_config")
-        return (
-            {"architectures": [self.architecture]}
-            | super().to_dict()
-            | {part: getattr(self, part).to_dict() for part in parts}
-        )

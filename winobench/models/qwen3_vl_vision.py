@@ -16,7 +16,7 @@ from flax import nnx
 
 from winobench.models import clip, decoder
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import KERNEL_INIT, layer_norm, linear
+from winobench.models.base import KERNEL_INIT, embedding, layer_norm, linear, parameter
 from winobench.models.qwen3_vl_config import ROPE_THETA, Qwen3VLVisionConfig
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _EPSILON = 1e-6
 class Qwen3VLPatchProjection(nnx.Module):
     """A convolution over whole patches of several frames; ``kernel`` is [frames, height, width, 3, outputs]."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dtype = dtype
+    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
         shape = (config.temporal_patch_size, config.patch_size, config.patch_size, 3, config.hidden_size)
-        self.kernel = nnx.Param(KERNEL_INIT(rngs.params(), shape, param_dtype))
-        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), param_dtype))
+        self.kernel = parameter(*shape, init=KERNEL_INIT, **kwargs)
+        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), kwargs["param_dtype"]))
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, N, patch_size * patch_size * 3] of images -> [B, N, hidden_size], all frames being alike."""
@@ -97,12 +97,7 @@ class Qwen3VLVisionBlock(nnx.Module):
 
 
 class Qwen3VLPatchMerger(nnx.Module):
-    """What makes squares of patches states of the language model.
-
-    Args:
-      config: of the tower.
-      norm_of_squares: whether the norm is over a square's numbers, not over each patch's.
-    """
+    """What makes squares of patches states of the language model. The norm is over squares or over each patch."""
 
     def __init__(self, config: Qwen3VLVisionConfig, *, norm_of_squares: bool, **kwargs: Any):
         self.width = config.hidden_size * config.spatial_merge_size**2
@@ -124,16 +119,10 @@ class Qwen3VLPatchMerger(nnx.Module):
 class Qwen3VLVisionModel(nnx.Module):
     """Everything under ``visual.`` in the published weights."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
         self.config = config
         self.patch_embed = Qwen3VLPatchEmbed(config, **kwargs)
-        self.pos_embed = nnx.Embed(
-            config.num_position_embeddings,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            **kwargs,
-        )
+        self.pos_embed = embedding(config.num_position_embeddings, config.hidden_size, **kwargs)
         self.blocks = nnx.List([Qwen3VLVisionBlock(config, **kwargs) for _ in range(config.depth)])
         self.merger = Qwen3VLPatchMerger(config, norm_of_squares=False, **kwargs)
         self.deepstack_merger_list = nnx.List(
@@ -172,11 +161,7 @@ class Qwen3VLVisionModel(nnx.Module):
 
 
 def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax.Array]:
-    """Row and column of each of ``count`` patches, int32 [B, count]. Those of padding are anywhere.
-
-    Args:
-      grid: int32 [B, 2], rows and columns of images, in patches.
-    """
+    """Row and column of each of ``count`` patches, int32 [B, count]. Those of padding are anywhere."""
     numbers = jnp.arange(count)
     square, within = numbers // merge_size**2, numbers % merge_size**2
     squares_across = jnp.maximum(grid[:, 1:] // merge_size, 1)
@@ -186,14 +171,9 @@ def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax
 
 
 def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.Array, jax.Array]]:
-    """Between which of ``side`` points along an axis places are, and how much these count.
+    """Between which two of ``side`` points along an axis places [B, N] are: number and weight of either, [B, N].
 
-    Args:
-      index: int32 [B, N], the place.
-      size: int32 [B], number of places, the first of which is on the first point and the last one on the last.
-
-    Returns:
-      Of the point before and the one behind: int32 [B, N] its number, and float32 [B, N] its weight.
+    The first of ``size`` places, int32 [B], is on the first point and the last one on the last.
     """
     there = index.astype(jnp.float32) * (side - 1) / jnp.maximum(size - 1, 1)[:, None].astype(jnp.float32)
     before = jnp.floor(there)
@@ -203,14 +183,7 @@ def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.A
 
 
 def rotations(rows: jax.Array, columns: jax.Array, head_dim: int) -> jax.Array:
-    """By what angles the pairs of heads turn: the first half of them by rows, the other by columns.
-
-    Args:
-      rows, columns: int32 [B, N].
-
-    Returns:
-      [B, N, head_dim / 2] float32.
-    """
+    """Angles by which the pairs of heads turn, [B, N, head_dim / 2]: the first half by rows, the other by columns."""
     half = head_dim // 2
     turns = np.float32(1) / np.power(np.float32(ROPE_THETA), np.arange(0, half, 2, dtype=np.float32) / half)
     return jnp.concatenate([each.astype(jnp.float32)[..., None] * turns for each in (rows, columns)], axis=-1)

@@ -8,14 +8,13 @@ image's is what a learned query finds among its patches.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import clip, layers
+from winobench.models import base, clip, layers
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import KERNEL_INIT, Network, layer_norm, linear
 from winobench.models.clip_model import unit
@@ -44,42 +43,25 @@ class _TowerConfig(NetworkConfig):
     _no_effect: ClassVar = clip.IDLE_OPTIONS | _IDS
 
     def __post_init__(self):
-        self._require_positive("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-        self._require(
-            self.hidden_size % self.num_attention_heads == 0,
-            "num_attention_heads",
-            f"a divisor of hidden_size={self.hidden_size}",
-        )
+        self._require_counts()
+        self._require_divisor("num_attention_heads", "hidden_size")
         self._require_choice("hidden_act", clip.ACTIVATIONS)
         self._require_epsilon("layer_norm_eps")
 
 
 @dataclasses.dataclass(frozen=True)
 class SiglipTextConfig(_TowerConfig):
-    """Shape of the text tower, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      hidden_size: width of the states.
-      intermediate_size: width within the feed-forward layers.
-      num_hidden_layers: number of layers.
-      num_attention_heads: number of heads.
-      hidden_act: "gelu_pytorch_tanh", or another one of `winobench.models.clip.ACTIVATIONS`.
-      layer_norm_eps: epsilon of the layer norms.
-      vocab_size: number of token ids.
-      max_position_embeddings: tokens of every text, padding included.
-      projection_size: width of the joint space; None where it is ``hidden_size``.
-    """
+    """Shape of the text tower, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 32000
-    max_position_embeddings: int = 64
-    projection_size: int | None = None
+    max_position_embeddings: int = 64  # tokens of every text, padding included
+    projection_size: int | None = None  # width of the joint space; None for hidden_size
 
     _class_value: ClassVar = "siglip_text_model"
     _optional: ClassVar = frozenset({"projection_size"})
 
     def __post_init__(self):
         super().__post_init__()
-        self._require_positive("vocab_size", "max_position_embeddings")
         if self.projection_size is not None:
             self._require_positive("projection_size")
 
@@ -91,39 +73,30 @@ class SiglipTextConfig(_TowerConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SiglipVisionConfig(_TowerConfig):
-    """Shape of the vision tower, as `SiglipTextConfig`.
-
-    Attributes:
-      image_size: height and width of the images in pixels.
-      patch_size: height and width of the patches in pixels. What is left over at the right and below is not seen.
-    """
+    """Shape of the vision tower, with the names and defaults of the published ``config.json``."""
 
     image_size: int = 224
-    patch_size: int = 16
+    patch_size: int = 16  # what is left over at the right and below is not read
 
     _class_value: ClassVar = "siglip_vision_model"
     _only: ClassVar = clip.FIXED_OPTIONS | {"num_channels": (3,), "vision_use_head": (True,)}
 
     def __post_init__(self):
         super().__post_init__()
-        self._require_positive("image_size", "patch_size")
         self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
 
 
 @dataclasses.dataclass(frozen=True)
 class SiglipConfig(NetworkConfig):
-    """Shape of both towers, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      text_config: the text tower.
-      vision_config: the vision tower.
-    """
+    """Shape of both towers, with the names and defaults of the published ``config.json``."""
 
     text_config: SiglipTextConfig = dataclasses.field(default_factory=SiglipTextConfig)
     vision_config: SiglipVisionConfig = dataclasses.field(default_factory=SiglipVisionConfig)
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "siglip"
+    architecture: ClassVar = "SiglipModel"
+    _parts: ClassVar = {"text_config": SiglipTextConfig, "vision_config": SiglipVisionConfig}
     _no_effect: ClassVar = clip.IDLE_OPTIONS
 
     def __post_init__(self):
@@ -132,32 +105,13 @@ class SiglipConfig(NetworkConfig):
             self.text_config.width == width, "projection_size", f"the vision tower's hidden_size, {width}"
         )
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See ``NetworkConfig``.
-
-        Each tower's part may be missing, or leave out what its defaults say.
-        """
-        if isinstance(values, Mapping):
-            towers = {"text_config": SiglipTextConfig, "vision_config": SiglipVisionConfig}
-            values = {**values} | {
-                key: tower.from_dict({} if values.get(key) is None else values[key]) for key, tower in towers.items()
-            }
-        return super().from_dict(values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
-        parts = {key: getattr(self, key).to_dict() for key in ("text_config", "vision_config")}
-        return {"architectures": ["SiglipModel"]} | super().to_dict() | parts
-
 
 class SiglipTextTransformer(nnx.Module):
     """Everything under ``text_model.`` in the published weights."""
 
-    def __init__(self, config: SiglipTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: SiglipTextConfig, **kwargs: Any):
         self.embeddings = clip.CLIPTextEmbeddings(config, **kwargs)
-        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, **kwargs)
         self.final_layer_norm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.head = linear(config.hidden_size, config.width, **kwargs)
 
@@ -170,16 +124,10 @@ class SiglipTextTransformer(nnx.Module):
 class SiglipVisionEmbeddings(nnx.Module):
     """Patches of an image as vectors, with their positions."""
 
-    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: SiglipVisionConfig, **kwargs: Any):
         size = config.patch_size
         self.patch_embedding = layers.Conv2d(3, config.hidden_size, size, stride=size, **kwargs)
-        self.position_embedding = nnx.Embed(
-            (config.image_size // size) ** 2,
-            config.hidden_size,
-            embedding_init=nnx.initializers.normal(0.02),
-            **kwargs,
-        )
+        self.position_embedding = base.embedding((config.image_size // size) ** 2, config.hidden_size, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, image_size, image_size, 3] -> [B, patches, hidden_size]."""
@@ -191,14 +139,14 @@ class SiglipVisionEmbeddings(nnx.Module):
 class SiglipPoolingAttention(nnx.Module):
     """Attention of queries to other states, with the parameters of ``torch.nn.MultiheadAttention``."""
 
-    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: SiglipVisionConfig, **kwargs: Any):
         width = config.hidden_size
         self.heads = config.num_attention_heads
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         # Those of queries, keys and values, one below the other.
-        self.in_proj_weight = nnx.Param(KERNEL_INIT(rngs.params(), (3 * width, width), param_dtype))
-        self.in_proj_bias = nnx.Param(jnp.zeros((3 * width,), param_dtype))
-        self.out_proj = linear(width, width, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.in_proj_weight = base.parameter(3 * width, width, init=KERNEL_INIT, **kwargs)
+        self.in_proj_bias = nnx.Param(jnp.zeros((3 * width,), kwargs["param_dtype"]))
+        self.out_proj = linear(width, width, **kwargs)
 
     def __call__(self, queries: jax.Array, states: jax.Array) -> jax.Array:
         """queries [B, T, hidden_size], states [B, S, hidden_size] -> [B, T, hidden_size]."""
@@ -214,10 +162,9 @@ class SiglipPoolingAttention(nnx.Module):
 class SiglipMultiheadAttentionPoolingHead(nnx.Module):
     """One vector of an image's patches: what a learned query finds among them, and a feed-forward layer."""
 
-    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dtype = dtype
-        self.probe = nnx.Param(nnx.initializers.normal(1.0)(rngs.params(), (1, 1, config.hidden_size), param_dtype))
+    def __init__(self, config: SiglipVisionConfig, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
+        self.probe = base.parameter(1, 1, config.hidden_size, init=nnx.initializers.normal(1.0), **kwargs)
         self.attention = SiglipPoolingAttention(config, **kwargs)
         self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = clip.CLIPMLP(config, **kwargs)
@@ -232,10 +179,9 @@ class SiglipMultiheadAttentionPoolingHead(nnx.Module):
 class SiglipVisionTransformer(nnx.Module):
     """Everything under ``vision_model.`` in the published weights."""
 
-    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: SiglipVisionConfig, **kwargs: Any):
         self.embeddings = SiglipVisionEmbeddings(config, **kwargs)
-        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, **kwargs)
         self.post_layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.head = SiglipMultiheadAttentionPoolingHead(config, **kwargs)
 
@@ -252,40 +198,19 @@ class SiglipModel(Network):
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: SiglipConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.text_model = SiglipTextTransformer(config.text_config, **kwargs)
         self.vision_model = SiglipVisionTransformer(config.vision_config, **kwargs)
         self.logit_scale = nnx.Param(jnp.full((1,), _LOGIT_SCALE, kwargs["param_dtype"]))
         self.logit_bias = nnx.Param(jnp.full((1,), _LOGIT_BIAS, kwargs["param_dtype"]))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:
-        """Images as vectors, not normalised.
-
-        Args:
-          pixels: [B, image_size, image_size, 3], normalised as in training.
-
-        Returns:
-          [B, width] in the compute dtype.
-        """
-        size = self.config.vision_config.image_size
-        if pixels.shape[1:] != (size, size, 3):
-            raise ValueError(
-                f"SiglipModel: images of the shape {list(pixels.shape[1:])}, expected [{size}, {size}, 3]."
-            )
+        """Normalised images [B, image_size, image_size, 3] as vectors, not normalised: [B, width]."""
+        base.check_pixels(self, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels.astype(self.dtype))
 
     def encode_texts(self, input_ids: jax.Array) -> jax.Array:
-        """Texts as vectors, not normalised.
-
-        Args:
-          input_ids: [B, L] int32. Trained with all texts padded to ``max_position_embeddings``. Padding is attended to.
-
-        Returns:
-          [B, width] in the compute dtype.
-        """
-        length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
-        if length > positions:
-            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions. Cut the texts.")
+        """Texts [B, L] as vectors, not normalised: [B, width]. Padding is attended to, as in training."""
+        base.check_length(self, input_ids, self.config.text_config.max_position_embeddings)
         return self.text_model(input_ids)
 
     def logits(self, cosines: jax.Array) -> jax.Array:
@@ -294,9 +219,5 @@ class SiglipModel(Network):
         return jnp.exp(scale) * cosines + bias
 
     def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
-        """The logits of all pairs, float32 [images, texts].
-
-        Args:
-          pixels: as in ``encode_images``.
-        """
+        """The logits of all pairs, float32 [images, texts]."""
         return self.logits(unit(self.encode_images(pixels)) @ unit(self.encode_texts(input_ids)).T)

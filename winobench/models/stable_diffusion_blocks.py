@@ -19,13 +19,7 @@ from winobench.models.layers import Conv2d, GroupNorm, Identity
 class ResnetBlock2D(nnx.Module):
     """Two normalised convolutions around a residual, with the time embedding added between them.
 
-    Args:
-      inputs: channels of the input.
-      outputs: channels of the output. A 1 x 1 shortcut is added where they differ.
-      time_channels: width of the time embedding, None for a block without one.
-      groups: groups of the norms.
-      epsilon: of the norms (1e-5 in UNets as published, 1e-6 in autoencoders).
-      output_scale: the sum of both branches is divided by it.
+    The sum of both branches is divided by ``output_scale``. Epsilons are 1e-5 in UNets, 1e-6 in autoencoders.
     """
 
     def __init__(
@@ -37,18 +31,15 @@ class ResnetBlock2D(nnx.Module):
         groups: int,
         epsilon: float,
         output_scale: float = 1.0,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
         self.output_scale = output_scale
         self.norm1 = GroupNorm(groups, inputs, epsilon=epsilon, **kwargs)
-        self.conv1 = Conv2d(inputs, outputs, 3, padding=1, rngs=rngs, **kwargs)
-        self.time_emb_proj = None if time_channels is None else linear(time_channels, outputs, rngs=rngs, **kwargs)
+        self.conv1 = Conv2d(inputs, outputs, 3, padding=1, **kwargs)
+        self.time_emb_proj = None if time_channels is None else linear(time_channels, outputs, **kwargs)
         self.norm2 = GroupNorm(groups, outputs, epsilon=epsilon, **kwargs)
-        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, rngs=rngs, **kwargs)
-        self.conv_shortcut = None if inputs == outputs else Conv2d(inputs, outputs, 1, rngs=rngs, **kwargs)
+        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, **kwargs)
+        self.conv_shortcut = None if inputs == outputs else Conv2d(inputs, outputs, 1, **kwargs)
 
     def __call__(self, x: jax.Array, time: jax.Array | None = None, skip: jax.Array | None = None) -> jax.Array:
         """x [B, h, w, inputs], time [B, time_channels] -> [B, h, w, outputs].
@@ -78,11 +69,9 @@ class Downsample2D(nnx.Module):
     ``padding`` 1 pads all four sides (UNet); 0 pads below and to the right only (autoencoder).
     """
 
-    def __init__(self, channels: int, *, padding: int, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, channels: int, *, padding: int, **kwargs: Any):
         sides = (padding, padding) if padding else (0, 1)
-        self.conv = Conv2d(
-            channels, channels, 3, stride=2, padding=(sides, sides), dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
+        self.conv = Conv2d(channels, channels, 3, stride=2, padding=(sides, sides), **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, channels] -> [B, ceil(h / 2), ceil(w / 2), channels] with padding 1, floor with padding 0."""
@@ -92,8 +81,8 @@ class Downsample2D(nnx.Module):
 class Upsample2D(nnx.Module):
     """Doubles height and width (nearest neighbour), then a 3 x 3 convolution."""
 
-    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.conv = Conv2d(channels, channels, 3, padding=1, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def __init__(self, channels: int, **kwargs: Any):
+        self.conv = Conv2d(channels, channels, 3, padding=1, **kwargs)
 
     def __call__(self, x: jax.Array, size: tuple[int, int] | None = None) -> jax.Array:
         """x [B, h, w, channels] -> [B, 2h, 2w, channels], or [B, *size, channels] if a size is given."""
@@ -110,8 +99,8 @@ class Upsample2D(nnx.Module):
 class GEGLU(nnx.Module):
     """A dense layer whose second half gates its first through GELU (Shazeer, 2020)."""
 
-    def __init__(self, inputs: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.proj = linear(inputs, 2 * outputs, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def __init__(self, inputs: int, outputs: int, **kwargs: Any):
+        self.proj = linear(inputs, 2 * outputs, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., inputs] -> [..., outputs], as one kernel where there is one (`winobench.models.fused_geglu`)."""
@@ -128,8 +117,7 @@ class GEGLU(nnx.Module):
 class FeedForward(nnx.Module):
     """GEGLU to four times the width and back."""
 
-    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, channels: int, **kwargs: Any):
         self.net = nnx.List(
             [GEGLU(channels, 4 * channels, **kwargs), Identity(), linear(4 * channels, channels, **kwargs)]
         )
@@ -144,10 +132,7 @@ class FeedForward(nnx.Module):
 class BasicTransformerBlock(nnx.Module):
     """Self-attention, cross-attention to the text, feed-forward. Each after a layer norm and around a residual."""
 
-    def __init__(
-        self, channels: int, heads: int, context_channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, channels: int, heads: int, context_channels: int, **kwargs: Any):
         self.norm1 = layer_norm(channels, **kwargs)
         self.attn1 = Attention(channels, heads, **kwargs)
         self.norm2 = layer_norm(channels, **kwargs)
@@ -169,14 +154,8 @@ class BasicTransformerBlock(nnx.Module):
 class Transformer2DModel(nnx.Module):
     """Transformer blocks over the positions of a feature map, around a residual.
 
-    Args:
-      channels: of the feature map and within the blocks.
-      heads: number of attention heads.
-      layers: number of blocks.
-      context_channels: width of the text states.
-      groups: groups of the entry norm, whose epsilon is 1e-6 in every published model.
-      linear_projection: the entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x). The
-        arithmetic is the same, the parameters' shapes differ.
+    The entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x). The arithmetic is the same,
+    the parameters' shapes differ. The entry norm's epsilon is 1e-6 in every published model.
     """
 
     def __init__(
@@ -188,18 +167,14 @@ class Transformer2DModel(nnx.Module):
         *,
         groups: int,
         linear_projection: bool,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-
         def projection():
             return (
                 linear(channels, channels, **kwargs) if linear_projection else Conv2d(channels, channels, 1, **kwargs)
             )
 
-        self.norm = GroupNorm(groups, channels, epsilon=1e-6, dtype=dtype, param_dtype=param_dtype)
+        self.norm = GroupNorm(groups, channels, epsilon=1e-6, **kwargs)
         self.proj_in = projection()
         self.transformer_blocks = nnx.List(
             [BasicTransformerBlock(channels, heads, context_channels, **kwargs) for _ in range(layers)]

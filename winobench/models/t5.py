@@ -18,7 +18,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench.models import tensor_parallel
-from winobench.models.base import Network
+from winobench.models.base import Network, embedding
 from winobench.models.bert import ACTIVATIONS
 from winobench.models.decoder import Projection, RMSNorm, with_spare_row
 from winobench.models.t5_config import T5Config
@@ -67,15 +67,14 @@ def _buckets(longest: int, num_buckets: int, max_distance: int, both_ways: bool)
     return (ahead + np.where(distance < exact, distance, far)).astype(np.int32)
 
 
-def _norm(config: T5Config, *, dtype: Any, param_dtype: Any) -> RMSNorm:
-    return RMSNorm(config.d_model, epsilon=config.layer_norm_epsilon, dtype=dtype, param_dtype=param_dtype)
+def _norm(config: T5Config, *, int8: bool = False, **kwargs: Any) -> RMSNorm:
+    return RMSNorm(config.d_model, epsilon=config.layer_norm_epsilon, **kwargs)
 
 
 class T5Attention(nnx.Module):
     """Attention without scaling. That of a stack's first layer holds the biases that all its layers add."""
 
-    def __init__(self, config: T5Config, *, has_bias: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: T5Config, *, has_bias: bool, **kwargs: Any):
         self.heads = config.num_heads
         inner = config.num_heads * config.d_kv
         self.q = Projection(config.d_model, inner, **kwargs)
@@ -83,14 +82,9 @@ class T5Attention(nnx.Module):
         self.v = Projection(config.d_model, inner, **kwargs)
         self.o = Projection(inner, config.d_model, **kwargs)
         if has_bias:
-            self.relative_attention_bias = nnx.Embed(
-                config.relative_attention_num_buckets,
-                config.num_heads,
-                embedding_init=nnx.initializers.normal(config.d_model**-0.5),
-                dtype=jnp.float32,
-                param_dtype=param_dtype,
-                rngs=rngs,
-            )
+            kwargs = {"dtype": jnp.float32, "param_dtype": kwargs["param_dtype"], "rngs": kwargs["rngs"]}
+            count, deviation = config.relative_attention_num_buckets, config.d_model**-0.5
+            self.relative_attention_bias = embedding(count, config.num_heads, deviation=deviation, **kwargs)
 
     def keys_values(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """x [B, S, d_model] -> keys and values, each [B, S, heads, d_kv]."""
@@ -111,28 +105,23 @@ class T5Attention(nnx.Module):
 class T5SelfAttentionLayer(nnx.Module):
     """Self-attention and the norm before it, under the published names."""
 
-    def __init__(self, config: T5Config, *, has_bias: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.SelfAttention = T5Attention(
-            config, has_bias=has_bias, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
-        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+    def __init__(self, config: T5Config, *, has_bias: bool, **kwargs: Any):
+        self.SelfAttention = T5Attention(config, has_bias=has_bias, **kwargs)
+        self.layer_norm = _norm(config, **kwargs)
 
 
 class T5CrossAttentionLayer(nnx.Module):
     """Attention to the encoder's states and the norm before it, under the published names."""
 
-    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.EncDecAttention = T5Attention(
-            config, has_bias=False, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
-        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+    def __init__(self, config: T5Config, **kwargs: Any):
+        self.EncDecAttention = T5Attention(config, has_bias=False, **kwargs)
+        self.layer_norm = _norm(config, **kwargs)
 
 
 class T5FeedForward(nnx.Module):
     """Two dense layers with an activation between them, or three with a gate."""
 
-    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: T5Config, **kwargs: Any):
         self.is_gated = config.feed_forward_proj == "gated-gelu"
         self.activation = config.activation
         if self.is_gated:
@@ -153,9 +142,9 @@ class T5FeedForward(nnx.Module):
 class T5FeedForwardLayer(nnx.Module):
     """The feed-forward layer after its norm and around a residual."""
 
-    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.DenseReluDense = T5FeedForward(config, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+    def __init__(self, config: T5Config, **kwargs: Any):
+        self.DenseReluDense = T5FeedForward(config, **kwargs)
+        self.layer_norm = _norm(config, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., d_model] -> the same shape."""
@@ -165,33 +154,17 @@ class T5FeedForwardLayer(nnx.Module):
 class T5Block(nnx.Module):
     """The sub-layers of a layer: two of the encoder's, three of the decoder's."""
 
-    def __init__(
-        self,
-        config: T5Config,
-        *,
-        is_decoder: bool,
-        has_bias: bool,
-        int8: bool,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: T5Config, *, is_decoder: bool, has_bias: bool, **kwargs: Any):
         cross = [T5CrossAttentionLayer(config, **kwargs)] if is_decoder else []
         self.layer = nnx.List(
-            [
-                T5SelfAttentionLayer(config, has_bias=has_bias, **kwargs),
-                *cross,
-                T5FeedForwardLayer(config, **kwargs),
-            ]
+            [T5SelfAttentionLayer(config, has_bias=has_bias, **kwargs), *cross, T5FeedForwardLayer(config, **kwargs)]
         )
 
 
 class T5Stack(nnx.Module):
     """Encoder or decoder: everything under ``encoder.`` or ``decoder.`` in the published weights."""
 
-    def __init__(self, config: T5Config, *, is_decoder: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: T5Config, *, is_decoder: bool, **kwargs: Any):
         self.is_decoder = is_decoder
         self.num_buckets = config.relative_attention_num_buckets
         self.max_distance = config.relative_attention_max_distance
@@ -199,7 +172,7 @@ class T5Stack(nnx.Module):
         self.block = nnx.List(
             [T5Block(config, is_decoder=is_decoder, has_bias=number == 0, **kwargs) for number in range(count)]
         )
-        self.final_layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+        self.final_layer_norm = _norm(config, **kwargs)
 
     def encode(self, x: jax.Array, hidden: jax.Array | float = 0.0) -> jax.Array:
         """Embedded tokens [B, S, d_model] -> the encoder's states, of the same shape.
@@ -226,37 +199,23 @@ class T5Stack(nnx.Module):
 
 class T5ForConditionalGeneration(Network):
     """Encoder, decoder and head. Attribute names equal the names in the published weights
-    (``encoder.block.0.layer...``).
-
-    Args:
-      int8: the layers' dense kernels hold 8-bit numbers. Embeddings, head, norms and biases keep ``param_dtype``.
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
+    (``encoder.block.0.layer...``). float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = T5Config
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
-        self.shared = nnx.Embed(
-            config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
-        )
+        self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)
         self.encoder = T5Stack(config, is_decoder=False, int8=int8, **kwargs)
         self.decoder = T5Stack(config, is_decoder=True, int8=int8, **kwargs)
         if not config.tie_word_embeddings:
             self.lm_head = Projection(config.d_model, config.vocab_size, **kwargs)
 
     def encode(self, input_ids: jax.Array, mask: jax.Array, prefix: jax.Array | None = None) -> jax.Array:
-        """Encodes texts.
+        """Encodes texts [B, S], behind a prefix [B, P, d_model] such as an image -> [B, P + S, d_model].
 
-        Args:
-          input_ids: [B, S] int32.
-          mask: bool [B, P + S], True for the prefix and the tokens of a text and False for padding, of which each row
-            has at least one token.
-          prefix: [B, P, d_model], what comes before the embeddings of the tokens, such as an image; None for nothing.
-
-        Returns:
-          [B, P + S, d_model] in the compute dtype. Rows of padding hold anything finite.
+        ``mask`` is bool [B, P + S], False for padding. Each row has at least one token. Rows of padding are finite.
         """
         x = self.shared(input_ids)
         if prefix is not None:
@@ -264,12 +223,7 @@ class T5ForConditionalGeneration(Network):
         return self.encoder.encode(x, _hidden(mask)[:, None, None])
 
     def make_cache(self, states: jax.Array, mask: jax.Array, length: int) -> T5Cache:
-        """An empty cache for decoding with some encoded texts.
-
-        Args:
-          states: [B, S, d_model], results of `encode`.
-          mask: bool [B, S], as in `encode`.
-        """
+        """An empty cache for decoding with encoded texts: states [B, S, d_model], mask bool [B, S]."""
         crosses = [block.layer[1].EncDecAttention.keys_values(states) for block in self.decoder.block]
         shape = (len(states), length, self.config.num_heads, self.config.d_kv)
         empty = tuple(jnp.zeros(shape, self.dtype) for _ in crosses)
@@ -289,16 +243,10 @@ class T5ForConditionalGeneration(Network):
         mask: jax.Array | None = None,
         cache: T5Cache | None = None,
     ) -> jax.Array | tuple[jax.Array, T5Cache]:
-        """The logits of what comes after each token.
+        """The logits of what comes after each token, float32 [B, T, vocab_size]. With a cache, also the new cache.
 
-        Args:
-          decoder_ids: [B, T] int32. Of a whole output, or with a cache, those that come after what is in it. An output
-            begins with ``config.decoder_start_token_id``.
-          states: [B, S, d_model], results of `encode`. Not looked at with a cache.
-          mask: bool [B, S], as in `encode`. Not looked at with a cache.
-
-        Returns:
-          float32 [B, T, vocab_size]. With a cache, also the new cache.
+        ``decoder_ids`` are a whole output, from ``config.decoder_start_token_id`` on, or those behind a cache's.
+        ``states`` and ``mask`` are as of `encode`, and are not needed with a cache.
         """
         is_cached = cache is not None
         if cache is None:

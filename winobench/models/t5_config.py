@@ -11,7 +11,7 @@ from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 
 FEED_FORWARDS = ("relu", "gated-gelu")
-"""T5 1.0's feed-forward layer. That of T5 1.1 and FLAN-T5, which a GELU gates."""
+"""The feed-forward layer of T5 1.0, and of T5 1.1 and FLAN-T5, which a GELU gates."""
 
 _USUAL_ACTIVATIONS = {"relu": "relu", "gated-gelu": "gelu_new"}
 
@@ -32,44 +32,22 @@ _NO_EFFECT = (
 
 @dataclasses.dataclass(frozen=True)
 class T5Config(NetworkConfig):
-    """Shape of the network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids.
-      d_model: width of the states.
-      d_kv: width of a head.
-      d_ff: width within the feed-forward layers.
-      num_layers: layers of the encoder.
-      num_decoder_layers: layers of the decoder. As many as the encoder's when None.
-      num_heads: number of heads.
-      relative_attention_num_buckets: distances that are distinguished.
-      relative_attention_max_distance: the distance from which on all are alike.
-      layer_norm_epsilon: epsilon of the norms.
-      feed_forward_proj: one of ``FEED_FORWARDS``.
-      dense_act_fn: a name in `winobench.models.bert.ACTIVATIONS`, where it is not the usual one: ReLU, or the tanh
-        formula of GELU in gated layers. The FLAN-T5 in BLIP-2 and InstructBLIP has the exact GELU.
-      tie_word_embeddings: the head is the input embeddings.
-      scale_decoder_outputs: states are multiplied by ``d_model ** -0.5`` before the head. When None, where the head is
-        the input embeddings.
-      pad_token_id: of the tokenizer.
-      eos_token_id: of the tokenizer.
-      decoder_start_token_id: what the decoder's input begins with.
-    """
+    """Shape of the network, with the names and defaults of the published ``config.json``."""
 
     vocab_size: int = 32128
     d_model: int = 512
-    d_kv: int = 64
+    d_kv: int = 64  # width of a head
     d_ff: int = 2048
     num_layers: int = 6
-    num_decoder_layers: int | None = None
+    num_decoder_layers: int | None = None  # None for the encoder's
     num_heads: int = 8
     relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
+    relative_attention_max_distance: int = 128  # all distances from here on are alike
     layer_norm_epsilon: float = 1e-6
-    feed_forward_proj: str = "relu"
-    dense_act_fn: str | None = None
+    feed_forward_proj: str = "relu"  # one of FEED_FORWARDS
+    dense_act_fn: str | None = None  # where it is unusual, as the exact GELU of BLIP-2
     tie_word_embeddings: bool = True
-    scale_decoder_outputs: bool | None = None
+    scale_decoder_outputs: bool | None = None  # by d_model ** -0.5; None for tie_word_embeddings
     pad_token_id: int = 0
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
@@ -88,17 +66,7 @@ class T5Config(NetworkConfig):
             object.__setattr__(self, "num_decoder_layers", self.num_layers)
         if self.scale_decoder_outputs is None:
             object.__setattr__(self, "scale_decoder_outputs", self.tie_word_embeddings)
-        self._require_positive(
-            "vocab_size",
-            "d_model",
-            "d_kv",
-            "d_ff",
-            "num_layers",
-            "num_decoder_layers",
-            "num_heads",
-            "relative_attention_num_buckets",
-            "relative_attention_max_distance",
-        )
+        self._require_counts()
         buckets = self.relative_attention_num_buckets
         self._require(buckets % 4 == 0, "relative_attention_num_buckets", "a multiple of 4")
         self._require(
@@ -117,7 +85,7 @@ class T5Config(NetworkConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. See the base class."""
+        """See `NetworkConfig`."""
         if isinstance(values, Mapping):
             # Written as null where a default is meant.
             idle = ("num_decoder_layers", "tie_word_embeddings", "decoder_start_token_id")

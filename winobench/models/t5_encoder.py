@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
-from flax import nnx
 
-from winobench.models.base import Network
+from winobench.models.base import Network, embedding
 from winobench.models.t5 import T5Config, T5Stack
 
 # What a decoder alone has.
@@ -32,7 +31,7 @@ class T5EncoderConfig(T5Config):
         return super().from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        """See `NetworkConfig`."""
         values = {key: value for key, value in super().to_dict().items() if key not in _OF_DECODERS}
         return values | {"architectures": ["T5EncoderModel"], "is_encoder_decoder": False}
 
@@ -45,18 +44,14 @@ class T5EncoderConfig(T5Config):
 class T5EncoderModel(Network):
     """T5's encoder by itself, as text-to-image models take it: padding is looked at like any other token.
 
-    Args:
-      dtype: compute dtype. float16 overflows in published checkpoints. Use bfloat16.
+    float16 overflows in published checkpoints. Use bfloat16.
     """
 
     config_class: ClassVar = T5EncoderConfig
     weights_name: ClassVar[str] = "model"
 
     def build(self, config: T5EncoderConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
-        self.shared = nnx.Embed(
-            config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
-        )
+        self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)
         self.encoder = T5Stack(config, is_decoder=False, int8=False, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:

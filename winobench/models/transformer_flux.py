@@ -40,8 +40,7 @@ class FluxConditions(NamedTuple):
 class FluxTransformerBlock(nnx.Module):
     """A block with two streams, which meet in its attention."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.norm1, self.norm1_context = (joint_blocks.Modulation(config.width, 6, **kwargs) for _ in range(2))
         self.attn = joint_blocks.JointAttention(*heads, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
@@ -50,18 +49,10 @@ class FluxTransformerBlock(nnx.Module):
     def __call__(
         self, image: jax.Array, text: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations
     ) -> tuple[jax.Array, jax.Array]:
-        """One block.
-
-        Args:
-          image: [n, patches, width].
-          text: [n, tokens, width].
-          condition: [n, width], after SiLU.
-        """
+        """image [n, patches, width], text [n, tokens, width], condition [n, width], after SiLU -> image and text."""
         of_image, of_text = self.norm1(condition), self.norm1_context(condition)
         attended = self.attn(
-            joint_blocks.modulated(image, *of_image[:2], epsilon=joint_blocks.EPSILON),
-            joint_blocks.modulated(text, *of_text[:2], epsilon=joint_blocks.EPSILON),
-            turns,
+            joint_blocks.modulated(image, *of_image[:2]), joint_blocks.modulated(text, *of_text[:2]), turns
         )
         image = _after_attention(image, attended[0], of_image, self.ff)
         text = _after_attention(text, attended[1], of_text, self.ff_context)
@@ -72,14 +63,13 @@ def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array]
     """What follows attention in one stream. Of its six numbers, two have been used before it."""
     gate, shift, scale, last_gate = numbers[2:]
     x = x + gate[:, None] * attended
-    return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON))
+    return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale))
 
 
 class FluxSingleTransformerBlock(nnx.Module):
     """A block with one stream. Attention and feed-forward have the same input and one output projection."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         width, inner = config.width, _MLP_RATIO * config.width
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.norm = joint_blocks.Modulation(width, 3, **kwargs)
@@ -90,7 +80,7 @@ class FluxSingleTransformerBlock(nnx.Module):
     def __call__(self, x: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], condition [n, width], after SiLU -> the shape of x."""
         shift, scale, gate = self.norm(condition)
-        inputs = joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
+        inputs = joint_blocks.modulated(x, shift, scale)
         inner = jax.nn.gelu(self.proj_mlp(inputs), approximate=True)
         y = self.proj_out(jnp.concatenate([self.attn(inputs, turns), inner], axis=-1))
         return flux_blocks.kept_finite(x + gate[:, None] * y)
@@ -99,10 +89,9 @@ class FluxSingleTransformerBlock(nnx.Module):
 class _TimeTextEmbedding(nnx.Module):
     """Time, guidance (if the network is given it) and pooled text as one condition."""
 
-    def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: FluxTransformerConfig, **kwargs: Any):
         embedding, width = layers.TimestepEmbedding, config.width
-        self.dtype = dtype
+        self.dtype = kwargs["dtype"]
         self.timestep_embedder = embedding(_TIME_FEATURES, width, **kwargs)
         self.guidance_embedder = embedding(_TIME_FEATURES, width, **kwargs) if config.guidance_embeds else None
         self.text_embedder = embedding(config.pooled_projection_dim, width, **kwargs)
@@ -119,9 +108,6 @@ class FluxTransformer2DModel(Network):
     """Predicts the velocity of noisy latents, given the time and a text.
 
     Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on).
-
-    Args:
-      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = FluxTransformerConfig
@@ -135,7 +121,6 @@ class FluxTransformer2DModel(Network):
     }
 
     def build(self, config: FluxTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         width = config.width
         self.time_text_embed = _TimeTextEmbedding(config, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, width, **kwargs)
@@ -144,7 +129,7 @@ class FluxTransformer2DModel(Network):
         self.single_transformer_blocks = nnx.List(
             [FluxSingleTransformerBlock(config, **kwargs) for _ in range(config.num_single_layers)]
         )
-        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, **kwargs)
         self.proj_out = linear(width, config.in_channels, **kwargs)
 
     def __call__(
@@ -156,15 +141,9 @@ class FluxTransformer2DModel(Network):
         guidance: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
-        """Predicts the velocity, noise minus clean latents, of noisy latents.
+        """Predicts the velocity, noise minus clean latents, of noisy latents [n, h, w, in_channels / 4], h and w even.
 
-        Args:
-          sample: noisy latents [n, h, w, in_channels / 4], h and w even.
-          times: float32 [n], from 0 to 1. The factor 1000 is applied within.
-          guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-
-        Returns:
-          [n, h, w, in_channels / 4] in the compute dtype.
+        Times are float32 [n], from 0 to 1. Guidance, float32 [n], is for networks with ``guidance_embeds`` alone.
         """
         flux_blocks.check_guidance(guidance, self.config.guidance_embeds)
         patches = flux_blocks.to_patches(sample.astype(self.dtype))
@@ -175,7 +154,7 @@ class FluxTransformer2DModel(Network):
         turns = flux_blocks.rotations(_positions(length, rows, columns), self.config.axes_dims_rope, _THETA)
         embedded = self.time_text_embed(times, guidance, conditions.pooled)
         condition = jax.nn.silu(embedded)
-        call = joint_blocks.caller(remat)
+        call = layers.caller(remat)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, condition, turns)
         x = jnp.concatenate([text, image], axis=1)

@@ -55,8 +55,7 @@ class _Modulation(nnx.Module):
 class Flux2TransformerBlock(nnx.Module):
     """A block with two streams, which meet in its attention."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.epsilon = config.eps
         self.attn = joint_blocks.JointAttention(*heads, bias=False, epsilon=config.eps, **kwargs)
@@ -65,13 +64,7 @@ class Flux2TransformerBlock(nnx.Module):
     def __call__(
         self, image: jax.Array, text: jax.Array, of_image: Numbers, of_text: Numbers, turns: joint_blocks.Rotations
     ) -> tuple[jax.Array, jax.Array]:
-        """One block.
-
-        Args:
-          image: [n, patches, width].
-          text: [n, tokens, width].
-          of_image: six arrays [n, width], of attention and feed-forward.
-        """
+        """image [n, patches, width], text [n, tokens, width], six arrays [n, width] for each -> image and text."""
         attended = self.attn(self._modulated(image, of_image), self._modulated(text, of_text), turns)
         image = self._after_attention(image, attended[0], of_image, self.ff)
         text = self._after_attention(text, attended[1], of_text, self.ff_context)
@@ -91,15 +84,12 @@ class Flux2TransformerBlock(nnx.Module):
 class _ParallelAttention(nnx.Module):
     """Attention and feed-forward side by side, with one dense layer before them and one after."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": False, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
+        kwargs = {"bias": False, **kwargs}
         width, inner = config.width, config.inner_width
         self.heads = config.num_attention_heads
         self.to_qkv_mlp_proj = linear(width, 3 * width + 2 * inner, **kwargs)
-        self.norm_q, self.norm_k = (
-            joint_blocks.head_norm(config.attention_head_dim, epsilon=config.eps, param_dtype=param_dtype)
-            for _ in range(2)
-        )
+        self.norm_q, self.norm_k = joint_blocks.head_norms(config.attention_head_dim, config.eps, **kwargs)
         self.to_out = linear(width + inner, width, **kwargs)
 
     def __call__(self, x: jax.Array, turns: joint_blocks.Rotations) -> jax.Array:
@@ -114,9 +104,9 @@ class _ParallelAttention(nnx.Module):
 class Flux2SingleTransformerBlock(nnx.Module):
     """A block with one stream."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
         self.epsilon = config.eps
-        self.attn = _ParallelAttention(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.attn = _ParallelAttention(config, **kwargs)
 
     def __call__(self, x: jax.Array, numbers: Numbers, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], three numbers [n, width] -> the shape of x."""
@@ -128,9 +118,9 @@ class Flux2SingleTransformerBlock(nnx.Module):
 class _TimeGuidanceEmbedding(nnx.Module):
     """Time and guidance (if the network is given it) as one condition."""
 
-    def __init__(self, config: Flux2TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"bias": False, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.features, self.dtype = config.timestep_guidance_channels, dtype
+    def __init__(self, config: Flux2TransformerConfig, **kwargs: Any):
+        kwargs = {"bias": False, **kwargs}
+        self.features, self.dtype = config.timestep_guidance_channels, kwargs["dtype"]
         self.timestep_embedder = layers.TimestepEmbedding(self.features, config.width, **kwargs)
         self.guidance_embedder = (
             layers.TimestepEmbedding(self.features, config.width, **kwargs) if config.guidance_embeds else None
@@ -149,9 +139,6 @@ class Flux2Transformer2DModel(Network):
 
     Attribute names equal the names in the published weights (``transformer_blocks.0.attn.to_q`` and so on). Reference
     images, which the published pipelines put next to the noisy one, are not implemented.
-
-    Args:
-      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = Flux2TransformerConfig
@@ -166,7 +153,6 @@ class Flux2Transformer2DModel(Network):
     }
 
     def build(self, config: Flux2TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         width = config.width
         self.time_guidance_embed = _TimeGuidanceEmbedding(config, **kwargs)
         self.double_stream_modulation_img = _Modulation(width, 2, **kwargs)
@@ -190,18 +176,10 @@ class Flux2Transformer2DModel(Network):
         guidance: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
-        """Predicts the velocity, noise minus clean latents, of noisy latents.
+        """Predicts the velocity, noise minus clean latents, of normalised noisy latents [n, h, w, in_channels / 4].
 
-        Args:
-          sample: noisy latents [n, h, w, in_channels / 4], h and w even, of images that were normalised by the
-            autoencoder (`winobench.models.autoencoder_kl_flux2.AutoencoderKLFlux2.normalize`).
-          times: float32 [n], from 0 to 1. The factor 1000 is applied within.
-          conditions: text states [n, tokens, joint_attention_dim]. All tokens are attended to, padding as
-            well.
-          guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-
-        Returns:
-          [n, h, w, in_channels / 4] in the compute dtype.
+        Times are float32 [n], from 0 to 1, conditions [n, tokens, joint_attention_dim]. Padding is attended to, too.
+        Guidance, float32 [n], is for networks with ``guidance_embeds`` alone.
         """
         flux_blocks.check_guidance(guidance, self.config.guidance_embeds)
         patches = flux_blocks.to_patches(sample.astype(self.dtype))
@@ -214,7 +192,7 @@ class Flux2Transformer2DModel(Network):
         turns = flux_blocks.rotations(places, self.config.axes_dims_rope, self.config.rope_theta)
         condition = jax.nn.silu(embedded)
         of_image, of_text = self.double_stream_modulation_img(condition), self.double_stream_modulation_txt(condition)
-        call = joint_blocks.caller(remat)
+        call = layers.caller(remat)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, of_image, of_text, turns)
         x = jnp.concatenate([text, image], axis=1)

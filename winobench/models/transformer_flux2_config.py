@@ -10,37 +10,25 @@ from winobench.models.transformer_flux_config import PackedTransformerConfig
 
 @dataclasses.dataclass(frozen=True)
 class Flux2TransformerConfig(PackedTransformerConfig):
-    """Shape of the transformer, with the names and defaults of the published ``config.json``.
+    """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
-    Attributes:
-      patch_size: 1: latents are patches of 2 x 2 already when they enter the published network.
-      in_channels: channels of a patch, four times those of the latents.
-      out_channels: the same, or None for that.
-      num_layers: blocks with one stream for the image and one for the text.
-      num_single_layers: blocks with one stream for both.
-      attention_head_dim: width of a head.
-      num_attention_heads: number of heads.
-      joint_attention_dim: width of the text states.
-      timestep_guidance_channels: features of the sinusoidal embedding of the time, and of guidance.
-      mlp_ratio: width within the feed-forward layers, over that of the streams.
-      axes_dims_rope: features of a head that the image's number, the row, the column and the place in the text turn.
-      rope_theta: base of their wavelengths.
-      eps: epsilon of every norm.
-      guidance_embeds: the network is given the strength of guidance that it was distilled from.
-    """
-
-    patch_size: int = 1
-    in_channels: int = 128
-    out_channels: int | None = None
-    num_layers: int = 8
-    num_single_layers: int = 48
+    patch_size: int = 1  # latents are patches of 2 x 2 already when they enter
+    in_channels: int = 128  # four times those of the latents
+    out_channels: int | None = None  # None for in_channels
+    num_layers: int = 8  # with one stream for the image and one for the text
+    num_single_layers: int = 48  # with one stream for both
     attention_head_dim: int = 128
     num_attention_heads: int = 48
     joint_attention_dim: int = 15360
-    timestep_guidance_channels: int = 256
+    timestep_guidance_channels: int = 256  # features of the sinusoidal embeddings
     mlp_ratio: float = 3.0
-    axes_dims_rope: tuple[int, ...] = (32, 32, 32, 32)
-    rope_theta: int = 2000
+    axes_dims_rope: tuple[int, ...] = (
+        32,
+        32,
+        32,
+        32,
+    )  # features that the image's number, the row, the column and the place in the text turn
+    rope_theta: float = 2000
     eps: float = 1e-6
     guidance_embeds: bool = True
 
@@ -48,15 +36,7 @@ class Flux2TransformerConfig(PackedTransformerConfig):
     _axes: ClassVar = 4
 
     def __post_init__(self):
-        self._require_positive(
-            "in_channels",
-            "num_layers",
-            "num_single_layers",
-            "attention_head_dim",
-            "num_attention_heads",
-            "joint_attention_dim",
-            "timestep_guidance_channels",
-        )
+        self._require_counts()
         self._require_number("mlp_ratio", low=0.01, high=100)
         self._require_number("rope_theta", low=1, high=1e9)
         self._require_epsilon("eps")

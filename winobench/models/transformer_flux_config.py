@@ -56,47 +56,29 @@ class PackedTransformerConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class FluxTransformerConfig(PackedTransformerConfig):
-    """Shape of the transformer, with the names and defaults of the published ``config.json``.
+    """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
-    Attributes:
-      patch_size: 1: latents are patches of 2 x 2 already when they enter the published network.
-      in_channels: channels of a patch, four times those of the latents.
-      out_channels: the same, or None for that; FLUX.1-Fill, which also takes a mask, differs.
-      num_layers: blocks with one stream for the image and one for the text.
-      num_single_layers: blocks with one stream for both.
-      attention_head_dim: width of a head.
-      num_attention_heads: number of heads.
-      joint_attention_dim: width of the text states.
-      pooled_projection_dim: width of the pooled text.
-      guidance_embeds: the network is given the strength of guidance that it was distilled from.
-      axes_dims_rope: features of a head that the (idle) first position, the row and the column turn.
-    """
-
-    patch_size: int = 1
-    in_channels: int = 64
-    out_channels: int | None = None
-    num_layers: int = 19
-    num_single_layers: int = 38
+    patch_size: int = 1  # latents are patches of 2 x 2 already when they enter
+    in_channels: int = 64  # four times those of the latents
+    out_channels: int | None = None  # None for in_channels
+    num_layers: int = 19  # with one stream for the image and one for the text
+    num_single_layers: int = 38  # with one stream for both
     attention_head_dim: int = 128
     num_attention_heads: int = 24
     joint_attention_dim: int = 4096
     pooled_projection_dim: int = 768
     guidance_embeds: bool = False
-    axes_dims_rope: tuple[int, ...] = (16, 56, 56)
+    axes_dims_rope: tuple[int, ...] = (
+        16,
+        56,
+        56,
+    )  # features that the (idle) first position, the row and the column turn
 
     _class_value: ClassVar = "FluxTransformer2DModel"
     _axes: ClassVar = 3
 
     def __post_init__(self):
-        self._require_positive(
-            "in_channels",
-            "num_layers",
-            "num_single_layers",
-            "attention_head_dim",
-            "num_attention_heads",
-            "joint_attention_dim",
-            "pooled_projection_dim",
-        )
+        self._require_counts()
         self._check_common()
 
     @classmethod

@@ -33,23 +33,7 @@ class TextConditions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SD3TransformerConfig(NetworkConfig):
-    """Shape of the transformer, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      sample_size: height and width of the latents that the model was trained on.
-      patch_size: latents along one side of a position.
-      in_channels: channels of the latents.
-      num_layers: joint blocks.
-      attention_head_dim: size of each head.
-      num_attention_heads: number of heads. The transformer is as wide as all of them.
-      joint_attention_dim: width of the text states.
-      caption_projection_dim: width that they are brought to, that of the transformer.
-      pooled_projection_dim: width of the pooled text.
-      out_channels: channels of the prediction. Those of the latents when None.
-      pos_embed_max_size: positions along one side of the table of positions, from whose middle they are taken.
-      dual_attention_layers: blocks in which the image also attends to itself alone (3.5-medium).
-      qk_norm: ``rms_norm`` (3.5), or None.
-    """
+    """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
     sample_size: int = 128
     patch_size: int = 2
@@ -58,22 +42,17 @@ class SD3TransformerConfig(NetworkConfig):
     attention_head_dim: int = 64
     num_attention_heads: int = 18
     joint_attention_dim: int = 4096
-    caption_projection_dim: int = 1152
+    caption_projection_dim: int = 1152  # the transformer's width
     pooled_projection_dim: int = 2048
-    out_channels: int | None = 16
-    pos_embed_max_size: int = 96
-    dual_attention_layers: tuple[int, ...] = ()
-    qk_norm: str | None = None
+    out_channels: int | None = 16  # None for in_channels
+    pos_embed_max_size: int = 96  # positions along a side of the table, from whose middle they are taken
+    dual_attention_layers: tuple[int, ...] = ()  # where the image also attends to itself alone (3.5-medium)
+    qk_norm: str | None = None  # "rms_norm" in 3.5
 
     _class_value: ClassVar = "SD3Transformer2DModel"
 
     def __post_init__(self):
-        counts = {field.name for field in dataclasses.fields(self)} - {
-            "out_channels",
-            "dual_attention_layers",
-            "qk_norm",
-        }
-        self._require_positive(*sorted(counts))
+        self._require_counts()
         self._require(
             self.out_channels is None or is_count(self.out_channels), "out_channels", "null or a positive whole number"
         )
@@ -144,20 +123,14 @@ class SD3TransformerConfig(NetworkConfig):
 class PatchEmbedding(nnx.Module):
     """Patches of latents as positions; ``pos_embed`` [1, positions, width] is a table that files hold, too."""
 
-    def __init__(self, config: SD3TransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: SD3TransformerConfig, **kwargs: Any):
         self.side = config.pos_embed_max_size
         self.patch_size = config.patch_size
         self.proj = layers.Conv2d(
-            config.in_channels,
-            config.width,
-            config.patch_size,
-            stride=config.patch_size,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            rngs=rngs,
+            config.in_channels, config.width, config.patch_size, stride=config.patch_size, **kwargs
         )
         table = position_table(config.width, self.side, config.sample_size // config.patch_size)
-        self.pos_embed = nnx.Param(jnp.asarray(table[None], param_dtype))
+        self.pos_embed = nnx.Param(jnp.asarray(table[None], kwargs["param_dtype"]))
 
     def __call__(self, sample: jax.Array) -> jax.Array:
         """sample [B, h, w, channels] -> [B, positions, width], row by row."""
@@ -184,15 +157,9 @@ def position_table(width: int, side: int, base: int) -> np.ndarray:
 
 
 class JointBlock(nnx.Module):
-    """Joint attention and feed-forward layers of image and text (Esser et al. 2024, Figure 2b).
+    """Joint attention and feed-forward layers (Esser et al. 2024, Figure 2b). The last one ends the text."""
 
-    Args:
-      config: the transformer's.
-      index: of the block. The last one ends the text.
-    """
-
-    def __init__(self, config: SD3TransformerConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: SD3TransformerConfig, index: int, **kwargs: Any):
         width, heads, head_size = config.width, config.num_attention_heads, config.attention_head_dim
         self.text_ends = index == config.num_layers - 1
         is_dual = index in config.dual_attention_layers
@@ -211,34 +178,31 @@ class JointBlock(nnx.Module):
         if self.text_ends:
             # Here the published norm is of another kind, whose scale comes first.
             shift_text, scale_text = scale_text, shift_text
-        from_image, from_text = self.attn(_modulated(image, shift, scale), _modulated(text, shift_text, scale_text))
+        from_image, from_text = self.attn(
+            joint_blocks.modulated(image, shift, scale), joint_blocks.modulated(text, shift_text, scale_text)
+        )
         beside = image
         image = image + gate[:, None] * from_image
         if self.attn2 is not None:
             shift, scale, gate = of_ff[3:]
-            image = image + gate[:, None] * self.attn2(_modulated(beside, shift, scale))
+            image = image + gate[:, None] * self.attn2(joint_blocks.modulated(beside, shift, scale))
         image = _after(image, of_ff[:3], self.ff)
         if self.text_ends:
             return image, text
         return image, _after(text + gates_text[0][:, None] * from_text, gates_text[1:], self.ff_context)
 
 
-def _modulated(x: jax.Array, shift: jax.Array, scale: jax.Array) -> jax.Array:
-    return joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
-
-
 def _after(x: jax.Array, numbers: list[jax.Array], feed_forward: joint_blocks.FeedForward) -> jax.Array:
     """The feed-forward layer behind its norm and around a residual."""
     shift, scale, gate = numbers
-    return x + gate[:, None] * feed_forward(_modulated(x, shift, scale))
+    return x + gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale))
 
 
 class TimeTextEmbedding(nnx.Module):
     """Time and pooled text as one condition."""
 
-    def __init__(self, width: int, pooled: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dtype = dtype
+    def __init__(self, width: int, pooled: int, **kwargs: Any):
+        self.dtype = kwargs["dtype"]
         self.timestep_embedder = layers.TimestepEmbedding(_TIME_FEATURES, width, **kwargs)
         self.text_embedder = layers.TimestepEmbedding(pooled, width, **kwargs)
 
@@ -262,14 +226,11 @@ class SD3Transformer2DModel(Network):
     }
 
     def build(self, config: SD3TransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         self.pos_embed = PatchEmbedding(config, **kwargs)
         self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)
         self.transformer_blocks = nnx.List([JointBlock(config, index, **kwargs) for index in range(config.num_layers)])
-        self.norm_out = joint_blocks.AdaLayerNormContinuous(
-            config.width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs
-        )
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(config.width, **kwargs)
         self.proj_out = linear(config.width, config.patch_size**2 * self.out_channels, **kwargs)
 
     @property
@@ -280,15 +241,9 @@ class SD3Transformer2DModel(Network):
     def __call__(
         self, sample: jax.Array, timesteps: jax.Array, conditions: TextConditions, *, remat: bool = False
     ) -> jax.Array:
-        """Predicts the velocity of noisy latents.
+        """Predicts the velocity [B, h, w, out_channels] of noisy latents [B, h, w, in_channels].
 
-        Args:
-          sample: noisy latents [B, h, w, in_channels]. H and w are multiples of ``patch_size``, with at most
-            ``pos_embed_max_size`` positions along either side.
-          timesteps: float [B], 1,000 times the noise level.
-
-        Returns:
-          [B, h, w, out_channels] in the compute dtype.
+        Timesteps are float [B], 1,000 times the noise level.
         """
         config = self.config
         batch, height, width, _ = sample.shape
@@ -301,7 +256,7 @@ class SD3Transformer2DModel(Network):
         states = self.time_text_embed(timesteps, conditions.pooled)
         image = self.pos_embed(sample.astype(self.dtype))
         text = self.context_embedder(conditions.states.astype(self.dtype))
-        call, condition = joint_blocks.caller(remat), jax.nn.silu(states)
+        call, condition = layers.caller(remat), jax.nn.silu(states)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, condition)
         patches = self.proj_out(self.norm_out(image, states))

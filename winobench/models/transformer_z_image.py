@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.models import joint_blocks, layers
+from winobench.models import flux_blocks, joint_blocks, layers
 from winobench.models.base import Network, linear
 from winobench.models.decoder import RMSNorm
 from winobench.models.transformer_z_image_config import MULTIPLE, PATCH, ZImageTransformerConfig
@@ -54,27 +54,19 @@ class _FeedForward(nnx.Module):
 
 
 class ZImageTransformerBlock(nnx.Module):
-    """Attention and feed-forward, each between two norms and around a residual.
+    """Attention and feed-forward, each between two norms and around a residual. The time may modulate them."""
 
-    Args:
-      config: the network's shape.
-      told_time: the block is modulated by the time.
-    """
-
-    def __init__(
-        self, config: ZImageTransformerConfig, *, told_time: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
+    def __init__(self, config: ZImageTransformerConfig, *, takes_time: bool, **kwargs: Any):
         epsilon = _HEAD_EPSILON if config.qk_norm else None
         self.attention = joint_blocks.SelfAttention(
-            config.n_heads, config.head_dim, bias=False, epsilon=epsilon, with_output=True, rngs=rngs, **kwargs
+            config.n_heads, config.head_dim, bias=False, epsilon=epsilon, with_output=True, **kwargs
         )
-        self.feed_forward = _FeedForward(config, rngs=rngs, **kwargs)
+        self.feed_forward = _FeedForward(config, **kwargs)
         self.attention_norm1, self.attention_norm2, self.ffn_norm1, self.ffn_norm2 = (
             RMSNorm(config.dim, epsilon=config.norm_eps, **kwargs) for _ in range(4)
         )
         self.adaLN_modulation = (
-            nnx.List([linear(config.condition_width, 4 * config.dim, rngs=rngs, **kwargs)]) if told_time else None
+            nnx.List([linear(config.condition_width, 4 * config.dim, **kwargs)]) if takes_time else None
         )
 
     def __call__(
@@ -84,13 +76,7 @@ class ZImageTransformerBlock(nnx.Module):
         lengths: jax.Array | None = None,
         condition: jax.Array | None = None,
     ) -> jax.Array:
-        """One block.
-
-        Args:
-          x: [n, tokens, dim].
-          lengths: int32 [n]: tokens from this one on are nobody's; None if missing.
-          condition: [n, condition_width], of a block that is given the time.
-        """
+        """x [n, tokens, dim], tokens of each row int32 [n], condition [n, condition_width] -> the shape of x."""
         scales, gates = (1.0, 1.0), (1.0, 1.0)
         if self.adaLN_modulation is not None:
             numbers = jnp.split(self.adaLN_modulation[0](condition)[:, None], 4, axis=-1)
@@ -130,9 +116,6 @@ class ZImageTransformer2DModel(Network):
 
     Attribute names equal the names in the published weights (``layers.0.attention.to_q`` and so on). Images to edit,
     which the omni models put next to the noisy one, are not implemented.
-
-    Args:
-      dtype: compute dtype, also of the result. Norms, rotations and softmax are float32 in any case.
     """
 
     config_class: ClassVar = ZImageTransformerConfig
@@ -143,11 +126,10 @@ class ZImageTransformer2DModel(Network):
     }
 
     def build(self, config: ZImageTransformerConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         types = {key: kwargs[key] for key in ("dtype", "param_dtype")}
 
-        def blocks(count: int, told_time: bool) -> nnx.List:
-            return nnx.List([ZImageTransformerBlock(config, told_time=told_time, **kwargs) for _ in range(count)])
+        def blocks(count: int, takes_time: bool) -> nnx.List:
+            return nnx.List([ZImageTransformerBlock(config, takes_time=takes_time, **kwargs) for _ in range(count)])
 
         self.all_x_embedder = nnx.Dict({_PATCHES: linear(PATCH**2 * config.in_channels, config.dim, **kwargs)})
         self.all_final_layer = nnx.Dict({_PATCHES: _FinalLayer(config, **kwargs)})
@@ -168,23 +150,18 @@ class ZImageTransformer2DModel(Network):
     def __call__(
         self, sample: jax.Array, times: jax.Array, conditions: ZImageConditions, *, remat: bool = False
     ) -> jax.Array:
-        """Predicts clean latents minus noise, the velocity's opposite, of noisy latents.
+        """Predicts clean latents minus noise, the velocity's opposite, of noisy latents [n, h, w, in_channels].
 
-        Args:
-          sample: noisy latents [n, h, w, in_channels], h and w even.
-          times: float32 [n], from 0 for noise to 1 for clean latents, one less the noise level.
-
-        Returns:
-          [n, h, w, in_channels] in the compute dtype.
+        Times are float32 [n], from 0 for noise to 1 for clean latents, one less the noise level.
         """
-        patches = _to_patches(sample.astype(self.dtype))
+        patches = flux_blocks.to_patches(sample.astype(self.dtype), channels_last=True)
         batch, rows, columns, channels = patches.shape
         image = self.all_x_embedder[_PATCHES](patches.reshape(batch, -1, channels))
         image = _filled(image, self.x_pad_token[...])
         text, lengths = self._embedded(conditions)
         of_image, of_text = _rotations(self.config, rows, columns, text.shape[1], lengths)
         condition = self.t_embedder(times.astype(jnp.float32) * jnp.float32(self.config.t_scale))
-        call = joint_blocks.caller(remat)
+        call = layers.caller(remat)
         for block in self.noise_refiner:
             image = call(block, image, of_image, None, condition)
         for block in self.context_refiner:
@@ -194,7 +171,7 @@ class ZImageTransformer2DModel(Network):
         for block in self.layers:
             x = call(block, x, turns, image.shape[1] + lengths, condition)
         y = self.all_final_layer[_PATCHES](x[:, : rows * columns], condition)
-        return _from_patches(y.reshape(batch, rows, columns, channels))
+        return flux_blocks.from_patches(y.reshape(batch, rows, columns, channels), channels_last=True)
 
     def _embedded(self, conditions: ZImageConditions) -> tuple[jax.Array, jax.Array]:
         """Tokens of the text [n, a multiple of 32, dim], and int32 [n], how many of them there are for each."""
@@ -220,30 +197,12 @@ def _filled(tokens: jax.Array, filler: jax.Array) -> jax.Array:
     return jnp.concatenate([tokens, more], axis=1)
 
 
-def _to_patches(latents: jax.Array) -> jax.Array:
-    """Latents [n, h, w, c] -> patches [n, h / 2, w / 2, 4 c], whose channels are in the order (row, column, c)."""
-    batch, height, width, channels = latents.shape
-    if height % PATCH or width % PATCH:
-        raise ValueError(f"latents of {height} x {width} do not divide into patches of {PATCH} x {PATCH}")
-    x = latents.reshape(batch, height // PATCH, PATCH, width // PATCH, PATCH, channels)
-    return x.swapaxes(2, 3).reshape(batch, height // PATCH, width // PATCH, -1)
-
-
-def _from_patches(patches: jax.Array) -> jax.Array:
-    """The inverse of `_to_patches`: [n, h / 2, w / 2, 4 c] -> [n, h, w, c]."""
-    batch, rows, columns, _ = patches.shape
-    x = patches.reshape(batch, rows, columns, PATCH, PATCH, -1)
-    return x.swapaxes(2, 3).reshape(batch, rows * PATCH, columns * PATCH, -1)
-
-
 def _rotations(
     config: ZImageTransformerConfig, rows: int, columns: int, length: int, lengths: jax.Array
 ) -> tuple[joint_blocks.Rotations, joint_blocks.Rotations]:
     """Rotations of the image's tokens and of the text's, each [n, tokens, 1, head_dim / 2].
 
-    Args:
-      config: the network's shape.
-      lengths: int32 [n], those of each text, before which its image does not begin.
+    An image is behind its text, whose tokens are ``lengths``, int32 [n].
     """
     counts = (length + 2, rows, columns)  # a text begins at the place 1
     if any(count > most for count, most in zip(counts, config.axes_lens, strict=True)):

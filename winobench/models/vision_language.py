@@ -25,40 +25,22 @@ IMAGE_TOKEN = "<image>"
 
 @dataclasses.dataclass(frozen=True)
 class PromptForm:
-    """How a family is spoken to.
+    """How prompts of a family are written."""
 
-    Attributes:
-      question: what VQAScore asks; ``{}`` means the text.
-      answer: the answer whose probability counts.
-      opposite: what log-odds are against.
-      text_tokens: longest question of VQAScore in tokens. Longer ones lose their beginning.
-      template: what a prompt for a text is in; ``{}`` means the prompt.
-      caption: what the empty prompt asks for.
-      names_image: whether these texts have ``image_token`` where the image is read. Otherwise it comes before all of
-        them.
-      on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
-      on_crop: whether VQAScore is published with the middle square of images, not with squashed ones.
-      own_question: what a question is put in that has its own answer, where the image comes before all texts.
-      before_answer: what is between a question and its answer, such as a blank that is part of the answer's token.
-      image_token: what is in texts for the tokens that hold an image's place.
-      tokens: further tokens that these texts are made of, and that a tokenizer is to know.
-      scores_end: whether VQAScore is published with the token that ends an answer as a part of it.
-    """
-
-    question: str
-    answer: str
-    opposite: str
-    text_tokens: int
-    template: str = "{}"
-    caption: str = ""
-    names_image: bool = False
-    on_square: bool = False
-    on_crop: bool = False
-    own_question: str = "{}"
-    before_answer: str = ""
-    image_token: str = IMAGE_TOKEN
-    tokens: tuple[str, ...] = ()
-    scores_end: bool = True
+    question: str  # of VQAScore; {} means the text
+    answer: str  # whose probability counts
+    opposite: str  # for log-odds
+    text_tokens: int  # longest question of VQAScore. Longer ones lose their beginning
+    template: str = "{}"  # around a prompt for a text
+    caption: str = ""  # in place of an empty prompt
+    names_image: bool = False  # texts have image_token where the image is read. Otherwise it comes before all of them
+    on_square: bool = False  # VQAScore is published with images that are filled up to squares, not cropped
+    on_crop: bool = False  # VQAScore is published with the middle square of images, not with squashed ones
+    own_question: str = "{}"  # around a question with its own answer, where the image comes before all texts
+    before_answer: str = ""  # such as a blank that is part of the answer's token
+    image_token: str = IMAGE_TOKEN  # in texts, for the tokens that hold an image's place
+    tokens: tuple[str, ...] = ()  # others in these texts, which a tokenizer must have
+    scores_end: bool = True  # VQAScore is published with the token that ends an answer as a part of it
 
     def around(self, question: str) -> str:
         """The template of a question without VQAScore's ending: `own_question`, or the usual one with its beginning."""
@@ -69,21 +51,14 @@ class PromptForm:
 
 
 class VisionLanguageNetwork(Network):
-    """Base of the vision-language models.
-
-    Attributes:
-      image_processor: family of its image processor, as in `winobench.data.processors.ImageProcessor.from_config`.
-      form: how it is spoken to.
-      reads_text: whether `ask` takes the question in tokens of a second tokenizer.
-      language_model: the language model, a T5 or a decoder.
-      image_axes: of each array of `encode_image`, how many axes in front are kept in a table of images, those of
-        `image_spec` among them. What lies behind them is there in one line, as it is read.
-    """
+    """Base of the vision-language models. ``language_model`` is a T5 or a decoder."""
 
     weights_name: ClassVar[str] = "model"
-    image_processor: ClassVar[str]
+    image_processor: ClassVar[str]  # a family of `winobench.data.processors.ImageProcessor.from_config`
     form: ClassVar[PromptForm]
-    reads_text: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = False  # `ask` takes the question in tokens of a second tokenizer
+    # Of each array of `encode_image`, how many axes in front a table of images keeps, including those of `image_spec`.
+    # What lies behind them is in one line, as it is read.
     image_axes: ClassVar[int] = 1
 
     @classmethod
@@ -93,14 +68,10 @@ class VisionLanguageNetwork(Network):
 
     @abc.abstractmethod
     def encode_image(self, pixels: Any, before: tuple[int, ...] = ()) -> Any:
-        """The states of images that all questions about them share.
+        """The states of images that all questions about them share, a pytree of arrays [B, ...].
 
-        Args:
-          pixels: as the image processor normalises them: [B, height, width, 3], RGB. Or, of a network that takes images
-            of any shape, the `winobench.data.patches.Patches` of B of them.
-
-        Returns:
-          A pytree of arrays [B, ...].
+        Pixels are those of the image processor: [B, height, width, 3], or the `winobench.data.patches.Patches`
+        of B images of any shape.
         """
 
     def image_spec(self, parts: int) -> PartitionSpec:
@@ -108,14 +79,9 @@ class VisionLanguageNetwork(Network):
         return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
-        """What a language model reads of images. With ``reads_text`` this depends on the question.
+        """What a language model reads of images: a pytree of [B, ...]. With ``reads_text`` it depends on the question.
 
-        Args:
-          input_ids: [B, L] int32, the question about each image in tokens of the second tokenizer; None without one.
-          lengths: [B] int32, at least 1: tokens of each question. Those behind them are padding.
-
-        Returns:
-          A pytree of arrays [B, ...].
+        The question is [B, L] int32, in tokens of the second tokenizer. Those behind ``lengths`` are padding.
         """
         return image
 
@@ -123,19 +89,12 @@ class VisionLanguageNetwork(Network):
     def continue_from(
         self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions.
+        """Has a decoder read images and questions [B, S], of ``lengths`` tokens, without what comes before the image.
 
-        A network of which the language model may be an encoder-decoder (`config.start` is not None) has
-        ``encode(prefix, input_ids, lengths)`` for these: the encoder's states, [B, P + S, d_model], and which of them
-        are not padding, a bool array.
-
-        Args:
-          input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
-          lengths: [B] int32: tokens of each question. Those behind them are padding.
-
-        Returns:
-          The last state of each row, [B, hidden_size], from which follow the logits of the next token. The cache, and
-          that token's position, int32 [B].
+        Returns the last state of each row, [B, hidden_size], from which follow the logits of the next token, the cache,
+        and that token's position, int32 [B]. A network of which the language model may be an encoder-decoder
+        (`config.start` is not None) has ``encode(prefix, input_ids, lengths)`` for these: the encoder's states,
+        [B, P + S, d_model], and which of them are not padding, a bool array.
         """
 
     def answer_log_probabilities(
@@ -168,6 +127,23 @@ class VisionLanguageNetwork(Network):
         return tuple(results)
 
 
+def read_images(
+    model: decoder.Decoder, states: jax.Array, before: tuple[int, ...], own: jax.Array | None = None, **options: Any
+) -> Cache:
+    """What a decoder keeps of the tokens before images, and of their states [B, room, hidden_size].
+
+    ``own``, int32 [B], is how many of the states are an image's; None for all.
+    """
+    count, room, width = states.shape
+    text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
+    positions = jnp.broadcast_to(jnp.arange(len(before) + room), (count, len(before) + room))
+    if own is not None:
+        positions = jnp.where(positions < len(before) + own[:, None], positions, -1)
+    cache = decoder_cache.make_cache(model.config, count, len(before) + room, model.dtype)
+    read = jnp.concatenate([text, states.astype(text.dtype)], axis=1)
+    return model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read, **options)[1]
+
+
 def continue_reading(
     model: decoder.Decoder, read: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
 ) -> tuple[jax.Array, Cache, jax.Array]:
@@ -182,15 +158,6 @@ def continue_reading(
     positions = jnp.where(column < lengths[:, None], before[:, None] + column, -1)
     hidden, cache = model(input_ids, positions, cache)
     return hidden[jnp.arange(rows), lengths - 1], cache, before + lengths
-
-
-def check_pixels(name: str, pixels: jax.Array, size: int) -> None:
-    """Raises ValueError unless images, [B, height, width, 3], are those that a network has positions for."""
-    if pixels.shape[1:] != (size, size, 3):
-        raise ValueError(
-            f"{name}: images of the shape {list(pixels.shape[1:])}, but the positions are those of [{size}, {size}, 3];"
-            " resize the images."
-        )
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:

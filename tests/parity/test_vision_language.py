@@ -1,4 +1,4 @@
-"""BLIP-2 and InstructBLIP against torch transformers: from published folders, through the loader, to states and logits.
+"""BLIP-2, InstructBLIP and LLaVA against torch transformers: from published folders, through the loader, to logits.
 
 Float32, relative to the largest expected value. Measured: images 3e-7, queries 1.4e-6, logits 2.1e-6; preprocessing 0.
 """
@@ -12,26 +12,23 @@ import pytest
 import torch
 import transformers
 from flax import nnx
-from PIL import Image
 
-from tests.parity.torch_copy import QUICK_COMPILATION, relative_error, to_torch
-from tests.tiny_vision_language import QUERIES, SIZE, VOCABULARY, write_vision_language
-from winobench.checkpoints import models, vision_language
+from tests.parity.torch_copy import QUICK_COMPILATION, odd_images, our_shapes, relative_error, to_torch, torch_shapes
+from tests.tiny_vision_language import PATCHES, QUERIES, SIZE, VOCABULARY, write_vision_language
+from winobench.checkpoints import vision_language
 
+pytestmark = pytest.mark.usefixtures("no_gradients")
 TOLERANCE = 1e-5
 FAMILIES = {
     "instructblip": transformers.InstructBlipForConditionalGeneration,
+    "llava": transformers.LlavaForConditionalGeneration,
     "vicuna": transformers.InstructBlipForConditionalGeneration,
     "blip-2": transformers.Blip2ForConditionalGeneration,
     "opt": transformers.Blip2ForConditionalGeneration,
 }
+DECODERS = ("llava", "vicuna", "opt")
+BEFORE = (2, 17, 301)  # LLaVA reads tokens before an image
 ANSWERS = ((17, 1), (30, 31, 1))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -64,37 +61,47 @@ def inputs():
 
 
 def torch_outputs(network, family, row, answer):
-    """Of one picture and question, without any padding: image states, queries, and the logits of an answer's tokens."""
+    """Of one image and question, without padding: image states, what is made of them, the logits of an answer."""
     pixels, (of_qformer, qformer_lengths), of_language, lengths = inputs()
-    ids = [network.config.image_token_index] * QUERIES + of_language[row, : lengths[row]].tolist()
-    options = {}
+    pixels, question = to_torch(pixels[row : row + 1]), of_language[row, : lengths[row]].tolist()
+    token = network.config.image_token_index
+    if family == "llava":
+        ids = torch.tensor([[*BEFORE, *[token] * PATCHES, *question, *answer[:-1]]])
+        states = network.model.vision_tower(pixels, output_hidden_states=True).hidden_states[-2][:, 1:]
+        result = network(pixel_values=pixels, input_ids=ids)
+        return states, result.image_hidden_states[None], result.logits[0, -len(answer) :]
+    ids, options = [token] * QUERIES + question, {}
     if family not in ("blip-2", "opt"):
         options["qformer_input_ids"] = torch.from_numpy(of_qformer[row : row + 1, : qformer_lengths[row]]).long()
-    if family in ("vicuna", "opt"):
+    if family in DECODERS:
         ids += answer[:-1]
     else:
         options["decoder_input_ids"] = torch.tensor([[0, *answer[:-1]]])
-    result = network(to_torch(pixels[row : row + 1]), input_ids=torch.tensor([ids]), **options)
+    result = network(pixels, input_ids=torch.tensor([ids]), **options)
     queries = result.qformer_outputs.last_hidden_state[:, :QUERIES]
     return result.vision_outputs.last_hidden_state, queries, result.logits[0, -len(answer) :]
 
 
 def our_outputs(loaded, family):
-    """The same of all pictures and questions at once; the logits of the first token alone."""
+    """The same of all images and questions at once; the logits of the first token alone, and log-probabilities."""
     pixels, question, ids, lengths = inputs()
     graph, state = loaded.network
 
     def run(state, pixels, question, ids, lengths):
         model = nnx.merge(graph, state)
         states = model.image_states(pixels)
-        image = model.image_keys_values(states)
-        question = question if model.reads_text else ()
-        read = (model.prefix(image, *question), ids, lengths)
-        if family in ("vicuna", "opt"):
+        if family == "llava":
+            made, read = model.prefix(states), model.ask(model.encode_image(pixels, BEFORE))
+        else:
+            image = model.image_keys_values(states)
+            question = question if model.reads_text else ()
+            made, read = model.query_states(image, *question), model.prefix(image, *question)
+        read = (read, ids, lengths)
+        if family in DECODERS:
             logits = model.language_model.logits(model.continue_from(*read, 0)[0])
         else:
             logits = model.language_model.decode(jnp.zeros((3, 1), jnp.int32), *model.encode(*read))[:, 0]
-        return states, model.query_states(image, *question), logits, model.answer_log_probabilities(*read, ANSWERS)
+        return states, made, logits, model.answer_log_probabilities(*read, ANSWERS)
 
     with jax.default_matmul_precision("highest"):
         return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, question, ids, lengths)
@@ -102,12 +109,13 @@ def our_outputs(loaded, family):
 
 @pytest.mark.quick(2)
 def test_states_logits_and_answers(network, loaded, family):
-    """The vision tower, the Q-Former and the language model, with texts of unlike lengths."""
-    states, queries, logits, answers = our_outputs(loaded, family)
+    """The vision tower, what is between, and the language model, with texts of unlike lengths."""
+    states, made, logits, answers = our_outputs(loaded, family)
+    assert states.shape[1] == (PATCHES if family == "llava" else PATCHES + 1)
     for row in range(3):
         for number, answer in enumerate(ANSWERS):
             expected = torch_outputs(network, family, row, list(answer))
-            found = (states[row : row + 1], queries[row : row + 1], logits[row])
+            found = (states[row : row + 1], made[row : row + 1], logits[row])
             wanted = (expected[0], expected[1], expected[2][0])
             assert max(map(relative_error, found, wanted)) < TOLERANCE
             likelihoods = torch.log_softmax(expected[2], dim=-1)[range(len(answer)), list(answer)]
@@ -117,8 +125,11 @@ def test_states_logits_and_answers(network, loaded, family):
 
 
 def test_every_tensor_of_torchs_file_is_a_parameter(network, loaded, family):
-    names = {name: shape for name, (_, shape) in models.torch_names(loaded.module()).items()}
-    if family in ("vicuna", "opt"):  # a level less of names, or two
+    names = our_shapes(loaded.module())
+    if family == "llava":  # in names of another version, which `test_llava` reads
+        assert sorted(names.values()) == sorted(torch_shapes(network).values())
+        return
+    if family in DECODERS:  # a level less of names, or two
         level = {"vicuna": "model.", "opt": "model.decoder."}[family]
         names = {
             re.sub(r"^language_model\.(?!lm_head)", f"language_model.{level}", name): shape
@@ -129,20 +140,12 @@ def test_every_tensor_of_torchs_file_is_a_parameter(network, loaded, family):
         names = {re.sub("|".join(others), lambda old: others[old[0]], name): shape for name, shape in names.items()}
     copies = [f"language_model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
     copies += ["language_model.lm_head.weight"] * (family == "opt")
-    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items() if name not in copies}
-    assert names == expected
+    assert names == {name: shape for name, shape in torch_shapes(network).items() if name not in copies}
 
 
 def test_preprocessing(folder, loaded):
     """Pixel values of odd shapes, of gray, and of an alpha channel that is opaque."""
     official = transformers.AutoProcessor.from_pretrained(folder).image_processor
-    rng = np.random.default_rng(4)
-    colours = [
-        Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in ((51, 70), (20, 9), (1, 3))
-    ]
-    gray = Image.fromarray(rng.integers(0, 256, (33, 47), dtype=np.uint8))
-    alpha = colours[0].copy()
-    alpha.putalpha(255)
-    for image in [*colours, gray, alpha]:
-        expected = official(image, return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
+    for image in odd_images():
+        expected = official(image.convert("RGB"), return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
         np.testing.assert_array_equal(loaded.processor.normalize(loaded.processor(image)), expected)
