@@ -69,7 +69,6 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     """Which kind of network a language model is."""
     source = sources.resolve(source, revision=revision)
     path = source.find("config.json")
-    path = source.find("config.json")
     model_type = sources.read_json(path).get("model_type") if path is not None else None
     if model_type is None and source.find("open_clip_config.json") is not None:
         return "clip"
