@@ -27,9 +27,9 @@ from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
 from winobench.checkpoints.loaded import spread_by_default
-from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.models import t5
+from winobench.models.base import KeyTable
 from winobench.models.bert import BertConfig, BertForSequenceClassification
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
@@ -203,7 +203,7 @@ def build_t5(
     tensors.
     """
     cls = T5ForConditionalGeneration
-    tensors = models.rename(cls.__name__, tensors, prefix="module.")
+    tensors = models.rename(cls.__name__, tensors, cls.file_keys, prefix="module.")
     # What the config states cannot be relied on: transformers 5 calls every head tied, and tells from the tensors.
     is_tied = language_models.is_copy(tensors.get("lm_head.weight"), tensors.get("shared.weight"))
     if is_tied:

@@ -161,7 +161,7 @@ def build_decoder(
 ) -> tuple[tuple[Any, Any], str]:
     """Builds a decoder and fills it with tensors. Returns (graph, state), and a digest of the tensors."""
     models._check_depth(Decoder.__name__, config, tensors, "config.json")
-    named = models.rename(Decoder.__name__, tensors)
+    named = models.rename(Decoder.__name__, tensors, Decoder.file_keys)
     if config.tie_word_embeddings:
         _drop_tied_copy(named)
     shardings = decoder.parameter_shardings

@@ -25,6 +25,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import sources, weights
 from winobench.models import holding, lora
+from winobench.models.base import KeyTable
 
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
@@ -40,108 +41,6 @@ _DEPTHS = (
 
 # Leaf names of Flax -> torch. Others are the same in both. The order of axes follows from the leaf and its rank.
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
-
-
-@dataclasses.dataclass(frozen=True)
-class KeyTable:
-    """How the keys of a network's files differ from its attribute paths."""
-
-    # (pattern, replacement) for key names of other vintages.
-    renames: tuple[tuple[str, str], ...] = ()
-    # Patterns of known keys that are not parameters: buffers, and the other towers of a file with a whole model.
-    ignored: tuple[str, ...] = ()
-
-
-# Files made before diffusers 0.17 name the VAE's attention in the way of the original code.
-_OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
-
-_BLIP_2 = KeyTable(
-    # A decoder's layers have one level less of names here, those of OPT two.
-    renames=(
-        (r"language_model\.model\.decoder\.final_layer_norm\.", r"language_model.norm."),
-        (r"language_model\.model\.decoder\.(layers\.\d+\.self_attn\.)out_proj\.", r"language_model.\1o_proj."),
-        (r"language_model\.model\.(decoder\.)?", r"language_model."),
-    ),
-    ignored=(
-        r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
-        r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
-        # T5's ``shared.weight`` again, and what early versions made.
-        r"language_model\.(encoder|decoder)\.embed_tokens\.weight",
-        r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
-    ),
-)
-
-# transformers 5 saves the text tower without its prefix.
-_TEXT_PREFIX = ((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),)
-
-KEY_TABLES: dict[str, KeyTable] = {
-    "AutoencoderKL": KeyTable(
-        renames=tuple(
-            (rf"((?:en|de)coder\.mid_block\.attentions\.\d+)\.{old}\.", rf"\1.{new}.")
-            for old, new in _OLD_VAE_NAMES.items()
-        )
-    ),
-    "AutoencoderKLFlux2": KeyTable(ignored=(r"bn\.num_batches_tracked",)),  # how long training took
-    "Blip2ForConditionalGeneration": _BLIP_2,
-    "InstructBlipForConditionalGeneration": _BLIP_2,
-    # 0, 1, 2, ...: a buffer that the published files hold.
-    "BlipForImageTextRetrieval": KeyTable(ignored=(r"text_encoder\.embeddings\.position_ids",)),
-    "CLIPModel": KeyTable(
-        ignored=(
-            r"(text|vision)_model\.embeddings\.position_ids",  # 0, 1, 2, ...: buffers of transformers before 4.31
-            r"vision_model\..*\.num_batches_tracked",  # of batch norms: how long training took
-        )
-    ),
-    "CLIPTextModel": KeyTable(
-        renames=_TEXT_PREFIX,
-        ignored=(
-            r"text_model\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer of transformers before 4.31
-            r"text_projection\.weight",
-            r"visual_projection\.weight",
-            r"vision_model\..*",
-            r"logit_scale",
-        ),
-    ),
-    "CLIPTextModelWithProjection": KeyTable(renames=_TEXT_PREFIX, ignored=(r"text_model\.embeddings\.position_ids",)),
-    "Decoder": KeyTable(
-        # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
-        renames=((r"language_model\.(model|lm_head)\.", r"\1."), (r"model\.language_model\.", r"model.")),
-        ignored=(
-            r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer of transformers before 4.31
-            r"(model\.)?(vision_tower|multi_modal_projector)\..*",
-        ),
-    ),
-    "LlavaForConditionalGeneration": KeyTable(
-        # Names of transformers 5, and those before 4.52. The head is part of the language model here.
-        renames=(
-            (r"model\.(vision_tower|multi_modal_projector|language_model)\.", r"\1."),
-            (r"vision_tower\.vision_model\.", r"vision_tower."),
-            (r"language_model\.model\.", r"language_model."),
-            (r"lm_head\.", r"language_model.lm_head."),
-        ),
-        ignored=(
-            r"vision_tower\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
-            r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
-        ),
-    ),
-    # The head is part of the language model here.
-    "Qwen3VLForConditionalGeneration": KeyTable(
-        renames=((r"model\.(visual|language_model)\.", r"\1."), (r"lm_head\.", r"language_model.lm_head."))
-    ),
-    # With the prefix of a model that writes, or without, and what that one has besides.
-    "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
-    # 0, 1, 2, ...: buffers of transformers before 4.38.
-    "SiglipModel": KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",)),
-    # ``shared.weight`` again.
-    "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
-    "T5ForConditionalGeneration": KeyTable(
-        ignored=(
-            r"(encoder|decoder)\.embed_tokens\.weight",
-            # Made by early versions, where attention to the encoder's states has no biases.
-            r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
-        )
-    ),
-}
 
 
 def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
@@ -203,7 +102,7 @@ def build_model(
     _check_depth(cls.__name__, config, tensors, config_name)
     abstract = abstract_model(cls, config, dtype=dtype)
     graph, state = nnx.split(abstract)
-    named = rename(cls.__name__, tensors)
+    named = rename(cls.__name__, tensors, cls.file_keys)
     expected = torch_names(abstract)
     _check_fit(cls.__name__, expected, named, config_name)
 
@@ -338,10 +237,9 @@ def _from_torch(path: Path, values: np.ndarray) -> np.ndarray:
 
 
 def rename(
-    network: str, tensors: Mapping[str, weights.FileTensor], table: KeyTable | None = None, prefix: str = ""
+    network: str, tensors: Mapping[str, weights.FileTensor], table: KeyTable, prefix: str = ""
 ) -> dict[str, weights.FileTensor]:
-    """Applies a key table, that of the network by default, to the keys of the files, which may have a prefix."""
-    table = table or KEY_TABLES.get(network, KeyTable())
+    """Applies a network's key table to the keys of its files, which may have a prefix."""
     named: dict[str, weights.FileTensor] = {}
     for key, tensor in tensors.items():
         key = key.removeprefix(prefix)

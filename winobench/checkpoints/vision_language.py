@@ -200,7 +200,7 @@ def build_vision_language(
     the network; a digest of the tensors.
     """
     models._check_depth(cls.__name__, config, tensors, "config.json")
-    named = models.rename(cls.__name__, tensors)
+    named = models.rename(cls.__name__, tensors, cls.file_keys)
     # As for T5, the config cannot be relied on here.
     table = "shared" if config.start is not None else "embed_tokens"
     head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))

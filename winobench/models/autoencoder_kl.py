@@ -11,7 +11,7 @@ from flax import nnx
 
 from winobench.models import layers
 from winobench.models.attention import Attention
-from winobench.models.base import Network
+from winobench.models.base import KeyTable, Network
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D, Upsample2D
 
@@ -245,6 +245,13 @@ class AutoencoderKL(Network):
     """Encodes images to latents and decodes them. Attribute names equal the names in the published weights."""
 
     config_class: ClassVar = AutoencoderKLConfig
+    # Files made before diffusers 0.17 name the attention in the way of the original code.
+    file_keys: ClassVar = KeyTable(
+        renames=tuple(
+            (rf"((?:en|de)coder\.mid_block\.attentions\.\d+)\.{old}\.", rf"\1.{new}.")
+            for old, new in {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}.items()
+        )
+    )
 
     def build(self, config: AutoencoderKLConfig, **kwargs: Any) -> None:
         self.encoder = Encoder(config, **kwargs)

@@ -16,6 +16,7 @@ from flax import nnx
 
 from winobench.models import flux_blocks
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.base import KeyTable
 
 _LEVELS = 4
 
@@ -66,6 +67,8 @@ class AutoencoderKLFlux2(AutoencoderKL):
     """Encodes images to latents and decodes them. Diffusion works on `normalize` of the latents."""
 
     config_class: ClassVar = AutoencoderKLFlux2Config
+    # how long training took
+    file_keys: ClassVar = KeyTable(ignored=(r"bn\.num_batches_tracked",))
 
     def build(self, config: AutoencoderKLFlux2Config, **kwargs: Any) -> None:
         super().build(config, **kwargs)

@@ -5,6 +5,7 @@ Compute dtype (``dtype``) and parameter dtype (``param_dtype``) are separate eve
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -19,6 +20,16 @@ KERNEL_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
 """Torch's default, uniform within 1 / sqrt(fan_in): training starts where the published training code starts."""
 
 
+@dataclasses.dataclass(frozen=True)
+class KeyTable:
+    """How the keys of a network's files differ from its attribute paths."""
+
+    # (pattern, replacement) for key names of other vintages.
+    renames: tuple[tuple[str, str], ...] = ()
+    # Patterns of known keys that are not parameters: buffers, and the other towers of a file with a whole model.
+    ignored: tuple[str, ...] = ()
+
+
 class Network(nnx.Module):
     """Base of the networks that have a published ``config.json`` and weight files.
 
@@ -30,6 +41,7 @@ class Network(nnx.Module):
       shares_rows: whether a denoiser computes what lies ahead of the texts once for several texts about one sample: it
         then takes ``sample_rows``, int32 [N], the row of its other inputs that each of N texts belongs to.
       lora_targets: name of a kind of adapted layers -> pattern of their dotted names. Empty where LoRA is not for it.
+      file_keys: how the keys of its files differ from its attribute paths.
       config: what the network was built from.
       dtype: compute dtype.
 
@@ -45,6 +57,7 @@ class Network(nnx.Module):
     weights_name: ClassVar[str] = "diffusion_pytorch_model"
     shares_rows: bool = False
     lora_targets: ClassVar[Mapping[str, re.Pattern[str]]] = {}
+    file_keys: ClassVar[KeyTable] = KeyTable()
 
     def __init__(
         self, config: Any, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs, **options: Any

@@ -15,7 +15,16 @@ from flax import nnx
 
 from winobench.models import clip, layers
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import Network, check_length, check_pixels, embedding, layer_norm, linear, parameter
+from winobench.models.base import (
+    KeyTable,
+    Network,
+    check_length,
+    check_pixels,
+    embedding,
+    layer_norm,
+    linear,
+    parameter,
+)
 from winobench.models.bert import BertIntermediate, BertProjection, BertSelfAttention, KeysValues
 from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionConfig
 
@@ -146,6 +155,8 @@ class BlipForImageTextRetrieval(Network):
 
     config_class: ClassVar = BlipConfig
     weights_name: ClassVar[str] = "model"
+    # 0, 1, 2, ...: a buffer that the published files hold.
+    file_keys: ClassVar = KeyTable(ignored=(r"text_encoder\.embeddings\.position_ids",))
 
     def build(self, config: BlipConfig, **kwargs: Any) -> None:
         self.vision_model = BlipVisionModel(config.vision_config, **kwargs)

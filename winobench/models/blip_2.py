@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import blip, decoder_cache
-from winobench.models.base import check_pixels, embedding, layer_norm, linear, parameter
+from winobench.models.base import KeyTable, check_pixels, embedding, layer_norm, linear, parameter
 from winobench.models.bert import BertIntermediate, BertProjection, BertSelfAttention, KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
 from winobench.models.decoder import Decoder
@@ -163,6 +163,21 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     config_class: ClassVar = Blip2Config
     image_processor: ClassVar[str] = "blip"
     form: ClassVar[PromptForm] = FORM
+    file_keys: ClassVar = KeyTable(
+        # A decoder's layers have one level less of names here, those of OPT two.
+        renames=(
+            (r"language_model\.model\.decoder\.final_layer_norm\.", r"language_model.norm."),
+            (r"language_model\.model\.decoder\.(layers\.\d+\.self_attn\.)out_proj\.", r"language_model.\1o_proj."),
+            (r"language_model\.model\.(decoder\.)?", r"language_model."),
+        ),
+        ignored=(
+            r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
+            r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+            # T5's ``shared.weight`` again, and what early versions made.
+            r"language_model\.(encoder|decoder)\.embed_tokens\.weight",
+            r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+        ),
+    )
 
     def build(self, config: Blip2Config, *, int8: bool = False, **kwargs: Any) -> None:
         qformer = config.qformer_config

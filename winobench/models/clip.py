@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import Network, check_length, embedding, layer_norm, linear
+from winobench.models.base import KeyTable, Network, check_length, embedding, layer_norm, linear
 from winobench.models.config import NetworkConfig
 
 # Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
@@ -269,12 +269,26 @@ class CLIPTextTransformer(nnx.Module):
 _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
+# transformers 5 saves the text tower without its prefix.
+_TEXT_PREFIX = ((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),)
+
+
 class CLIPTextModel(Network):
     """Encodes token ids. Attribute names equal the names in the published weights (``text_model.encoder...``)."""
 
     config_class: ClassVar = CLIPTextConfig
     weights_name: ClassVar[str] = "model"
     lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
+    file_keys: ClassVar = KeyTable(
+        renames=_TEXT_PREFIX,
+        ignored=(
+            r"text_model\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer of transformers before 4.31
+            r"text_projection\.weight",
+            r"visual_projection\.weight",
+            r"vision_model\..*",
+            r"logit_scale",
+        ),
+    )
 
     def build(self, config: CLIPTextConfig, **kwargs: Any) -> None:
         self.text_model = CLIPTextTransformer(config, **kwargs)
@@ -341,6 +355,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
     """As `CLIPTextModel`, with the projection of the pooled state to the joint space of texts and images."""
 
     config_class: ClassVar = CLIPTextProjectionConfig
+    file_keys: ClassVar = KeyTable(renames=_TEXT_PREFIX, ignored=(r"text_model\.embeddings\.position_ids",))
 
     def build(self, config: CLIPTextProjectionConfig, **kwargs: Any) -> None:
         super().build(config, **kwargs)

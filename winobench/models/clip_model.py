@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import base, clip
-from winobench.models.base import Network, linear
+from winobench.models.base import KeyTable, Network, linear
 from winobench.models.clip import CLIPTextConfig, CLIPTextTransformer
 from winobench.models.clip_resnet import CLIPResNetConfig, ModifiedResNet
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
@@ -65,6 +65,12 @@ class CLIPModel(Network):
 
     config_class: ClassVar = CLIPConfig
     weights_name: ClassVar[str] = "model"
+    file_keys: ClassVar = KeyTable(
+        ignored=(
+            r"(text|vision)_model\.embeddings\.position_ids",  # 0, 1, 2, ...: buffers of transformers before 4.31
+            r"vision_model\..*\.num_batches_tracked",  # of batch norms: how long training took
+        )
+    )
 
     def build(self, config: CLIPConfig, **kwargs: Any) -> None:
         width = config.projection_dim

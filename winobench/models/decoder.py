@@ -23,7 +23,7 @@ from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
 from winobench.models import tensor_parallel
-from winobench.models.base import Network, embedding, parameter
+from winobench.models.base import KeyTable, Network, embedding, parameter
 from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
@@ -256,6 +256,14 @@ class Decoder(Network):
 
     config_class: ClassVar = DecoderConfig
     layer_class: ClassVar = DecoderLayer
+    file_keys: ClassVar = KeyTable(
+        # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
+        renames=((r"language_model\.(model|lm_head)\.", r"\1."), (r"model\.language_model\.", r"model.")),
+        ignored=(
+            r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer of transformers before 4.31
+            r"(model\.)?(vision_tower|multi_modal_projector)\..*",
+        ),
+    )
 
     def build(self, config: DecoderConfig, *, int8: bool = False, **kwargs: Any) -> None:
         self.int8 = int8

@@ -20,7 +20,7 @@ from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.models import clip, vision_language
-from winobench.models.base import check_pixels, linear
+from winobench.models.base import KeyTable, check_pixels, linear
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder import Decoder
@@ -163,6 +163,19 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         caption="Provide a brief description of the given image.",
         names_image=True,
         on_square=True,
+    )
+    file_keys: ClassVar = KeyTable(
+        # Names of transformers 5, and those before 4.52. The head is part of the language model here.
+        renames=(
+            (r"model\.(vision_tower|multi_modal_projector|language_model)\.", r"\1."),
+            (r"vision_tower\.vision_model\.", r"vision_tower."),
+            (r"language_model\.model\.", r"language_model."),
+            (r"lm_head\.", r"language_model.lm_head."),
+        ),
+        ignored=(
+            r"vision_tower\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
+            r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+        ),
     )
 
     def build(self, config: LlavaConfig, *, int8: bool = False, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import released
-from winobench.models.base import Network
+from winobench.models.base import KeyTable, Network
 from winobench.models.decoder import Decoder, Projection
 from winobench.models.decoder_config import DecoderConfig
 
@@ -72,6 +72,11 @@ class Qwen3TextEncoder(Network):
 
 class Qwen3Model(Qwen3TextEncoder):
     """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
+
+    # With the prefix of a model that writes, or without, and what that one has besides.
+    file_keys: ClassVar = KeyTable(
+        renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)
+    )
 
     def build(self, config: Qwen3TextConfig, **kwargs: Any) -> None:
         super().build(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)

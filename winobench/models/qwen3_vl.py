@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench.models import qwen3_vl_vision, vision_language
+from winobench.models.base import KeyTable
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
@@ -53,6 +54,10 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         image_token="<|image_pad|>",
         tokens=("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"),
         scores_end=False,
+    )
+    # The head is part of the language model here.
+    file_keys: ClassVar = KeyTable(
+        renames=((r"model\.(visual|language_model)\.", r"\1."), (r"lm_head\.", r"language_model.lm_head."))
     )
 
     def build(self, config: Qwen3VLConfig, *, int8: bool = False, **kwargs: Any) -> None:

@@ -16,7 +16,7 @@ from flax import nnx
 
 from winobench.models import base, clip, layers
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import KERNEL_INIT, Network, layer_norm, linear
+from winobench.models.base import KERNEL_INIT, KeyTable, Network, layer_norm, linear
 from winobench.models.clip_model import unit
 from winobench.models.config import NetworkConfig
 
@@ -196,6 +196,8 @@ class SiglipModel(Network):
 
     config_class: ClassVar = SiglipConfig
     weights_name: ClassVar[str] = "model"
+    # 0, 1, 2, ...: buffers of transformers before 4.38.
+    file_keys: ClassVar = KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",))
 
     def build(self, config: SiglipConfig, **kwargs: Any) -> None:
         self.text_model = SiglipTextTransformer(config.text_config, **kwargs)

@@ -18,7 +18,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench.models import tensor_parallel
-from winobench.models.base import Network, embedding
+from winobench.models.base import KeyTable, Network, embedding
 from winobench.models.bert import ACTIVATIONS
 from winobench.models.decoder import Projection, RMSNorm, with_spare_row
 from winobench.models.t5_config import T5Config
@@ -204,6 +204,13 @@ class T5ForConditionalGeneration(Network):
 
     config_class: ClassVar = T5Config
     weights_name: ClassVar[str] = "model"
+    file_keys: ClassVar = KeyTable(
+        ignored=(
+            r"(encoder|decoder)\.embed_tokens\.weight",
+            # Made by early versions, where attention to the encoder's states has no biases.
+            r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+        )
+    )
 
     def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:
         self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)

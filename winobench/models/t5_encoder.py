@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from winobench.models.base import Network, embedding
+from winobench.models.base import KeyTable, Network, embedding
 from winobench.models.t5 import T5Config, T5Stack
 
 # What a decoder alone has.
@@ -49,6 +49,8 @@ class T5EncoderModel(Network):
 
     config_class: ClassVar = T5EncoderConfig
     weights_name: ClassVar[str] = "model"
+    # ``shared.weight`` again.
+    file_keys: ClassVar = KeyTable(ignored=(r"encoder\.embed_tokens\.weight",))
 
     def build(self, config: T5EncoderConfig, **kwargs: Any) -> None:
         self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)
