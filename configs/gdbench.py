@@ -115,7 +115,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     listed = rule is not None and rule[0].isdigit()
     if (listed or rule == "published") and sampling.timestep_range not in (None, options.ALL):
         raise InputError(
-            f"--config.sampling.timesteps={options.shown(rule)} says itself what the timesteps are, so that"
+            f"--config.sampling.timesteps={options.quote(rule)} says itself what the timesteps are, so that"
             f" --config.sampling.timestep_range={','.join(map(str, sampling.timestep_range))} would do nothing: leave"
             " one of them out"
         )

@@ -285,7 +285,7 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
-        shown = path if len(str(path)) <= _LONGEST_PATH_SHOWN else options.shown(str(path))
+        shown = path if len(str(path)) <= _LONGEST_PATH_SHOWN else options.quote(str(path))
         raise InputError(
             f"config file {shown} does not exist: name another one, or one of {known}.", code="no-such-file"
         )
@@ -349,7 +349,7 @@ def _declared(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, da
     own = getattr(module, "SETTINGS", None)
     if own is not None and not (isinstance(own, type) and dataclasses.is_dataclass(own)):
         raise InputError(
-            f"SETTINGS of the config file is {options.shown(own)}, but must be a dataclass of options, made by"
+            f"SETTINGS of the config file is {options.quote(own)}, but must be a dataclass of options, made by"
             " winobench.base.options.option",
             code="bad-settings",
         )

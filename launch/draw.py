@@ -128,7 +128,7 @@ def _summary(run: Pictures, page: pathlib.Path) -> str:
 def _words(text: str | None) -> list[str]:
     words = options.comma_separated(text or "")
     if text and not words:
-        raise InputError(f"{options.shown(text)} names nothing: write names with commas")
+        raise InputError(f"{options.quote(text)} names nothing: write names with commas")
     return words
 
 

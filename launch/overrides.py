@@ -64,7 +64,7 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
         hint = " or ".join(f"--config.{name}" for name in near)
         hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
-        raise InputError(f"the config has no field {options.shown(field)}: {hint}", code="unknown-field")
+        raise InputError(f"the config has no field {options.quote(field)}: {hint}", code="unknown-field")
     if isinstance(holder[last], ml_collections.ConfigDict):
         inner = ", ".join(f"{field}.{name}" for name in holder[last])
         raise InputError(f"--config.{field} is a group of fields: override one of {inner}.", code="group-of-fields")
@@ -92,7 +92,7 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
     except ValueError:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
-        raise InputError(f"--config.{field} is {wanted}, not {options.shown(text)}.", code="bad-value") from None
+        raise InputError(f"--config.{field} is {wanted}, not {options.quote(text)}.", code="bad-value") from None
     raise InputError(
         f"--config.{field} holds a {kind.__name__}, which the command line cannot set.", code="field-not-settable"
     )

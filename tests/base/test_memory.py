@@ -18,7 +18,7 @@ def test_there_is_some_memory():
     ("number", "text"), [(1_500_000_000, "1.5 GB"), (16 * 10**15, "16,000,000 GB"), (10**6, "0.001 GB")]
 )
 def test_bytes_as_people_say_them(number, text):
-    assert memory.shown(number) == text
+    assert memory.gigabytes(number) == text
 
 
 def test_what_cannot_fit_is_told_with_both_figures(monkeypatch):

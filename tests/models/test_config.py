@@ -101,7 +101,7 @@ def test_refused(cls, values, key, value):
         cls.from_dict({**values, key: value})
     message = str(caught.value)
     assert message.startswith(f"{cls.__name__}: ")
-    assert f"{key}={options.shown(shown)}" in message
+    assert f"{key}={options.quote(shown)}" in message
     assert "\n" not in message
 
 

@@ -26,12 +26,12 @@ def user_path(path: str | os.PathLike) -> str:
         text = os.fspath(path)
     except TypeError:
         raise InputError(
-            f"a path is a text, such as a folder's name, not {options.shown(path)}", code="wrong-type"
+            f"a path is a text, such as a folder's name, not {options.quote(path)}", code="wrong-type"
         ) from None
     text = os.fsdecode(text)
     if "\0" in text:
         raise InputError(
-            f"the path {options.shown(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
+            f"the path {options.quote(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
         )
     return os.path.expanduser(text)
 

@@ -55,7 +55,7 @@ def of_arrays(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def shown(number: int) -> str:
+def gigabytes(number: int) -> str:
     return f"{number / 1e9:,.0f} GB" if number >= 1e10 else f"{number / 1e9:.2g} GB"
 
 
@@ -65,6 +65,6 @@ def check(what: str, needed: int, advice: str, device: jax.Device | None = None)
     if needed > available:
         place = "this machine" if device is None or device.platform == "cpu" else f"a {device.device_kind}"
         raise InputError(
-            f"{what} needs about {shown(needed)} of memory, but {place} has {shown(available)}: {advice}",
+            f"{what} needs about {gigabytes(needed)} of memory, but {place} has {gigabytes(available)}: {advice}",
             code="out-of-memory",
         )

@@ -39,7 +39,7 @@ class Range:
             return self.convert(value)
         except (ValueError, TypeError, OverflowError):
             none = ", or none" if self.optional else ""
-            raise InputError(f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code=code) from None
+            raise InputError(f"{name} is {quote(value)}, but it must be {self.wanted}{none}", code=code) from None
 
     def or_none(self) -> Range:
         return dataclasses.replace(self, optional=True)
@@ -107,7 +107,7 @@ def out_of_place(
                 yield name, lacking[0]
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """A value for a message, cut where it is long."""
     try:
         text = repr(value)

@@ -249,7 +249,7 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
         return name
     if not isinstance(name, str):
         raise InputError(
-            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.", code="wrong-type"
+            f"a model is a name, a folder or a hub id (owner/name), not {options.quote(name)}.", code="wrong-type"
         )
     if api := api_of(name):
         return ModelRef(name, HOSTED, name, revision, provider=api)
@@ -270,19 +270,19 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
     if provider := re.match(r"(\w{1,100}):", name):
         known = ", ".join([*(f"{api}:MODEL" for api in apis()), f"{RECORDED}:FILE.csv"])
         raise InputError(
-            f"model {options.shown(name)} has the unknown provider {provider[1]!r}: write one of {known}",
+            f"model {options.quote(name)} has the unknown provider {provider[1]!r}: write one of {known}",
             code="unknown-api",
         )
     known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
     raise InputError(
-        f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
+        f"model {options.quote(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
         code="no-such-model",
     )
 
 
 def not_a_file(name: str) -> str:
     return (
-        f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
+        f"model {options.quote(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
         " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
     )
 

@@ -90,7 +90,7 @@ def check_placeholder(name: str, template: Any) -> None:
     """Raises InputError unless an option has ``{}`` once, where a text comes."""
     if not isinstance(template, str) or template.count("{}") != 1:
         raise InputError(
-            f"{name} is {options.shown(template)}, but it must have {{}} once, where the text comes",
+            f"{name} is {options.quote(template)}, but it must have {{}} once, where the text comes",
             code="bad-template",
         )
     check_texts([template])

@@ -62,7 +62,7 @@ def check_class(path: str | None, known: Collection[str] | None = None) -> None:
     plain = named.removesuffix("Fast") if isinstance(named, str) else ""
     if not (plain in known or named in known if known is not None else _has_class(plain) or _has_class(str(named))):
         expected = f"not {' or '.join(sorted(known))}" if known is not None else "which transformers does not have"
-        message = f"{path} names the tokenizer_class {options.shown(named)}, {expected}: take the model's own tokenizer"
+        message = f"{path} names the tokenizer_class {options.quote(named)}, {expected}: take the model's own tokenizer"
         raise InputError(message, code="wrong-kind-of-tokenizer")
 
 

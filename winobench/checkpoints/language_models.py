@@ -75,7 +75,7 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     if path is None:
         source.require("config.json", "so it is not a language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
-        found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
+        found = "names no model_type" if model_type is None else f"has the model_type {options.quote(model_type)}"
         message = f"{path} {found}, but the supported language models are {', '.join(KINDS)}"
         raise InputError(message, code="wrong-kind-of-model")
     return KINDS[model_type]
@@ -326,7 +326,7 @@ def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> 
         for number in ids:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
                 raise InputError(
-                    f"{source} has the eos_token_id {options.shown(number)}, which is not the number of a token:"
+                    f"{source} has the eos_token_id {options.quote(number)}, which is not the number of a token:"
                     " correct it in config.json or generation_config.json",
                     code="wrong-type",
                 )

@@ -150,7 +150,7 @@ def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftCo
 def _refuse_unsupported(content: Mapping[str, Any]) -> None:
     kind = content.get("peft_type", "LORA")
     if kind != "LORA":
-        message = f"the adapter is of the kind {options.shown(kind)}, but only LORA is supported"
+        message = f"the adapter is of the kind {options.quote(kind)}, but only LORA is supported"
         raise InputError(message, code="unsupported-option")
     unsupported = {
         name: value
@@ -165,13 +165,13 @@ def _refuse_unsupported(content: Mapping[str, Any]) -> None:
     if unsupported:
         name, value = next(iter(unsupported.items()))
         advice = "save it in peft's converted form" if name == "init_lora_weights" else "merge it into the model"
-        message = f"the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}"
+        message = f"the adapter was made with {name}={options.quote(value)}, which is not supported: {advice}"
         raise InputError(message, code="unsupported-option")
 
 
 def _checked_as(name: str, value: Any, is_right: bool, expected: str, code: str = "wrong-type") -> Any:
     if not is_right:
-        raise InputError(f"{name} is {options.shown(value)}, but must be {expected}", code=code)
+        raise InputError(f"{name} is {options.quote(value)}, but must be {expected}", code=code)
     return value
 
 
@@ -225,4 +225,4 @@ def _compiled(name: str, pattern: str, shown: str | None = None) -> regex.Patter
         return regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
         expected = f"a name of a layer or a regular expression of at most {_LONGEST_PATTERN:,} characters"
-        raise InputError(f"{name} has {options.shown(shown or pattern)}, not {expected}", code="bad-name") from error
+        raise InputError(f"{name} has {options.quote(shown or pattern)}, not {expected}", code="bad-name") from error

@@ -84,7 +84,7 @@ def refuse_quantised(path: str, content: dict[str, Any]) -> None:
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
-        message = f"{path} has a quantization_config ({options.shown(method)}): take the unquantised model"
+        message = f"{path} has a quantization_config ({options.quote(method)}): take the unquantised model"
         raise InputError(message, code="unsupported-checkpoint")
 
 
@@ -265,7 +265,7 @@ def _check_depth(network: str, config: Any, tensors: Mapping[str, weights.FileTe
             if layers > max(len(tensors), 1):
                 raise sources.mismatch(
                     f"{_files(tensors)} has {len(tensors):,} tensors, too few for the {network} that its {config_name}"
-                    f" describes, with {key}={options.shown(layers)}"
+                    f" describes, with {key}={options.quote(layers)}"
                 )
 
 

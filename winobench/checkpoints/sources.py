@@ -164,7 +164,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if isinstance(source, Source):
         return source
     if not isinstance(source, str | os.PathLike):
-        message = f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}"
+        message = f"a model is a name, a folder or a hub id (owner/name), not {options.quote(source)}"
         raise InputError(message, code="wrong-type")
     name = os.fspath(source)
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
@@ -177,7 +177,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if os.path.exists(path):
         raise InputError(registry.not_a_file(name), code="is-a-file")
     if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
-        message = f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name"
+        message = f"{options.quote(name)} is neither an existing folder nor a hub id of the form owner/name"
         raise InputError(message, code="no-such-model")
     return HubRepository(name, revision)
 

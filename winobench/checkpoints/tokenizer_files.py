@@ -75,10 +75,10 @@ def _check_special_tokens(*paths: str | None) -> None:
             if stated is None:
                 continue
             if not isinstance(token, str):
-                raise _damaged(f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again")
+                raise _damaged(f"{path} has the {name} {options.quote(stated)}, which is not a text: get it again")
             if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
-                others = f"{os.path.basename(paths[0] or '')} next to it has {options.shown(found[name])}"
-                raise _damaged(f"{path} has the {name} {options.shown(token)}, but {others}: get both again")
+                others = f"{os.path.basename(paths[0] or '')} next to it has {options.quote(found[name])}"
+                raise _damaged(f"{path} has the {name} {options.quote(token)}, but {others}: get both again")
 
 
 def _damaged(message: str) -> InputError:
@@ -89,7 +89,7 @@ def _check_ids(path: str | None) -> None:
     """Refuses a list of tokens with something else than ids, where the library leaves the token out."""
     for token, number in (json_files.read_object(path, "get it again") if path is not None else {}).items():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST_ID:
-            given = f"{path} gives the token {options.shown(token)} the id {options.shown(number)}"
+            given = f"{path} gives the token {options.quote(token)} the id {options.quote(number)}"
             raise _damaged(f"{given}, which is not a whole number from 0 to {_LARGEST_ID:,}: get it again")
 
 
@@ -99,21 +99,21 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     token_of: dict[int, str] = {}
     for token, number in sorted(vocabulary.items()):
         if number > _LARGEST_ID:  # the library takes time and memory for every number up to it
-            given = f"{folder} gives the token {options.shown(token)} the id {number:,}"
+            given = f"{folder} gives the token {options.quote(token)} the id {number:,}"
             raise _damaged(f"{given}, but ids are at most {_LARGEST_ID:,}: get its vocab.json again")
         if (other := token_of.setdefault(number, token)) != token:
-            both = f"{options.shown(other)} and {options.shown(token)}"
+            both = f"{options.quote(other)} and {options.quote(token)}"
             raise _damaged(f"{folder} gives the tokens {both} the same id, {number}: get its vocab.json again")
     for name in ("bos_token", "eos_token"):
         if (token := getattr(tokenizer, name)) not in vocabulary:
-            raise _damaged(f"{folder} lacks its {name} {options.shown(token)} in its vocabulary: get its files again")
+            raise _damaged(f"{folder} lacks its {name} {options.quote(token)} in its vocabulary: get its files again")
     _, merges = vocabulary_and_merges(tokenizer)
     special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
     of_letters = {token for token in vocabulary if len(token.removesuffix(_END_OF_WORD)) > 1} - special
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
-        some = f"{len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}"
+        some = f"{len(lacking):,} tokens that no merge makes, such as {options.quote(lacking[0])}"
         raise _damaged(f"{folder} has {some}: get its merges.txt again")
 
 

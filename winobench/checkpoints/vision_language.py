@@ -82,7 +82,7 @@ def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
     if isinstance(model_type, str) and model_type in NETWORKS:
         return NETWORKS[model_type]
     refuse_text_only(path, model_type)
-    found = f"{path} has the model_type {options.shown(model_type)}"
+    found = f"{path} has the model_type {options.quote(model_type)}"
     message = f"{found}, but the supported vision-language models are {', '.join(NETWORKS)}"
     raise InputError(message, code="wrong-kind-of-model")
 
@@ -97,7 +97,7 @@ def refuse_text_only(path: str, model_type: Any) -> None:
     """Raises InputError for the ``config.json`` of such a model."""
     if is_text_only(model_type):
         raise InputError(
-            f"{path} has the model_type {options.shown(model_type)}, which is a text-only language model: name a"
+            f"{path} has the model_type {options.quote(model_type)}, which is a text-only language model: name a"
             " vision-language model, such as Salesforce/instructblip-flan-t5-xl, or judge it with --config=winoviz or"
             " --config=wscplus",
             code="wrong-kind-of-model",
@@ -107,7 +107,7 @@ def refuse_text_only(path: str, model_type: Any) -> None:
 def image_slot_in_text(text: str) -> InputError:
     """The error for a text that has the token which holds an image's place."""
     return InputError(
-        f"the text {options.shown(text)} has the token that holds an image's place: take it out",
+        f"the text {options.quote(text)} has the token that holds an image's place: take it out",
         code="image-slot-in-text",
     )
 
@@ -121,8 +121,8 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
     # Without other words behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
-            f"{name} is {options.shown(template)}, but this model reads the image in the place of {form.image_token}:"
-            f" write that once, before {{}} and other words, as in {options.shown(form.template)}",
+            f"{name} is {options.quote(template)}, but this model reads the image in the place of {form.image_token}:"
+            f" write that once, before {{}} and other words, as in {options.quote(form.template)}",
             code="bad-template",
         )
 
@@ -226,7 +226,7 @@ def _check_parts(
     queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
     made = getattr(config, "num_query_tokens", queries)
     if queries is not None and queries != made:
-        found = f"{path} has num_query_tokens={options.shown(queries)}"
+        found = f"{path} has num_query_tokens={options.quote(queries)}"
         raise sources.mismatch(f"{found} for an image, but the network makes {made} of it")
     _check_tokens(source, config, tokenizer.get_vocab(), form)
     if form.names_image:

@@ -261,7 +261,7 @@ def _check_names(path: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         _header(path, pairs=collect)
     if twice:
-        message = f"{path} has the name {options.shown(twice[0])} twice in its header: get the file from a safe place"
+        message = f"{path} has the name {options.quote(twice[0])} twice in its header: get the file from a safe place"
         raise InputError(message, code="repeated-tensor")
 
 

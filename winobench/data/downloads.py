@@ -190,7 +190,7 @@ def _check_address(url: str, target: pathlib.Path) -> None:
         valid = False
     if not valid or re.search(r"[\x00-\x20\x7f]", url):
         raise InputError(
-            f"{options.shown(url)} is not the address of a file on the web (https://HOST/FILE): get the file by other"
+            f"{options.quote(url)} is not the address of a file on the web (https://HOST/FILE): get the file by other"
             f" means and put it at {target}",
             code="bad-url",
         )

@@ -63,7 +63,7 @@ class PatchProcessor:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(
-                    f"{name} is {options.shown(value)}, but it must be a positive whole number", code="out-of-range"
+                    f"{name} is {options.quote(value)}, but it must be a positive whole number", code="out-of-range"
                 )
         least = max(self.min_pixels, self.square**2)
         if self.max_pixels < least:
@@ -120,7 +120,7 @@ class PatchProcessor:
         width, height = picture.size
         if max(picture.size) > _MOST_ELONGATED * min(picture.size):
             raise InputError(
-                f"the image {options.shown(image)} has {width} x {height} pixels, but its longer side may be"
+                f"the image {options.quote(image)} has {width} x {height} pixels, but its longer side may be"
                 f" {_MOST_ELONGATED} times its shorter one at most: cut off what is not needed of it",
                 code="image-too-elongated",
             )
@@ -130,7 +130,7 @@ class PatchProcessor:
         rows, columns = (side // self.patch_size for side in pixels.shape[1:])
         if rows * columns > self.most_patches:
             raise InputError(
-                f"the image {options.shown(image)} of {width} x {height} pixels has {rows} x {columns} patches once"
+                f"the image {options.quote(image)} of {width} x {height} pixels has {rows} x {columns} patches once"
                 f" resized, more than the {self.most_patches} of max_pixels={self.max_pixels}: allow more pixels",
                 code="image-too-elongated",
             )

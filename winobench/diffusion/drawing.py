@@ -105,14 +105,14 @@ class Drawing:
             clean = _clean(pipeline, image, (total, size, size, 3), (total, *shape), batch_size)
         elif strength is not None:
             raise InputError(
-                f"strength is {options.shown(strength)}, but there is no image to begin with: name one",
+                f"strength is {options.quote(strength)}, but there is no image to begin with: name one",
                 code="missing-images",
             )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
         if isinstance(params[0], np.ndarray):
             pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
-        told, guidance_scale = pipeline.guided(guidance_scale)
-        states = told.encode_texts(texts, batch_size=batch_size)
+        conditioned, guidance_scale = pipeline.guided(guidance_scale)
+        states = conditioned.encode_texts(texts, batch_size=batch_size)
         empty = pipeline.unconditional().encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
@@ -120,7 +120,7 @@ class Drawing:
         draw, decoding = LatentDrawing(found, function), not return_latents
         drawn, decoded = pipeline._drawn(draw, shared, rows, batch_size, mesh, decoding=decoding)
         seeds = np.resize(seed, total)
-        names = [f"{options.shown(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
+        names = [f"{options.quote(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
         check_finite(np.isfinite(drawn).all(axis=(1, 2, 3)), "the latent array of", names, pipeline.networks.values())
         if decoded is None:
             return drawn
@@ -139,10 +139,10 @@ class Drawing:
         for start in range(0, total, batch_size):
             batch = pure_functions.padded_rows(rows, start, batch_size)
             batch = jax.tree.map(lambda leaf: parallel.put(leaf, split), batch)
-            drawn = parallel.take_turns(mesh, pure_functions.call_on_rows(draw, mesh, shared, batch))
+            drawn = parallel.wait_if_cpu(mesh, pure_functions.call_on_rows(draw, mesh, shared, batch))
             latents.append(drawn)
             if decoding:
-                decoded.append(parallel.take_turns(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
+                decoded.append(parallel.wait_if_cpu(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
         latents, decoded = (
             jax.tree.map(lambda *batches: np.concatenate([np.asarray(one) for one in batches])[:total], *parts)
             if parts

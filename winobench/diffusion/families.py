@@ -73,7 +73,7 @@ def family_of(source: Source) -> type[AnyPipeline]:
         return _family(fitting[0])
     if fitting:
         raise InputError(
-            f"{path} names the unknown pipeline {options.shown(kind)}, though its parts belong to a"
+            f"{path} names the unknown pipeline {options.quote(kind)}, though its parts belong to a"
             f" {fitting[0]}: write that as its _class_name if it is one",
             code="wrong-kind-of-model",
         )

@@ -197,7 +197,7 @@ def _own_values(
     own = content.get(_OWN_KEY, {})
     if not isinstance(own, dict) or own.keys() - {"timestep_range", "settings"}:
         raise InputError(
-            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}',
+            f'{_OWN_KEY} is {options.quote(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}',
             code="not-an-object",
         )
     allowed = options.span(schedule.num_train_timesteps).or_none()
@@ -205,7 +205,7 @@ def _own_values(
     settings = own.get("settings", {})
     if not isinstance(settings, dict):
         raise InputError(
-            f"settings in {_OWN_KEY} is {options.shown(settings)}, but it must be an object", code="not-an-object"
+            f"settings in {_OWN_KEY} is {options.quote(settings)}, but it must be an object", code="not-an-object"
         )
     return timestep_range, family.check_settings(settings)
 

@@ -361,12 +361,12 @@ def read_keys(
     """
     if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
         raise InputError(
-            f"scheduler_config.json must hold an object, not {options.shown(config)}", code="not-an-object"
+            f"scheduler_config.json must hold an object, not {options.quote(config)}", code="not-an-object"
         )
     named = config.get("_class_name", default)
     if not isinstance(named, str) or named not in classes:
         raise InputError(
-            f"scheduler_config.json names the scheduler {options.shown(named)}, whose training schedule is not known"
+            f"scheduler_config.json names the scheduler {options.quote(named)}, whose training schedule is not known"
             f" here: it must be one of {', '.join(sorted(classes))}",
             code="unknown-scheduler",
         )
@@ -374,7 +374,7 @@ def read_keys(
     for key, allowed in neutral.items():
         if key in content and content[key] not in allowed:
             raise InputError(
-                f"scheduler_config.json sets {key} to {options.shown(content[key])}, which is not supported: only"
+                f"scheduler_config.json sets {key} to {options.quote(content[key])}, which is not supported: only"
                 f" {allowed[0]!r} is",
                 code="unsupported-option",
             )

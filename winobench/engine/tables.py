@@ -138,7 +138,7 @@ class Encoder:
     @parallel.without_mesh
     def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
-        return parallel.take_turns(self._how.mesh, _encode(self._how, self.params, self._put(items)))
+        return parallel.wait_if_cpu(self._how.mesh, _encode(self._how, self.params, self._put(items)))
 
     @parallel.without_mesh
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:

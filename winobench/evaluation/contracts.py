@@ -26,7 +26,7 @@ def check_name(name: Any) -> None:
     """Refuses a task's name that cannot be part of a file's name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
-            f"a task has the name {options.shown(name)}, but a name is made of letters, digits, _, -, + and ., begins"
+            f"a task has the name {options.quote(name)}, but a name is made of letters, digits, _, -, + and ., begins"
             " with a letter, digit or _, and has at most 100 characters",
             code="bad-name",
         )
@@ -42,13 +42,13 @@ def check_task(task: Task) -> None:
     known = (*metrics.METRICS, *metrics.RATING_METRICS)
     if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
         where = "winobench.metrics.METRICS and RATING_METRICS"
-        given = options.shown(task.metric)
+        given = options.quote(task.metric)
         refuse(f"metric {given}, which is not one of {', '.join(known)} ({where})", "unknown-metric")
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
-        refuse(f"chance levels {options.shown(task.chance)}: give name -> number")
+        refuse(f"chance levels {options.quote(task.chance)}: give name -> number")
     for name, value in task.chance.items():
         if value is not None and not (_is_number(value) and 0 <= value <= 1):
-            refuse(f"chance level {options.shown(value)} of {name!r}: give a number in [0, 1]")
+            refuse(f"chance level {options.quote(value)} of {name!r}: give a number in [0, 1]")
 
 
 def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
@@ -68,14 +68,14 @@ def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iter
         found = task.load(data_dir, limit)
         if isinstance(found, str) or not isinstance(found, Iterable):
             raise InputError(
-                f"task {task.name!r} loads {options.shown(found)}: yield its examples, or return a list of them",
+                f"task {task.name!r} loads {options.quote(found)}: yield its examples, or return a list of them",
                 code="bad-example",
             )
         kind = TextQuestion if isinstance(task, TextTask) else Example
         for one in found:
             if not isinstance(one, kind):
                 raise InputError(
-                    f"task {task.name!r} gave {options.shown(one)} for an example: give winobench.{kind.__name__}",
+                    f"task {task.name!r} gave {options.quote(one)} for an example: give winobench.{kind.__name__}",
                     code="bad-example",
                 )
             yield one
@@ -83,7 +83,7 @@ def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iter
 
 def check_example(task: Task, example: Example) -> None:
     """Makes sure that an example is a question that can be asked, recorded and answered."""
-    where = f"example {options.shown(example.id)} of task {task.name!r}"
+    where = f"example {options.quote(example.id)} of task {task.name!r}"
 
     def refuse(what: str, code: str = "bad-example") -> NoReturn:
         raise InputError(f"{where} {what}", code=code)
@@ -92,28 +92,28 @@ def check_example(task: Task, example: Example) -> None:
         refuse(f"has an id that is not a text of 1 to {_LONGEST_ID:,} characters")
     for name in ("images", "texts", "groups"):
         if not isinstance(values := getattr(example, name), tuple | list):
-            refuse(f"has the {name} {options.shown(values)}: give a tuple of them")
+            refuse(f"has the {name} {options.quote(values)}: give a tuple of them")
     if not example.images or not example.texts:
         refuse(f"lacks {'images' if not example.images else 'texts'}.")
     for name, texts in (("id", [example.id]), ("text", example.texts), ("group", example.groups)):
         for text in texts:
             if not isinstance(text, str):
-                refuse(f"has the {name} {options.shown(text)}, which is not a string.", "not-a-text")
+                refuse(f"has the {name} {options.quote(text)}, which is not a string.", "not-a-text")
             if json_files.well_formed(text) != text:
                 half = "which holds half a character (a lone surrogate)."
-                refuse(f"has the {name} {options.shown(text)}, {half}", "lone-surrogate")
+                refuse(f"has the {name} {options.quote(text)}, {half}", "lone-surrogate")
     if task.is_rated:
         if len(example.texts) != 1 or len(example.ratings) != len(example.images):
             counts = f"{len(example.images)} images, {len(example.texts)} texts and {len(example.ratings)} ratings"
             refuse(f"has {counts}: give one text, and a rating for each image")
         for rating in example.ratings:
             if not _is_number(rating):
-                refuse(f"has the rating {options.shown(rating)}: give a number")
+                refuse(f"has the rating {options.quote(rating)}: give a number")
     target, num_candidates = example.target, max(len(example.images), len(example.texts))
     if target is None:
         return
     if not isinstance(target, int | np.integer) or isinstance(target, bool):
-        refuse(f"has the target {options.shown(target)}: give the right candidate's index")
+        refuse(f"has the target {options.quote(target)}: give the right candidate's index")
     if not 0 <= target < num_candidates:
         refuse(f"has the target {target}, which is not one of its candidates.", "target-not-among-candidates")
     if num_candidates < 2:
@@ -125,7 +125,7 @@ def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
     metric = metrics.METRICS[task.metric]
     kinds = {(len(one.images), len(one.texts), one.target is None): one for one in questions}
     for (num_images, num_texts, _), question in kinds.items():
-        where = f"the metric {metric.name!r} cannot judge question {options.shown(question.id)} of task {task.name!r}"
+        where = f"the metric {metric.name!r} cannot judge question {options.quote(question.id)} of task {task.name!r}"
         scores = np.arange(num_images * num_texts, dtype=np.float64).reshape(num_images, num_texts)
         try:
             found = metric([scores] * 2, [question.target] * 2)
@@ -144,7 +144,7 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
     """What a scorer says it is, as JSON has it."""
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
-        given = f"{_called(scorer)}.fingerprint() gave {options.shown(said)}"
+        given = f"{_called(scorer)}.fingerprint() gave {options.quote(said)}"
         raise InputError(f"{given}: give a mapping of JSON values", code="bad-fingerprint")
     return json_values(said, f"{_called(scorer)}.fingerprint()")
 
@@ -183,7 +183,7 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
     is_level = np.issubdtype(array.dtype, np.floating) and bool(np.all((array > 0) & (array <= 1)))
     if array.ndim != 1 or not len(array) or not (is_whole or is_level):
         raise InputError(
-            f"{_called(scorer)}.choose_timesteps() gave {options.shown(chosen)}: give an array of whole numbers, or of"
+            f"{_called(scorer)}.choose_timesteps() gave {options.quote(chosen)}: give an array of whole numbers, or of"
             " noise levels above 0 and up to 1, one for each sample",
             code="bad-timesteps",
         )
@@ -192,7 +192,7 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 def kind_of_error(scorer: Any) -> str:
     if not isinstance(scorer.error, str) or not scorer.error:
-        given = f"{_called(scorer)}.error is {options.shown(scorer.error)}"
+        given = f"{_called(scorer)}.error is {options.quote(scorer.error)}"
         raise InputError(f"{given}: give the name of a kind of error", code="bad-kind-of-error")
     return scorer.error
 
@@ -204,13 +204,13 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
         raise InputError(f"{who} {what}", code=code)
 
     if not isinstance(given, Iterable):
-        refuse(f"gave {options.shown(given)} for errors: yield (numbers of triples, their errors)")
+        refuse(f"gave {options.quote(given)} for errors: yield (numbers of triples, their errors)")
     done = np.zeros(count, bool)
     for batch in given:
         try:
             part, values = map(np.asarray, batch)
         except (TypeError, ValueError):
-            refuse(f"yielded {options.shown(batch)}: yield (numbers of triples, errors)")
+            refuse(f"yielded {options.quote(batch)}: yield (numbers of triples, errors)")
         if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
             refuse(f"yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]")
         if values.shape != part.shape or not base.is_real(values):

@@ -119,8 +119,8 @@ def evaluate(
     )
     with contextlib.closing(lifecycle.folder_for(workdir, recording.name, identity)) as folder:
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
-        if hasattr(scorer, "keep_in"):
-            scorer.keep_in(folder.path, reuse=recording.reuse)
+        if hasattr(scorer, "set_cache_folder"):
+            scorer.set_cache_folder(folder.path, reuse=recording.reuse)
         how = {"reuse": recording.reuse, "progress": recording.progress}
         work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
         results = _score_and_summarise(work, usable, failed, description, started)
@@ -202,7 +202,7 @@ def choose_tasks(
     kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
         raise InputError(
-            f"tasks is {options.shown(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
+            f"tasks is {options.quote(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
             code="wrong-type",
         )
     if tasks == READY:
@@ -218,7 +218,7 @@ def choose_tasks(
         is_task = all(hasattr(task, attribute) for attribute in ("name", "ready", "load"))
         if not (isinstance(task, TextTask) if known is TEXT_TASKS else is_task):
             raise InputError(
-                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a {kind}.",
+                f"tasks[{number}] is {options.quote(task)}, but it must be a task's name or a {kind}.",
                 code="wrong-type",
             )
         contracts.check_name(task.name)

@@ -84,7 +84,7 @@ def _label(run: image_runs.Pictures, model: str | None) -> str:
 
 def drawn_text(text: str) -> str:
     """A text as the prompt of its images: without blanks at the ends, and with single ones for line breaks."""
-    return make_prompt(f"the premise {options.shown(text)}", text, id="1").text
+    return make_prompt(f"the premise {options.quote(text)}", text, id="1").text
 
 
 def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:

@@ -58,7 +58,7 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
         path = user_path(given)
         if not os.path.isfile(path):
             raise InputError(
-                f"timestep_weights is {options.shown(given)}, but must be one of"
+                f"timestep_weights is {options.quote(given)}, but must be one of"
                 f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that launch.report --fit_timesteps wrote",
                 code="bad-timestep-weights",
             )

@@ -153,7 +153,7 @@ class Blip2Config(NetworkConfig):
         if isinstance(values, Mapping):
             named = values.get("architectures") or [cls.architecture]
             if not isinstance(named, list | tuple) or cls.architecture not in named:
-                first = named[0] if isinstance(named, list | tuple) else options.shown(named)
+                first = named[0] if isinstance(named, list | tuple) else options.quote(named)
                 raise InputError(
                     f"{cls.__name__}: the config describes {first}, which writes no text. Take a checkpoint of"
                     f" {cls.architecture}.",
@@ -163,7 +163,7 @@ class Blip2Config(NetworkConfig):
             kind = text.get("model_type", "opt") if isinstance(text, Mapping) else None
             if not isinstance(kind, str) or kind not in cls._languages:
                 raise InputError(
-                    f"{cls.__name__}: the language model is of the type {options.shown(kind)}, but winobench implements"
+                    f"{cls.__name__}: the language model is of the type {options.quote(kind)}, but winobench implements"
                     f" {' and '.join(map(repr, cls._languages))} only. Take a checkpoint with FLAN-T5.",
                     code="unsupported-option",
                 )

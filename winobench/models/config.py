@@ -91,7 +91,7 @@ class NetworkConfig:
         """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""
         if not condition:
             raise InputError(
-                f"{type(self).__name__}: unsupported option {key}={options.shown(getattr(self, key))}. Expected"
+                f"{type(self).__name__}: unsupported option {key}={options.quote(getattr(self, key))}. Expected"
                 f" {expected}.",
                 code="unsupported-option",
             )

@@ -111,7 +111,7 @@ class DecoderConfig(NetworkConfig):
         model_type = values.setdefault("model_type", _LLAMA)
         if model_type not in MODEL_TYPES:
             raise InputError(
-                f"{cls.__name__}: the model type {options.shown(model_type)} is not one of {', '.join(MODEL_TYPES)} and"
+                f"{cls.__name__}: the model type {options.quote(model_type)} is not one of {', '.join(MODEL_TYPES)} and"
                 " llava. Choose a model of one of these families.",
                 code="wrong-kind-of-model",
             )
@@ -197,7 +197,7 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(part, Mapping):
             raise InputError(
-                f"DecoderConfig: {key}={options.shown(part)} in the config is not an object of options.",
+                f"DecoderConfig: {key}={options.quote(part)} in the config is not an object of options.",
                 code="not-an-object",
             )
         part = dict(part)
@@ -207,8 +207,8 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
         for name in sorted(part.keys() & found.keys()):
             if part[name] != found[name]:
                 raise InputError(
-                    f"DecoderConfig: the config has {name}={options.shown(found[name])} in one place and"
-                    f" {options.shown(part[name])} in {key}: keep the one that the model was trained with.",
+                    f"DecoderConfig: the config has {name}={options.quote(found[name])} in one place and"
+                    f" {options.quote(part[name])} in {key}: keep the one that the model was trained with.",
                     code="contradicting-options",
                 )
         found |= part
@@ -221,13 +221,13 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise InputError(
-            f"DecoderConfig: unsupported rope_type={options.shown(kind)}. winobench implements {', '.join(_SCALINGS)}.",
+            f"DecoderConfig: unsupported rope_type={options.quote(kind)}. winobench implements {', '.join(_SCALINGS)}.",
             code="unsupported-option",
         )
     # transformers notes the original length with any type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
-            f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"
+            f"DecoderConfig: unknown option {unknown[0]}={options.quote(found[unknown[0]])} of rope_type {kind!r} in"
             " the config. Remove it if it is idle.",
             code="unknown-option",
         )
@@ -242,7 +242,7 @@ def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < _LARGEST_FACTOR:
             raise InputError(
                 f"DecoderConfig: rope_type {kind!r} needs a positive {key} below {_LARGEST_FACTOR:,}, not"
-                f" {options.shown(value)}.",
+                f" {options.quote(value)}.",
                 code="unsupported-option",
             )
         chosen[key] = value

@@ -121,7 +121,7 @@ class LlavaConfig(NetworkConfig):
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             named = values.get("architectures") or [cls.architecture]
             if not isinstance(named, list | tuple) or cls.architecture not in named:
-                first = named[0] if isinstance(named, list | tuple) else options.shown(named)
+                first = named[0] if isinstance(named, list | tuple) else options.quote(named)
                 raise InputError(
                     f"{cls.__name__}: the config describes {first}. Take a checkpoint of {cls.architecture},"
                     " such as llava-hf/llava-1.5-7b-hf.",

@@ -51,7 +51,7 @@ class OPTConfig(NetworkConfig):
         """See `NetworkConfig`."""
         if isinstance(values, Mapping) and (value := values.get("_remove_final_layer_norm", False)) is not False:
             raise InputError(
-                f"{cls.__name__}: unsupported option _remove_final_layer_norm={options.shown(value)}. winobench"
+                f"{cls.__name__}: unsupported option _remove_final_layer_norm={options.quote(value)}. winobench"
                 " implements False only.",
                 code="unsupported-option",
             )

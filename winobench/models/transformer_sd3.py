@@ -181,11 +181,11 @@ class JointBlock(nnx.Module):
         from_image, from_text = self.attn(
             joint_blocks.modulated(image, shift, scale), joint_blocks.modulated(text, shift_text, scale_text)
         )
-        beside = image
+        entering = image
         image = image + gate[:, None] * from_image
         if self.attn2 is not None:
             shift, scale, gate = of_ff[3:]
-            image = image + gate[:, None] * self.attn2(joint_blocks.modulated(beside, shift, scale))
+            image = image + gate[:, None] * self.attn2(joint_blocks.modulated(entering, shift, scale))
         image = _after(image, of_ff[:3], self.ff)
         if self.text_ends:
             return image, text

@@ -28,7 +28,7 @@ from winobench.parallel.mesh import (
     replicated,
     split_axis,
     split_rows,
-    take_turns,
+    wait_if_cpu,
     without_mesh,
 )
 from winobench.parallel.processes import (
@@ -74,7 +74,7 @@ __all__ = [
     "runs_on_one_device",
     "split_axis",
     "split_rows",
-    "take_turns",
+    "wait_if_cpu",
     "traced_device",
     "traced_on",
     "without_mesh",

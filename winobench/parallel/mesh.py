@@ -233,7 +233,7 @@ def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = PartitionSpec()) ->
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
     if is_multihost(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
-        parts = [take_turns(mesh, _gathered(NamedSharding(mesh, spec), take_turns(mesh, leaves)))]
+        parts = [wait_if_cpu(mesh, _gathered(NamedSharding(mesh, spec), wait_if_cpu(mesh, leaves)))]
     elif mesh.size == 1:
         parts = [leaves]
     else:
@@ -254,7 +254,7 @@ def _gathered(sharding: NamedSharding, leaves: list[jax.Array]) -> list[jax.Arra
     return jax.lax.with_sharding_constraint(leaves, sharding)
 
 
-def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> Any:
+def wait_if_cpu(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> Any:
     """Waits for a program's results, if its devices wait for each other and are threads of one CPU.
 
     An accelerator runs programs in the order in which they were dispatched: its devices come to the same one sooner or

@@ -22,7 +22,7 @@ def make_plan(config: ml_collections.ConfigDict, target: Target, **how: Any) -> 
         return generating.make_plan(job)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
-        raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
+        raise InputError(f"--config.model is {options.quote(model)}, but a plan is for one model: name one")
     if config.kind == "ask":
         return asking.make_plan(job)
     if config.kind == "train" and config.recipe == "hardneg":

@@ -169,7 +169,7 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
 def _unknown(source: str) -> InputError:
     sets = ", ".join(f"{name}{one.wanted}" for name, one in NAMED_SETS.items())
     return InputError(
-        f"{options.shown(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
+        f"{options.quote(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
         f" file with the column prompt, or one of {sets}"
     )
 
@@ -190,6 +190,6 @@ def _file(name: str, file: str) -> pathlib.Path:
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         raise InputError(
-            f"the file {options.shown(str(path))} does not exist for the prompts {name!r}: name the published one"
+            f"the file {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
         )
     return path

@@ -49,7 +49,7 @@ class Prompt:
         """
         texts = [value.get(name) for name in ("id", "text", "category")] if isinstance(value, Mapping) else [None]
         if not all(isinstance(text, str) for text in texts) or "content" not in value:
-            raise InputError(f"{options.shown(value)} is not a prompt with id, text, category and content")
+            raise InputError(f"{options.quote(value)} is not a prompt with id, text, category and content")
         return cls(*texts, value["content"])
 
 
@@ -140,7 +140,7 @@ def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | 
         found = [name for name in header if name in names]
         if len(found) != 1:
             problem = f"has no column {names[0]!r}" if not found else f"has the column {names[0]!r} twice"
-            raise InputError(f"{path} {problem}: its header is {options.shown(','.join(cells))}. Name each column once")
+            raise InputError(f"{path} {problem}: its header is {options.quote(','.join(cells))}. Name each column once")
         header[header.index(found[0])] = names[0]
     return header
 

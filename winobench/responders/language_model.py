@@ -226,7 +226,7 @@ class LanguageModel(networks.HoldsLoaded):
         ids[0, : len(prefix)] = prefix
         whole = parallel.replicated(self.mesh)
         length = parallel.put(np.int32(len(prefix)), whole)
-        return parallel.take_turns(
+        return parallel.wait_if_cpu(
             self.mesh, decoding.encode_prefix(self._program, self._params, parallel.put(ids, whole), length)
         )
 
@@ -252,7 +252,7 @@ class LanguageModel(networks.HoldsLoaded):
                 keys = np.asarray([job.key for job in filled], np.uint32)
                 draws = decoding.Draws(put(keys), put(np.asarray([job.temperature for job in filled], np.float32)))
             results = decoding.generate(self._program, self._params, asked, put(limits), draws, width=shape.answer)
-        for array in jax.tree.leaves(parallel.take_turns(self.mesh, results)):
+        for array in jax.tree.leaves(parallel.wait_if_cpu(self.mesh, results)):
             array.copy_to_host_async()
         return results
 

@@ -194,7 +194,7 @@ def _template(tokenizer: Any, where: str) -> str | None:
         return None
     if not isinstance(source, str):
         raise InputError(
-            f"the chat template of {where} is {options.shown(source)}, but it must be a text: correct it, or set"
+            f"the chat template of {where} is {options.quote(source)}, but it must be a text: correct it, or set"
             " chat_template to 'plain' (--config.chat_template=plain)",
             code="wrong-type",
         )

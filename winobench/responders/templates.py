@@ -104,7 +104,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
         return found if isinstance(found, str) else tuple((text, reason) for text, reason in found)
     if done.returncode > 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no words"]
-        return f"the process that tries it ended with {done.returncode}: {options.shown(words[-1])}"
+        return f"the process that tries it ended with {done.returncode}: {options.quote(words[-1])}"
     return f"it takes more than {_SECONDS} seconds or {_BYTES // 2**20:,} MiB of memory"
 
 

@@ -237,7 +237,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         for batch in self._batches(images, self._columns(prompts, longest, [ids for ids, _ in parts])):
             option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
             scores = decoding.score_options(self._program, self._params, batch.prompts, option_ids, option_lengths)
-            scores = parallel.fetch(parallel.take_turns(self.mesh, scores))
+            scores = parallel.fetch(parallel.wait_if_cpu(self.mesh, scores))
             yield from zip(batch.numbers.tolist(), scores[: batch.count].tolist(), strict=False)
 
     def _texts(
@@ -256,7 +256,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             written = decoding.generate(
                 self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
             )
-            texts, counts = map(parallel.fetch, parallel.take_turns(self.mesh, written))
+            texts, counts = map(parallel.fetch, parallel.wait_if_cpu(self.mesh, written))
             for number, text, count in zip(batch.numbers[: batch.count].tolist(), texts, counts, strict=False):
                 yield number, self._text(number, text[:count].tolist())
 

@@ -73,7 +73,7 @@ class HostedVQAScore:
           responder: answers `winobench.runs.requests.PictureOptions`.
           question: with ``{}`` once, where the text comes.
           score: one of ``SCORES``.
-          folder: where answers are kept until `keep_in` names another. One of the cache's when None.
+          folder: where answers are kept until `set_cache_folder` names another. One of the cache's when None.
 
         Raises:
           InputError: the model does not judge options about images, or an option is not one of its choices.
@@ -129,7 +129,7 @@ class HostedVQAScore:
             "question": self.question,
         }
 
-    def keep_in(self, folder: pathlib.Path, *, reuse: bool = True) -> None:
+    def set_cache_folder(self, folder: pathlib.Path, *, reuse: bool = True) -> None:
         """See `winobench.scorers.base.Scorer`."""
         self._folder, self._reuse = pathlib.Path(folder) / FOLDER, reuse
 
@@ -181,7 +181,7 @@ class HostedVQAScore:
             if len(choice) == 1:
                 if answer.casefold() not in _YES_OR_NO:
                     raise InputError(
-                        f"the question {options.shown(question)} comes with one answer: give the others, too",
+                        f"the question {options.quote(question)} comes with one answer: give the others, too",
                         code="cannot-answer",
                     )
                 choice = tuple(answer if other == answer.casefold() else other for other in _YES_OR_NO)

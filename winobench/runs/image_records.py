@@ -77,9 +77,9 @@ class PictureRecord:
         values = {name: value.get(name) for name in kinds}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
         if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
-            raise InputError(f"{options.shown(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
+            raise InputError(f"{options.quote(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
         if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
-            raise InputError(f"{options.shown(value)} is not a record of an image: its file has another place")
+            raise InputError(f"{options.quote(value)} is not a record of an image: its file has another place")
         return cls(prompt, **values)
 
 

@@ -195,7 +195,7 @@ def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:
         if name not in owner:
             near = difflib.get_close_matches(name, owner, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(owner)}."
-            raise InputError(f"{options.shown(name)} is not an option of this call: {hint}", code="unknown-field")
+            raise InputError(f"{options.quote(name)} is not an option of this call: {hint}", code="unknown-field")
     return [
         dataclasses.replace(part, **{name: value for name, value in given.items() if owner[name] == number})
         for number, part in enumerate(parts)
@@ -215,7 +215,7 @@ def check_cases(
     """Refuses options that these cases do not have."""
     for name, case in options.out_of_place(fields, values, cases):
         raise InputError(
-            f"{prefix}{name}={options.shown(values[name])} is not for {_WITHOUT[case]}: leave it at"
+            f"{prefix}{name}={options.quote(values[name])} is not for {_WITHOUT[case]}: leave it at"
             f" {fields[name].default}",
             code="option-of-others",
         )

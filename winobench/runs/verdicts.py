@@ -54,7 +54,7 @@ def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
         except TypeError:
             whole = False
         if not whole:
-            raise InputError(f"line {number} of {path} is {options.shown(value)}, no verdict: judge the images again")
+            raise InputError(f"line {number} of {path} is {options.quote(value)}, no verdict: judge the images again")
         found[one.file] = one
     return found
 

@@ -31,8 +31,8 @@ class Scorer(Protocol):
     - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
       fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
       scores is refused, and what it has scored since then is not recorded.
-    - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
-      it has paid for, in its own folder. With ``reuse``, it may look into those of the runs next to it.
+    - ``set_cache_folder(folder, reuse=...)`` gets the run's folder before anything is scored. The scorer may keep paid
+      answers there, in its own folder. With ``reuse``, it may read the folders of the runs next to it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (int [b], which of the pairs, their float32 scores [b]) of batch after batch, each pair once. Without it,
       ``score`` is called for one image at a time, with the texts of the questions about that image.
@@ -97,9 +97,9 @@ class WithoutSamples:
         found.scorer = holding.hold(self.scorer)
         return found
 
-    def keep_in(self, folder: pathlib.Path, *, reuse: bool) -> None:
-        if hasattr(self.scorer, "keep_in"):
-            self.scorer.keep_in(folder, reuse=reuse)
+    def set_cache_folder(self, folder: pathlib.Path, *, reuse: bool) -> None:
+        if hasattr(self.scorer, "set_cache_folder"):
+            self.scorer.set_cache_folder(folder, reuse=reuse)
 
     def fingerprint(self) -> dict[str, Any]:
         """The scorer's own, or one that no other scorer has."""
@@ -143,7 +143,7 @@ def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
         return scorer
     if not callable(getattr(scorer, "score", None)):
         raise InputError(
-            f"{options.shown(scorer)} is not a scorer: it has no method score(images, texts). Load one, such as"
+            f"{options.quote(scorer)} is not a scorer: it has no method score(images, texts). Load one, such as"
             " DiffusionITM.from_pretrained('clevr-tiny')",
             code="wrong-type",
         )

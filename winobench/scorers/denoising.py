@@ -220,7 +220,7 @@ def make_step(
             parallel.put(index[1], split),
             None if groups is None else parallel.put(groups, split),
         )
-        return parallel.take_turns(how.mesh, errors)
+        return parallel.wait_if_cpu(how.mesh, errors)
 
     return step
 

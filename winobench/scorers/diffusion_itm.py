@@ -101,7 +101,7 @@ class DiffusionITM(Holder):
         """
         if not isinstance(pipeline, Pipeline):
             raise InputError(
-                f"{options.shown(pipeline)} is not a pipeline: pass one of StableDiffusion.from_pretrained, or call"
+                f"{options.quote(pipeline)} is not a pipeline: pass one of StableDiffusion.from_pretrained, or call"
                 " DiffusionITM.from_pretrained with a model's name",
                 code="wrong-type",
             )
@@ -343,7 +343,7 @@ class DiffusionITM(Holder):
         finite = np.isfinite(errors)
         if not finite.all():
             image, text, sample = np.unravel_index(np.argmin(finite), grid)
-            said = options.shown(texts[first_text[text]])
+            said = options.quote(texts[first_text[text]])
             raise InputError(
                 f"the error of images[{int(first_image[image])}] under the text {said},"
                 f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise",

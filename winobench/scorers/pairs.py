@@ -161,7 +161,7 @@ class PairScorer(Holder):
         def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:
             index = np.stack([image_rows, text_rows]).astype(np.int32)
             scores = self._step(image_table.array, text_table.array, parallel.put(index, split))
-            return parallel.take_turns(self.mesh, scores)
+            return parallel.wait_if_cpu(self.mesh, scores)
 
         return tables.score_rows(image_table, text_table, pairs, self._size, step)
 

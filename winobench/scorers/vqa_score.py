@@ -206,7 +206,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
-                f"answer and opposite are both {options.shown(self.answer)} to the model: name two answers",
+                f"answer and opposite are both {options.quote(self.answer)} to the model: name two answers",
                 code="unknown-answer",
             )
         self._answers = answers
@@ -360,7 +360,7 @@ def _answer_tokens(
     words = set(tokenizer(answer, add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
-            f"{name} is {options.shown(answer)}, for which the model's tokenizer has no words: name an answer that the"
+            f"{name} is {options.quote(answer)}, for which the model's tokenizer has no words: name an answer that the"
             " model can give, such as yes",
             code="unknown-answer",
         )

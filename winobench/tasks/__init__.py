@@ -92,7 +92,7 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
     for kind, found in places.items():
         if kind not in makers:
             raise InputError(
-                f"there are no tasks from {options.shown(f'{kind}:{found[0]}')}: what comes before the colon is one of"
+                f"there are no tasks from {options.quote(f'{kind}:{found[0]}')}: what comes before the colon is one of"
                 f" {', '.join(makers)}",
                 code="unknown-name",
             )
@@ -153,7 +153,7 @@ def _guarded(task: Task | TextTask) -> Task | TextTask:
             found = task.data_fingerprint(data_dir, limit)
         if not isinstance(found, str):
             raise InputError(
-                f"data_fingerprint() of task {task.name!r} gave {options.shown(found)}: return a text that changes with"
+                f"data_fingerprint() of task {task.name!r} gave {options.quote(found)}: return a text that changes with"
                 " its data",
                 code="broken-plug-in",
             )

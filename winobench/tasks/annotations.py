@@ -72,7 +72,7 @@ class Entry:
     def one_of(self, names: Collection[str]) -> str:
         """A text that is one of these."""
         if self.text() not in names:
-            raise self.wrong(f"is {options.shown(self.value)}, none of {', '.join(names)}", "unknown-name")
+            raise self.wrong(f"is {options.quote(self.value)}, none of {', '.join(names)}", "unknown-name")
         return self.value
 
     def unique(self, value: Any, seen: Collection) -> Any:

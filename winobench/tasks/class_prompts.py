@@ -29,7 +29,7 @@ def read(path: pathlib.Path, num_classes: int) -> tuple[str, ...]:
         digits = row["classidx"].text().strip()
         if not (digits.isascii() and digits.isdigit()) or int(digits) >= num_classes:
             raise row["classidx"].wrong(
-                f"is {options.shown(digits)}, no number from 0 to {num_classes - 1}", "out-of-range"
+                f"is {options.quote(digits)}, no number from 0 to {num_classes - 1}", "out-of-range"
             )
         prompts[row["classidx"].unique(int(digits), prompts)] = row["prompt"].text()
     if len(prompts) != num_classes:

@@ -82,7 +82,7 @@ def _whole(entry: Entry) -> int:
     try:
         return int(text)
     except ValueError:
-        raise entry.wrong(f"is {options.shown(text)}, no whole number", "not-a-number") from None
+        raise entry.wrong(f"is {options.quote(text)}, no whole number", "not-a-number") from None
 
 
 def _task(kind: str):

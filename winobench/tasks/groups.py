@@ -62,7 +62,7 @@ def members(word: str, known: Mapping[str, Task]) -> list[str]:
         hint = f"did you mean {MARK}{near[0]}? " if near else ""
         choices = ", ".join(MARK + name for name in GROUPS)
         raise InputError(
-            f"there is no group of tasks {options.shown(word)}: {hint}the groups are {choices}", code="unknown-name"
+            f"there is no group of tasks {options.quote(word)}: {hint}the groups are {choices}", code="unknown-name"
         )
     if group in _OF_PAPERS:
         return [name for name in _OF_PAPERS[group] if name in known]

@@ -65,7 +65,7 @@ def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
         name, _, variant = line.partition(" ")
         if variant not in classes or name in seen:
             problem = "a photograph that it has already" if name in seen else f"none of the variants of {root}"
-            raise not_as_published(path, f"has the line {options.shown(line)}, {problem}", "bad-annotations")
+            raise not_as_published(path, f"has the line {options.quote(line)}, {problem}", "bad-annotations")
         seen.add(name)
         yield Item(name, (ImageFile(root / "images" / f"{name}.jpg"),), texts, classes.index(variant))
 

@@ -41,7 +41,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     seen: set[str] = set()
     for path, wordnet, where in photographs:
         if wordnet not in targets:
-            problem = f"is {options.shown(wordnet)}, none of the classes of {folder / _CLASSES.to}"
+            problem = f"is {options.quote(wordnet)}, none of the classes of {folder / _CLASSES.to}"
             raise not_as_published(where, problem, "unknown-name")
         if path.stem in seen:
             raise InputError(

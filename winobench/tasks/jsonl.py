@@ -89,7 +89,7 @@ def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:
         row = Entry(value, f"line {number} of {path}", _REMEDY)
         example = _example(row, path.parent, number)
         if example.id in ids:
-            raise row["id"].wrong(f"is {options.shown(example.id)}, as in an earlier line", "repeated-id")
+            raise row["id"].wrong(f"is {options.quote(example.id)}, as in an earlier line", "repeated-id")
         if examples and (example.target is None) != (examples[0].target is None):
             raise row["answer"].wrong(
                 "is a number in some lines and null in others, which are judged differently", "contradicting-options"
@@ -104,7 +104,7 @@ def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:
 def _example(row: Entry, folder: pathlib.Path, number: int) -> Example[pathlib.Path, str]:
     for key, _ in row.items():
         if key not in FIELDS:
-            raise row.wrong(f"has the field {options.shown(key)}, none of {', '.join(FIELDS)}", "unknown-field")
+            raise row.wrong(f"has the field {options.quote(key)}, none of {', '.join(FIELDS)}", "unknown-field")
     paths = tuple(_image(folder, entry) for entry in row["images"].rows())
     texts = row["texts"].texts()
     target = _answer(row, len(paths), len(texts))

@@ -58,7 +58,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
             number, picture = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
             caption = row["Input.caption"].text()
             if prompts.setdefault(number, caption) != caption:
-                problem = f"is {options.shown(caption)}, and {options.shown(prompts[number])} in an earlier row"
+                problem = f"is {options.quote(caption)}, and {options.quote(prompts[number])} in an earlier row"
                 raise row["Input.caption"].wrong(problem, "contradicting-rows")
             answers.setdefault(number, {}).setdefault(picture, []).append(quality)
         for number in sorted(prompts):

@@ -47,7 +47,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         model = row["model_type"].one_of(_MODELS)
         name = f"{row['source_id'].text()}_{_MODELS[model]}"
         if name not in pictures:
-            raise row.wrong(f"is of {options.shown(name)}, which tifa160.json does not have", "unknown-name")
+            raise row.wrong(f"is of {options.quote(name)}, which tifa160.json does not have", "unknown-name")
         answers[name].append(answer(row["answer"], 1, 5))
     yield from _items(folder, pictures, answers)
 

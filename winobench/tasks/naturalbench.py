@@ -53,7 +53,7 @@ def _answers(row: Entry, question: int) -> tuple[str, str]:
     entries = [row[f"Image_{image}_Question_{question}"] for image in (0, 1)]
     first, second = (entry.text().strip() for entry in entries)
     if first == second:
-        raise entries[1].wrong(f"is {options.shown(second)}, as for the other image", "same-answers")
+        raise entries[1].wrong(f"is {options.quote(second)}, as for the other image", "same-answers")
     asked = row[f"Question_{question}"].text() + ENDINGS[kind]
     return question_texts.join(asked, first), question_texts.join(asked, second)
 

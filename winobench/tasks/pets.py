@@ -41,7 +41,7 @@ def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Ite
         raise not_as_published(classes_file, f"has {len(classes)} breeds, not {_NUM_CLASSES}", "bad-annotations")
     for breed, count in collections.Counter(classes).items():
         if count > 1:
-            problem = f"has the breed {options.shown(breed)} {count} times"
+            problem = f"has the breed {options.quote(breed)} {count} times"
             raise not_as_published(classes_file, problem, "bad-annotations")
     texts = tuple(prompt.format(name) for name in classes)
     place, found = _test_names(folder) if split == "test" else _all_names(folder)
@@ -50,12 +50,12 @@ def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Ite
         breed = " ".join(name.split("_")[:-1]).lower()
         if breed not in classes:
             raise InputError(
-                f"{place} has the image {options.shown(name)}, which is named for no breed in {classes_file}: restore"
+                f"{place} has the image {options.quote(name)}, which is named for no breed in {classes_file}: restore"
                 " both files as they were published",
                 code="bad-annotations",
             )
         if name in names:
-            raise not_as_published(place, f"has the image {options.shown(name)} twice", "bad-annotations")
+            raise not_as_published(place, f"has the image {options.quote(name)} twice", "bad-annotations")
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 

@@ -167,7 +167,7 @@ def _question(tag: str, include: Any, prompt: str, where: str) -> tuple[tuple[st
         return tuple(texts), texts.index(prompt)
     except (KeyError, IndexError, ValueError, TypeError):
         raise InputError(
-            f"{where}: the prompt {options.shown(prompt)} is not one of {tag} as its record says: restore GenEval's"
+            f"{where}: the prompt {options.quote(prompt)} is not one of {tag} as its record says: restore GenEval's"
             " file",
             code="unknown-prompt",
         ) from None

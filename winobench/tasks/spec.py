@@ -48,7 +48,7 @@ def _label(row: Entry, num_candidates: int) -> int:
     label = row["label"].integer()
     if num_candidates < 2 or not 0 <= label < num_candidates:
         raise row["label"].wrong(
-            f"is {options.shown(label)}, but there are {num_candidates} candidates", "target-not-among-candidates"
+            f"is {options.quote(label)}, but there are {num_candidates} candidates", "target-not-among-candidates"
         )
     return label
 

@@ -91,7 +91,7 @@ def _named(folder: pathlib.Path, subset: str, row: Entry) -> tuple[ImageFile, st
     if len(parts) < 3 or parts[1] not in SUBSETS[subset][2]:
         choices = ", ".join(SUBSETS[subset][2])
         raise row["image_path"].wrong(
-            f"is {options.shown(name)}, which has none of the arrangements {choices}", "bad-annotations"
+            f"is {options.quote(name)}, which has none of the arrangements {choices}", "bad-annotations"
         )
     return ImageFile(folder / SUBSETS[subset][0] / name), f"{parts[0]} and {parts[-1]}", parts[1]
 

@@ -255,7 +255,7 @@ def train(
         for step in range(first + 1, num_steps + 1):
             batch = _share(next(batches), rows)
             state, metrics = step_fn(state, batch, *more)
-            parallel.take_turns(mesh, metrics, communicates=True)  # gradients go from device to device
+            parallel.wait_if_cpu(mesh, metrics, communicates=True)  # gradients go from device to device
             journal.add(step, metrics, wait=step == first + 1)
             bar.advance()
             if step == first + 1:

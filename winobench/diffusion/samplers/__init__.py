@@ -45,7 +45,7 @@ def find_sampler(name: Any, schedule: Schedule) -> Sampler:
         return SAMPLERS[_OF_FOLDERS.get(schedule.scheduler_class, fitting[0])]
     if not isinstance(name, str) or name not in SAMPLERS:
         raise InputError(
-            f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}", code="unknown-name"
+            f"the sampler is {options.quote(name)}, but it must be one of {', '.join(SAMPLERS)}", code="unknown-name"
         )
     if name not in fitting:
         kinds = "models of numbered timesteps, and this is a flow model", "flow models, which this is not"

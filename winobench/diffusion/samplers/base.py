@@ -97,7 +97,7 @@ class Sampler(abc.ABC):
 
 def check_num_steps(num_steps: Any, most: int, name: str = "the number of sampling steps") -> int:
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
-        raise InputError(f"{name} is {options.shown(num_steps)}, but it must be a whole number", code="wrong-type")
+        raise InputError(f"{name} is {options.quote(num_steps)}, but it must be a whole number", code="wrong-type")
     if not 1 <= num_steps <= most:
         raise InputError(f"{name} is {num_steps}, but it must be from 1 to {most}", code="out-of-range")
     return int(num_steps)
