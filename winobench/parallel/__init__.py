@@ -74,8 +74,8 @@ __all__ = [
     "runs_on_one_device",
     "split_axis",
     "split_rows",
-    "wait_if_cpu",
     "traced_device",
     "traced_on",
+    "wait_if_cpu",
     "without_mesh",
 ]
