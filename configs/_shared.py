@@ -107,8 +107,8 @@ class Sampler:
     sampler: str | None = option(
         None,
         options.text(255).or_none(),
-        "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models. None follows the"
-        " model's folder, or takes ddim where its scheduler is not among these",
+        "a name in winobench.SAMPLERS, such as ddim or dpm_solver, or flow_euler of flow models. None follows"
+        " the model's folder, or takes ddim where its scheduler is not among these",
     )
     image_size: int | None = option(
         None, options.IMAGE_SIZE.or_none(), "height and width in pixels. None for the model's own"
