@@ -26,7 +26,7 @@ def _documented():
             yield name, thing
         for method, function in vars(thing).items() if inspect.isclass(thing) else ():
             function = getattr(function, "__func__", function)
-            if not method.startswith("_") and inspect.isfunction(function) and function.__name__ != "<lambda>":
+            if not re.match("_|build$", method) and inspect.isfunction(function) and function.__name__ != "<lambda>":
                 yield f"{name}.{method}", function
 
 

@@ -175,7 +175,7 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
         ({"model": "flan-t5-xxl", "captioner": "none"}, "no-captioner", ("'captions'", "--config.captioner")),
         ({"drawer": "clip-vit-l14"}, "wrong-kind-of-model", ("--config.drawer", "clip-vit-l14")),
         ({"drawer": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--config.pictures", "--config.drawer")),
-        ({"pictures": "nowhere"}, None, ("nowhere",)),
+        ({"pictures": "nowhere"}, "no-such-folder", ("nowhere",)),
         ({"protocol": "vqua"}, "unknown-name", ("'vqua'", "vqa")),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
         (["--config=hardneg", "--config.loss.kind=hard"], "kind is 'hard', but it must be one of none, random_text"),
         (["--config=hardneg", "--config.model=sd21base"], "nor one of sd21-base"),
         (["--config=clevr_tiny", "--processes=auto"], "--processes is not for --config=clevr_tiny"),
-        (["--config=hardneg", "--processes=here"], "joined by auto or host:port,count,number, not by 'here'"),
+        (["--config=hardneg", "--processes=here"], "'here' is neither auto nor host:port,count,number"),
         (["--config=hardneg:paper"], "coco_hardneg_train"),
     ],
 )

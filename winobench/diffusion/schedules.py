@@ -242,7 +242,7 @@ class NoiseSchedule(Schedule):
         object.__setattr__(self, "sampler_options", sampler_options)
         for name, allowed in _TRAINING_FIELDS.items():
             if name != "beta_schedule" or self.trained_betas is None:
-                code = "unsupported-option" if name == "prediction_type" else "out-of-range"
+                code = {"prediction_type": "unsupported-option"}.get(name, "out-of-range")
                 allowed.check(f"the noise schedule's {name}", getattr(self, name), code)
         if self.trained_betas is not None and len(self.trained_betas) != self.num_train_timesteps:
             raise InputError(
