@@ -242,8 +242,8 @@ class NoiseSchedule(Schedule):
         object.__setattr__(self, "sampler_options", sampler_options)
         for name, allowed in _TRAINING_FIELDS.items():
             if name != "beta_schedule" or self.trained_betas is None:
-                code = {"prediction_type": "unsupported-option"}.get(name, "out-of-range")
-                allowed.check(f"the noise schedule's {name}", getattr(self, name), code)
+                fault = "unsupported-option" if name == "prediction_type" else "out-of-range"
+                allowed.check(f"the noise schedule's {name}", getattr(self, name), fault)
         if self.trained_betas is not None and len(self.trained_betas) != self.num_train_timesteps:
             raise InputError(
                 f"the noise schedule lists {len(self.trained_betas)} trained_betas for"
