@@ -7,7 +7,6 @@ import PIL.Image
 
 from tests.evaluation import fakes
 from tests.expectations import raises
-from winobench.base.texts import text_hash
 from winobench.evaluation.plan import make_plan
 from winobench.metrics import normalization
 from winobench.tasks.base import Example
@@ -65,16 +64,13 @@ def test_images_are_one_by_content_not_by_source(tmp_path):
     plan = _plan(fakes.text_task(load=load))
     assert [question.images[0] for question in plan.questions["words"]] == [0, 0, 1, 2, 2, 3]
     assert len(set(plan.image_hashes)) == 4
+    assert plan.text_hashes[0] == hashlib.sha256(b"a").hexdigest()
 
 
 def test_pairs_are_in_the_order_of_images():
     plan = _plan(fakes.square_task(), fakes.text_task())
     assert (np.diff(plan.pairs[:, 0]) >= 0).all()
     assert plan.pairs.dtype == np.int32
-
-
-def test_text_hash_is_sha256():
-    assert text_hash("a photo") == hashlib.sha256(b"a photo").hexdigest()
 
 
 def test_limit_reaches_the_task():

@@ -129,8 +129,7 @@ def test_two_processes_race_as_one(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
-def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, count):
+def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path):
     workdir = tmp_path / "run"
     first, second = start_two(workdir, "slow")
     kill_once_recording(second, second, workdir)
@@ -143,8 +142,8 @@ def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, c
     kept = recorded(workdir)
     assert config(workdir)["status"].startswith("failed: process 1 of 2 was lost")
 
-    printed = finish(start(workdir)) if count == 1 else finish(*start_two(workdir))
-    assert all(one["results"] == printed[0]["results"] for one in printed)
+    printed = finish(*start_two(workdir))
+    assert printed[0]["results"] == printed[1]["results"]
     assert printed[0]["results"]["computed_passes"] == NUM_TRIPLES - len(kept)
     check_against(alone, printed[0], workdir)  # and nothing is recorded twice
     assert kept.items() <= recorded(workdir).items()
@@ -188,7 +187,7 @@ def test_a_mesh_may_span_the_processes(alone, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["slurm", "open mpi 4", "open mpi 5"])
+@pytest.mark.parametrize("scheduler", ["slurm", "open mpi"])
 def test_schedulers_are_understood(alone, tmp_path, scheduler):
     workdir, port = tmp_path / "run", str(free_port())
     variables = {
@@ -200,12 +199,14 @@ def test_schedulers_are_understood(alone, tmp_path, scheduler):
             "SLURM_LOCALID": "{}",
             "SLURM_STEP_TASKS_PER_NODE": "2",
         },
-        "open mpi 4": {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911"},
-        "open mpi 5": {"PMIX_NAMESPACE": "prterun-here-17@1"},
+        "open mpi": {
+            "PMIX_NAMESPACE": "prterun-here-17@1",  # as of Open MPI 5, which JAX does not know
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            "OMPI_COMM_WORLD_RANK": "{}",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "{}",
+        },
     }[scheduler]
-    if scheduler != "slurm":
-        variables |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-        variables |= {"OMPI_COMM_WORLD_RANK": "{}", "OMPI_COMM_WORLD_LOCAL_RANK": "{}"}
     variables |= {"JAX_COORDINATOR_PORT": port}
     each = [{name: value.format(number) for name, value in variables.items()} for number in range(2)]
     first, second = finish(*(start(workdir, "auto", environment=environment) for environment in each))

@@ -67,20 +67,12 @@ def test_the_five_best_are_a_race_of_their_own():
     assert ranking.num_samples.max() < BUDGET
     assert order[0] == 0
     assert set(order[:5].tolist()) == {0, 1, 2, 3, 4}
-    # The fifth and the sixth are close: only these two go on.
+    # Only the fifth and the sixth, which are close, go on.
     close = _errors([0, 30, 60, 90, 120, 120.3, 150, 180], spread=1)
     ranking = _ranking(8, (1, 5))
     _run(ranking, close)
     assert ranking.num_samples[[4, 5]].tolist() == [BUDGET, BUDGET]
     assert np.delete(ranking.num_samples, [4, 5]).max() < BUDGET
-
-
-def test_all_but_one_of_the_best_is_a_race_for_the_last():
-    errors = _errors([0, 0.1, 0.2, 0.3, 0.4, 100])
-    ranking = _ranking(6, (5,))
-    scores = _run(ranking, errors)
-    assert ranking.num_samples.max() < BUDGET
-    assert np.argmin(scores) == 5
 
 
 def test_a_candidate_that_was_dropped_does_not_win_by_its_few_samples():
@@ -102,9 +94,8 @@ def test_a_candidate_that_was_dropped_does_not_win_by_its_few_samples():
 
 
 def test_equal_candidates_end_in_a_tie():
-    errors = np.float32(np.ones((2, BUDGET)))
     ranking = _ranking(2)
-    scores = _run(ranking, errors)
+    scores = _run(ranking, np.ones((2, BUDGET), np.float32))
     assert ranking.num_samples.tolist() == [BUDGET, BUDGET]
     assert scores[0] == scores[1]
 
@@ -185,6 +176,7 @@ def _known(plan, budget, effect):
 
 
 def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(planned):
+    """Also in heats of three images and eight texts at most, from errors that are recorded."""
     plan, tasks = planned
     budget = 128
     known = _known(plan, budget, effect=1.5)
@@ -199,53 +191,28 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(pla
     assert outcome.passes == np.isfinite(errors).sum()
     assert outcome.fixed_passes == known.size
     assert outcome.passes < known.size / 1.8
+    heats = []
+
+    def again(pairs, first, end):
+        if first == 0:
+            heats.append(plan.pairs[pairs])
+
+    of_heats = race.Race(plan, tasks, budget, rows=(3, 8), share=0.2).run(errors, again)
+    assert len(heats) > 30
+    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in heats)
+    assert {**vars(of_heats), "scores": None} == {**vars(outcome), "scores": None}
     for task in tasks:
+        np.testing.assert_array_equal(of_heats.scores[task.name], outcome.scores[task.name])
         of = outcome.tasks[task.name]
         assert of.questions == len(plan.questions[task.name])
         assert 0 < of.undecided < of.questions / 3
         assert 16 <= of.samples <= 64
         targets = [question.target for question in plan.questions[task.name]]
-        fixed = metrics.METRICS[task.metric](question_scores(plan, task.name, known), targets)["accuracy"]
+        whole = question_scores(plan, task.name, known)
+        fixed = metrics.METRICS[task.metric](whole, targets)["accuracy"]
         raced = metrics.METRICS[task.metric](outcome.scores[task.name], targets)["accuracy"]
-        assert [scores.shape for scores in outcome.scores[task.name]] == [
-            scores.shape for scores in question_scores(plan, task.name, known)
-        ]
+        assert [one.shape for one in outcome.scores[task.name]] == [one.shape for one in whole]
         assert (fixed.correct == raced.correct).mean() >= 0.98
-
-
-def test_a_replay_of_recorded_errors_decides_the_same(planned):
-    plan, tasks = planned
-    known = _known(plan, 64, effect=1.0)
-    errors = np.full_like(known, np.nan)
-
-    def score(pairs, first, end):
-        errors[pairs, first:end] = known[pairs, first:end]
-
-    first = race.Race(plan, tasks, 64, share=0.3).run(errors, score)
-    again = race.Race(plan, tasks, 64, share=0.3).run(errors, lambda *_: None)
-    assert first.passes == again.passes
-    for task in tasks:
-        for one, other in zip(first.scores[task.name], again.scores[task.name], strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def test_a_race_in_heats_decides_the_same(planned):
-    """Three images and eight texts at once: no heat needs more, unless a single question does."""
-    plan, tasks = planned
-    known = _known(plan, 64, effect=1.0)
-    whole = race.Race(plan, tasks, 64, share=0.3).run(known, lambda *_: None)
-    batches = []
-
-    def score(pairs, first, end):
-        if first == 0:
-            batches.append(plan.pairs[pairs])
-
-    outcome = race.Race(plan, tasks, 64, rows=(3, 8), share=0.3).run(known, score)
-    assert len(batches) > 30
-    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in batches)
-    assert {**vars(outcome), "scores": None} == {**vars(whole), "scores": None}
-    for task in tasks:
-        np.testing.assert_array_equal(outcome.scores[task.name], whole.scores[task.name])
 
 
 def test_shares_have_equally_many_pairs_and_every_question_once(planned):
@@ -342,42 +309,12 @@ def test_bias_takes_all_of_its_samples(tmp_path):
     assert set(results["tasks"]) == {"words", "bias"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"mode": "sprint"}, ("unknown-name", "'sprint'")),
-        ({"alpha": 0.7}, ("bad-value", "alpha", "0.7")),
-        ({"rare_share": 0.0}, ("bad-value", "rare_share")),
-        ({"rare_share": 0.6}, ("bad-value", "rare_share")),
-        ({"timesteps": "importance", "mode": "fixed"}, ("option-of-others", "timesteps='importance'")),
-    ],
-)
-def test_bad_input(tmp_path, arguments, words):
-    with raises(*words):
-        _evaluate(Decided(), tmp_path / "run", **arguments)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_scorer_without_samples_cannot_race(tmp_path):
-    class Plain:
-        def score(self, images, texts):
-            return np.zeros((len(images), len(texts)))
-
-    with raises("option-of-others", "mode='race'"):
-        _evaluate(Plain(), tmp_path / "run")
-
-
-@pytest.mark.parametrize("rule", ["uniform", "even", "stratified", [100 * (i % 10) for i in range(64)]])
+@pytest.mark.parametrize("rule", ["stratified", [100 * (i % 10) for i in range(64)]])
 def test_any_rule_for_timesteps_can_race(tmp_path, rule):
     """Samples are met in random order, so that the first ones are samples of the whole range."""
     results = _evaluate(Decided(), tmp_path / "run", timesteps=rule, num_samples=64)
     assert results["race"]["passes"] < results["race"]["fixed_passes"]
     assert results["race"]["rare_share"] == 0.3
-
-
-def test_a_folder_of_another_race_is_refused(raced):
-    with raises("another-run", "sampling"):
-        _evaluate(Decided(), raced[0], rare_share=0.2)
 
 
 def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -401,12 +338,9 @@ def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_r
     ("metric", "shape", "target", "words"),
     [
         ("accuracy", (2, 2), 0, ("2 images", "2 texts")),
-        ("accuracy", (3, 2), None, ("3 images", "2 texts")),
         ("recall", (2, 2), None, ("2 images", "2 texts")),
         ("recall", (1, 2), None, ("target",)),
         ("winoground", (1, 2), 0, ("1 images", "2 texts")),
-        ("winoground", (2, 3), None, ("2 images", "3 texts")),
-        ("winoground", (1, 1), None, ("1 images", "1 texts")),
         ("winoground", (2, 2), 1, ("target 1",)),
     ],
 )
@@ -458,11 +392,11 @@ def _questions(shape, metric, count):
     return task, make_plan([task], data_dir=None, limit=None, normalize="none")
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("shape", "metric"), [((1, 2), "accuracy"), ((2, 2), "winoground"), ((3, 3), "winoground"), ((12, 1), "recall")]
 )
-@pytest.mark.parametrize("effect", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("effect", [0.0, 2.0])
 def test_races_agree_with_the_whole_budget(shape, metric, effect):
     """Rare samples that decide, and normal noise: of so few questions, one may be decided otherwise by chance."""
     count, budget = 20 if metric == "recall" else 60, 256
@@ -491,17 +425,12 @@ def end(one, errors, step=1):
     ("candidates", "tops", "gap", "num_samples", "ranking"),
     [
         (2, (1,), 1, [38, 38], [1, 0]),
-        (3, (1,), 1, [64, 64, 47], [1, 0, 2]),
         (3, (2,), 1, [51, 47, 51], [1, 0, 2]),
         (4, (1, 3), 1, [57, 55, 57, 55], [2, 0, 1, 3]),
-        (5, (2,), 1, [55, 56, 58, 65, 65], [2, 4, 3, 1, 0]),
-        (6, (1, 5), 1, [53, 50, 50, 54, 54, 53], [3, 4, 2, 1, 0, 5]),
         (7, (2, 3), 1, [62, 62, 76, 62, 76, 64, 66], [5, 6, 2, 4, 3, 1, 0]),
         (8, (6,), 1, [57, 55, 55, 57, 55, 55, 55, 57], [6, 1, 2, 4, 5, 0, 3, 7]),
         # Close races make later choices of whom to compare, each with its own share of the level.
         (3, (1,), 0.35, [137, 270, 270], [1, 2, 0]),
-        (4, (2,), 0.35, [263, 116, 144, 263], [1, 3, 0, 2]),
-        (5, (1, 4), 0.35, [417, 417, 368, 228, 368], [0, 1, 3, 2, 4]),
         (3, (1, 2), 0.25, [445, 501, 501], [1, 2, 0]),
     ],
 )
@@ -517,10 +446,7 @@ def test_races_stop_where_they_did(candidates, tops, gap, num_samples, ranking):
     assert np.argsort(-one.scores(errors)).tolist() == ranking
 
 
-@pytest.mark.parametrize(
-    ("size", "effect", "one_is_wrong", "num_samples"),
-    [(2, 1.0, False, 53), (2, 1.5, True, 47), (3, 1.5, False, 43), (3, 1.5, True, 59)],
-)
+@pytest.mark.parametrize(("size", "effect", "one_is_wrong", "num_samples"), [(2, 1.0, False, 53), (3, 1.5, True, 59)])
 def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
     errors = np.random.default_rng(size).exponential(size=(size * size, 200))
     errors[np.arange(size) * (size + 1)] -= effect

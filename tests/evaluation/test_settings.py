@@ -77,10 +77,8 @@ def test_a_new_option_is_one_field(tmp_path):
 @pytest.mark.parametrize(
     ("given", "identity"),
     [
-        ({}, '{"num_samples": 2, "num_bias_samples": 20, "seed": 0, "timesteps": "uniform"}'),
-        ({"alpha": 0.3}, '{"num_samples": 2, "num_bias_samples": 20, "seed": 0, "timesteps": "uniform"}'),
         (
-            {"num_samples": None, "timesteps": np.array([3, 7]), "seed": np.uint32(5)},
+            {"alpha": 0.3, "num_samples": None, "timesteps": np.array([3, 7]), "seed": np.uint32(5)},
             '{"num_samples": 2, "num_bias_samples": 20, "seed": 5, "timesteps": [3, 7]}',
         ),
         (

@@ -157,14 +157,6 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
     assert run.tasks["clevr"].examples.terms == ("own",)
 
 
-def test_terms_that_nobody_knows_are_refused(run_folders, tmp_path):
-    folder = copied(run_folders[0], tmp_path)
-    for terms in (["own", "magic"], ["unconditional"]):
-        write_examples(folder, "clevr", replaced("terms", lambda _, terms=terms: terms))
-        with raises("unknown-name", "clevr.parquet"):
-            reading.read_run(folder)
-
-
 def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):
     folder = copied(run_folders[0], tmp_path)
 
@@ -196,18 +188,6 @@ def test_an_error_store_joins_stretches_of_samples():
     assert store.pairs(["j"], ["a"], 4) is None
     assert store.pairs(["i"], ["b"]) is None
     assert store.pairs(["k"], ["a"]) is None
-
-
-def test_runs_of_one_model_get_names_of_their_own(run_folders, tmp_path):
-    other = copied(run_folders[0], tmp_path)
-    assert [run.label for run in reading.read_runs([run_folders[0], other])] == [
-        "clevr-tiny (weak)",
-        "clevr-tiny (copy)",
-    ]
-    (tmp_path / "deep").mkdir()
-    third = shutil.copytree(other, tmp_path / "deep" / "copy")
-    labels = [run.label for run in reading.read_runs([other, third])]
-    assert len(set(labels)) == 2
 
 
 def refused(folder):
@@ -273,16 +253,14 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     [
         ([named("sd21-base"), named("openai/clip"), named("/a/b/tiny/")], ["sd21-base", "clip", "tiny"]),
         ([named("/a/b/tiny"), named("/a/c/tiny")], ["tiny (b)", "tiny (c)"]),
-        ([named("/a/x/tiny"), named("/c/x/tiny")], ["tiny (a)", "tiny (c)"]),
-        ([named("sd"), named("sd", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
+        ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         ([named("sd"), named("sd", num_samples=1000)], ["sd (100 samples)", "sd (1,000 samples)"]),
         ([named("sd"), named("sd", dtype="bfloat16")], ["sd (float32)", "sd (bfloat16)"]),
-        ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
-        ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         (
             [named("sd", num_samples=10), named("sd", dtype="bfloat16"), named("sd")],
             ["sd (10 samples, float32)", "sd (100 samples, bfloat16)", "sd (100 samples, float32)"],
         ),
+        ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
         ([named("sd"), named("sd")], ["sd 1", "sd 2"]),
     ],
 )
@@ -301,15 +279,7 @@ def test_names_of_any_length_are_short_and_their_own():
     assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"
 
 
-@pytest.mark.parametrize("timesteps", [[10**30], [-1], [1.5], ["1"]])
-def test_timesteps_that_no_schedule_has_are_refused(run_folders, tmp_path, timesteps):
-    folder = copied(run_folders[0], tmp_path)
-    rounds = json.loads((folder / "config.json").read_text())["rounds"]
-    changed(folder / "config.json", rounds=[{**one, "timesteps": timesteps} for one in rounds])
-    assert "rounds[0].timesteps" in refused(folder)
-
-
-@pytest.mark.parametrize("name", ["x" * 300, "circle", "circle/run", "x/" * 3000])
+@pytest.mark.parametrize("name", ["circle/run", "x/" * 3000])
 def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
     (tmp_path / "circle").symlink_to("circle")
     with raises("no-such-folder"):
@@ -322,15 +292,15 @@ def in_file(name, change):
 
 def entry(row, **changes):
     """A change of an entry of the task clevr in ``results.json``."""
-    return in_file("results.json", lambda content: content["tasks"]["clevr"][row].update(changes))
+    return in_file("results.json", lambda content: entries_of(content)[row].update(changes))
+
+
+def entries_of(results):
+    return results["tasks"]["clevr"]
 
 
 def in_table(change):
     return lambda folder: write_examples(folder, "clevr", change)
-
-
-def add_ghost(entries):
-    entries["ghost/accuracy"] = entries["accuracy"]
 
 
 def twice(table):
@@ -341,7 +311,6 @@ def twice(table):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (entry("accuracy", low=0, high=0.01), ("damaged-results", "tasks.clevr.accuracy", "interval")),
         (entry("accuracy", low=0.9, high=0.1), ("damaged-results", "tasks.clevr.accuracy", "interval")),
         (entry("accuracy", n=17), ("damaged-results", "tasks.clevr.accuracy", "17", "16")),
         (entry("accuracy", ties=17), ("damaged-results", "tasks.clevr.accuracy", "17 ties")),
@@ -350,15 +319,14 @@ def twice(table):
         (entry("spatial/accuracy", n=7), ("damaged-results", "tasks.clevr.spatial/accuracy", "7", "8")),
         *(
             (entry("accuracy", **change), ("wrong-value", "tasks.clevr.accuracy", *change))
-            for change in ({"value": 2}, {"low": -1}, {"n": -5}, {"n": 10**30}, {"chance": 1.5}, {"value": math.nan})
+            for change in ({"value": 2}, {"n": -5}, {"n": 10**30}, {"value": math.nan})
         ),
         (
             in_file("results.json", lambda all: all["tasks"]["clevr"]["accuracy"].pop("ties")),
             ("missing-field", "tasks.clevr.accuracy", "'ties'"),
         ),
-        (entry("accuracy", high=1.5), ("wrong-value", "tasks.clevr.accuracy")),
         (
-            in_file("results.json", lambda all: add_ghost(all["tasks"]["clevr"])),
+            in_file("results.json", lambda all: entries_of(all).update({"ghost/accuracy": entries_of(all)["accuracy"]})),
             ("damaged-results", "tasks.clevr.ghost/accuracy"),
         ),
         (in_file("results.json", lambda all: all["config"].update(model="another")), ("damaged-results", "another")),
@@ -370,6 +338,11 @@ def twice(table):
         (
             in_file("config.json", lambda all: all["rounds"][0]["tasks"].append("clevr")),
             ("damaged-results", "clevr", "rounds"),
+        ),
+        *(
+            (in_file("config.json", lambda all, wrong=wrong: all["rounds"][0].update(timesteps=[wrong])),
+             ("wrong-value", "rounds[0].timesteps"))
+            for wrong in (10**30, -1, 1.5, "1")
         ),
         (
             in_file("config.json", lambda all: all["metrics"]["clevr"].update(higher_is_better=False)),
@@ -389,10 +362,9 @@ def twice(table):
             ("damaged-results", "clevr"),
         ),
         (
-            in_file("results.json", lambda all: all["tasks"]["clevr"].update(odd=all["tasks"]["clevr"]["accuracy"])),
+            in_file("results.json", lambda all: entries_of(all).update(odd=entries_of(all)["accuracy"])),
             ("damaged-results", "tasks.clevr.odd"),
         ),
-        (in_file("results.json", lambda all: all.update(passes=-1)), ("wrong-value", "passes")),
         (in_table(twice), ("damaged-examples", "clevr.parquet", "twice")),
         (
             in_table(lambda table: with_column(table, "correct", [not one for one in table["correct"].to_pylist()])),
@@ -409,7 +381,10 @@ def twice(table):
             ("damaged-examples", "clevr.parquet", "NaN"),
         ),
         (in_table(lambda table: table.slice(1)), ("damaged-results", "tasks.clevr.accuracy", "16", "15")),
-        (in_table(lambda table: with_column(table, "target", [2] * len(table))), ("damaged-examples", "clevr.parquet")),
+        *(
+            (in_table(replaced("terms", lambda _, terms=terms: terms)), ("unknown-name", "clevr.parquet"))
+            for terms in (["own", "magic"], ["unconditional"])
+        ),
     ],
 )  # fmt: skip
 def test_files_that_contradict_each_other_are_told(run_folders, tmp_path, change, said):
