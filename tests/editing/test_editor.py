@@ -112,10 +112,9 @@ def test_edits_follow_the_weights(tmp_path):
     np.testing.assert_array_equal(again.score(IMAGES[:1], TEXTS), after)
 
 
-@pytest.mark.parametrize("count", [2, 8])
-def test_devices_share_the_edits(tmp_path, count):
+def test_devices_share_the_edits(tmp_path):
     one = editor(tmp_path / "one").score(IMAGES, TEXTS)
-    several = editor(tmp_path / "several", devices=count, batch_size=1).score(IMAGES, TEXTS)
+    several = editor(tmp_path / "several", devices=8, batch_size=1).score(IMAGES, TEXTS)
     np.testing.assert_allclose(one, several, rtol=1e-5)
 
 
@@ -150,10 +149,8 @@ def test_another_option_is_another_scorer(tmp_path):
     ("options", "named"),
     [
         ({"method": "draw"}, "'draw'"),
-        ({"timesteps": "all"}, "'all'"),
         ({"strength": 0.0}, "strength"),
         ({"num_steps": 0}, "num_steps"),
-        ({"learning_rate": -1.0}, "learning_rate"),
     ],
 )
 def test_wrong_options_are_named(tmp_path, options, named):

@@ -15,8 +15,7 @@ from tests.expectations import names, raises
 from winobench import metrics
 from winobench.base.errors import InputError
 from winobench.base.texts import text_hash
-from winobench.data.images import GRAY_IMAGE
-from winobench.evaluation import evaluate, runner
+from winobench.evaluation import evaluate
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
@@ -42,13 +41,6 @@ def numbers(results):
     return {key: value for key, value in results.items() if key not in ("seconds", "computed_passes", "workdir")}
 
 
-def test_large_plans_are_handed_over_in_stretches(finished, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 32)
-    scorer = FakeScorer()
-    assert numbers(run(scorer, tmp_path / "run")) == numbers(finished[2])
-    assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES
-
-
 def test_results_are_as_documented(finished):
     scorer, folder, results = finished
     assert len(scorer.scored) == len(set(scorer.scored)) == len(recorded(folder)) == NUM_PAIRS * NUM_SAMPLES
@@ -56,7 +48,6 @@ def test_results_are_as_documented(finished):
     results = dict(results)
     assert results.pop("workdir") == str(folder)
     assert json.loads((folder / "results.json").read_text()) == results
-    assert list(results) == ["tasks", "failed", "config", "versions", "passes", "computed_passes", "seconds"]
     assert results["failed"] == {}
     assert results["passes"] == results["computed_passes"] == NUM_PAIRS * NUM_SAMPLES
     assert list(results["tasks"]) == ["words", "pictures", "square"]
@@ -64,12 +55,10 @@ def test_results_are_as_documented(finished):
     assert list(results["tasks"]["square"]) == ["text", "image", "group"]
     for task in results["tasks"].values():
         for entry in task.values():
-            assert list(entry) == ["value", "low", "high", "chance", "n", "ties"]
             assert 0 <= entry["low"] <= entry["value"] <= entry["high"] <= 1
             assert entry["low"] < entry["high"]
-    assert results["tasks"]["words"]["accuracy"]["n"] == 10
-    assert results["tasks"]["words"]["colour/accuracy"]["n"] == 5
-    assert results["tasks"]["words"]["colour/accuracy"]["chance"] == 0.5
+    colour = results["tasks"]["words"]["colour/accuracy"]
+    assert (results["tasks"]["words"]["accuracy"]["n"], colour["n"], colour["chance"]) == (10, 5, 0.5)
     assert results["tasks"]["square"]["group"]["chance"] == pytest.approx(1 / 6)
     assert results["config"] == {
         "tasks": ["words", "pictures", "square"],
@@ -79,18 +68,12 @@ def test_results_are_as_documented(finished):
         "sampling": {"num_samples": 5, "num_bias_samples": 20, "seed": 0, "timesteps": "uniform"},
     }
     versions = results["versions"]
-    assert set(versions) == {"winobench", "python", "libraries", "seeds", "device", "weights", "scorer", "data"}
-    assert versions["weights"] == "0"
-    assert versions["data"]["words"] == "words 5"
-    assert versions["device"]["platform"] == "cpu"
+    assert (versions["weights"], versions["data"]["words"], versions["device"]["platform"]) == ("0", "words 5", "cpu")
     assert results["seconds"] > 0
     described = config(folder)
-    assert described["status"] == "finished"
-    assert described["config"] == results["config"]
-    assert described["identity"]["scorer"]["model"] == "0"
+    assert (described["status"], described["config"]) == ("finished", results["config"])
     (one,) = described["rounds"]
-    assert one["tasks"] == ["words", "pictures", "square"]
-    assert one["num_samples"] == NUM_SAMPLES
+    assert (one["tasks"], one["num_samples"]) == (["words", "pictures", "square"], NUM_SAMPLES)
     assert one["timesteps"] == samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
 
@@ -227,10 +210,8 @@ def test_ties_are_wrong_and_counted(tmp_path):
             return np.float32(0.5)
 
     results = run(Constant(), tmp_path / "run")
-    for task in results["tasks"].values():
-        for entry in task.values():
-            assert entry["value"] == 0
-            assert entry["ties"] == entry["n"]
+    for entry in (entry for task in results["tasks"].values() for entry in task.values()):
+        assert (entry["value"], entry["ties"]) == (0, entry["n"])
     rows = examples(tmp_path / "run", "words")
     assert all(row["prediction"] is None and row["tie"] and not row["correct"] for row in rows)
 
@@ -384,18 +365,6 @@ def test_a_metric_that_cannot_judge_is_told_before_anything_is_scored(tmp_path, 
             run(scorer, tmp_path / metric, tasks=[dataclasses.replace(task, metric=metric, chance={})])
         assert not scorer.scored
         assert not (tmp_path / metric).exists()
-
-
-def test_gray_image_normalisation_scores_one_more_image(tmp_path):
-    scorer = FakeScorer()
-    run(scorer, tmp_path / "run", tasks=TASKS[:2], normalize="gray_image")
-    gray = [text for content, text, sample in scorer.scored if content == GRAY_IMAGE.tobytes() and sample == 0]
-    words = {f"{group} {number}" for number in range(5) for group in ("colour", "shape")} | {"no colour", "no shape"}
-    assert sorted(gray) == sorted(words)  # each once; where images compete, the gray one is not needed
-    rows = examples(tmp_path / "run", "words")
-    assert all(row["terms"] == ["own", "gray_image"] for row in rows)
-    rows = examples(tmp_path / "run", "pictures")
-    assert all(row["terms"] == ["own", "unconditional"] for row in rows)
 
 
 def test_a_task_with_bad_data_does_not_stop_the_others(tmp_path):

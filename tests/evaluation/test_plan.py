@@ -7,9 +7,12 @@ import PIL.Image
 
 from tests.evaluation import fakes
 from tests.expectations import raises
+from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import make_plan
 from winobench.metrics import normalization
 from winobench.tasks.base import Example
+
+GRAY_HASH = image_hash(GRAY_IMAGE)
 
 
 def _plan(*tasks, limit=None, normalize="auto"):
@@ -38,6 +41,17 @@ def test_competing_images_need_the_empty_text_once_each():
     terms = (normalization.OWN, normalization.UNCONDITIONAL)
     assert plan.terms == {"pictures": terms, "square": terms}
     assert "" not in _plan(fakes.image_task(count=2), normalize="none").texts
+
+
+def test_the_gray_image_is_scored_with_each_text_once_where_images_do_not_compete():
+    plan = _plan(fakes.text_task(count=2), fakes.image_task(count=2), normalize="gray_image")
+    gray = [plan.texts[text] for image, text in plan.pairs.tolist() if plan.image_hashes[image] == GRAY_HASH]
+    assert sorted(gray) == ["colour 0", "colour 1", "no colour", "no shape", "shape 0", "shape 1"]
+    own = normalization.OWN
+    assert plan.terms == {
+        "words": (own, normalization.GRAY_IMAGE),
+        "pictures": (own, normalization.UNCONDITIONAL),
+    }
 
 
 def test_the_empty_text_is_also_a_text_like_others():

@@ -223,12 +223,10 @@ def test_shares_have_equally_many_pairs_and_every_question_once(planned):
     assert max(pairs) - min(pairs) <= 8
     last = [max(int(entry.rows[0]) for entry in share) for share in shares]
     assert last == sorted(last)
-
-
-def test_some_of_many_processes_have_nothing_to_race():
-    tasks = [fakes.image_task(count=1)]
-    plan = make_plan(tasks, data_dir=None, limit=None, normalize="auto")
-    runs = [race.Race(plan, tasks, 8, process=process, num_processes=3) for process in range(3)]
+    # Some of many processes have nothing to race.
+    few = [fakes.image_task(count=1)]
+    plan = make_plan(few, data_dir=None, limit=None, normalize="auto")
+    runs = [race.Race(plan, few, 8, process=process, num_processes=3) for process in range(3)]
     assert sorted(one.num_questions for one in runs) == [0, 0, 1]
     for one in runs:
         one.run(np.zeros((len(plan.pairs), 8), np.float32), lambda *_: None)
@@ -363,20 +361,16 @@ def test_questions_that_a_metric_does_not_decide_are_refused(tmp_path, metric, s
         race.Race(plan, [task], 64)
 
 
-def test_check_is_for_tasks_that_are_not_loaded():
-    race.check([fakes.text_task(), fakes.image_task(), fakes.square_task(), fakes.bias_task()])
-    with pytest.raises(InputError, match=names("'unheard of'")):
-        race.check([fakes.text_task(), dataclasses.replace(fakes.image_task(), metric="unheard of")])
-
-
 def test_every_task_here_can_race_or_is_of_bias():
     """But for those of metrics that no smaller set of comparisons decides, which are refused by name."""
+    race.check([fakes.text_task(), fakes.image_task(), fakes.square_task(), fakes.bias_task()])
     undecided = {"all_true", "own_texts", "all_answers"}
     race.check(task for task in TASKS.values() if task.metric not in undecided)
     for metric in undecided:
-        some = [task for task in TASKS.values() if task.metric == metric]
         with raises("cannot-race", f"'{metric}'"):
-            race.check(some)
+            race.check([task for task in TASKS.values() if task.metric == metric])
+    with pytest.raises(InputError, match=names("'unheard of'")):
+        race.check([dataclasses.replace(fakes.image_task(), metric="unheard of")])
 
 
 def _questions(shape, metric, count):

@@ -2,8 +2,11 @@
 
 import csv
 import hashlib
+import json
+import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
@@ -112,6 +115,20 @@ def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="cle
     options = {"num_samples": num_samples, "num_bias_samples": 3, "progress": False, "reuse": False, "config": config}
     evaluate.evaluate(scorer, tasks() if chosen is None else chosen, folder, model=model, **options, **changes)
     return folder
+
+
+def make_older(folder):
+    """Takes from a run what those of earlier versions have not."""
+    shutil.rmtree(folder / "gallery")
+    config = json.loads((folder / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in ("rounds", "model")}
+    (folder / "config.json").write_text(json.dumps({**kept, "schema": 1}))
+    for path in (folder / "examples").glob("*.parquet"):
+        pq.write_table(pq.read_table(path).drop_columns(["terms"]), path)
+    for path in (folder / "errors").glob("*.parquet"):
+        table = pq.read_table(path)
+        kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
+        pq.write_table(table.replace_schema_metadata(kept), path)
 
 
 def draw_nothing(patch):

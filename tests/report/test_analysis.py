@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.expectations import names
-from tests.report.conftest import NUM_SAMPLES
 from winobench import metrics
 from winobench.metrics import normalization
 from winobench.report import analysis
@@ -214,18 +213,6 @@ def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts
             low, high = np.percentile(values, analysis.BAND)
             assert curve.low[place] == pytest.approx(low, abs=1e-12)
             assert curve.high[place] == pytest.approx(high, abs=1e-12)
-
-
-def test_curves_end_at_the_results(run_folders):
-    run = reading.read_run(run_folders[1])
-    for name, task in run.tasks.items():
-        if task.is_bias:
-            continue
-        curves = analysis.accuracy_by_samples(run.batches(name), task.examples.targets, task.judge)
-        assert curves
-        for metric, curve in curves.items():
-            assert curve.sizes[-1] == NUM_SAMPLES
-            assert curve.mean[-1] == curve.low[-1] == curve.high[-1] == task.results[metric]["value"]
 
 
 def test_ties_are_wrong_in_curves_too():

@@ -2,12 +2,7 @@
 
 import json
 import os
-import pathlib
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import pytest
 
@@ -16,7 +11,6 @@ from winobench.runs import responses
 from winobench.runs.requests import Entailment, Generation, Options, Turn
 from winobench.runs.responses import ResponseStore, key
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"model": "small", "options": {"b": 1, "a": 2}}
 
 
@@ -114,17 +108,10 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
     fill(tmp_path, "c")
     assert path.read_bytes() == whole
     assert num_stored(tmp_path) == 3
-
-
-def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
-    fill(tmp_path, "a", "b")
-    path = tmp_path / "part-0-00000.jsonl"
-    content = path.read_bytes()
-    second = content.index(b"\n") + 1
-    for end in range(second, len(content), 7):
-        path.write_bytes(content[:end])
+    for end in range(whole.index(b"\n") + 1, len(whole), 50):
+        path.write_bytes(whole[:end])
         with ResponseStore(tmp_path) as store:
-            assert list(store.keys()) == [key(MODEL, request("a"))]
+            assert set(store.keys()) == {key(MODEL, request(text)) for text in "ac"}
 
 
 @pytest.mark.parametrize(
@@ -287,32 +274,6 @@ def test_what_json_cannot_hold_is_refused(tmp_path):
         with pytest.raises(ValueError, match="JSON"):
             add(store, "a", {"score": float("nan")})
         assert len(store) == 0
-
-
-_ENDLESS = """
-import sys
-from tests.runs.test_responses import add
-from winobench.runs.responses import ResponseStore
-with ResponseStore(sys.argv[1]) as store:
-    for index in range(10**6):
-        add(store, str(index), {"body": str(index) * 500})
-        print(index, flush=True)
-"""
-
-
-def test_a_killed_process_has_stored_all_that_it_said(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", _ENDLESS, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    for _ in range(20):
-        process.stdout.readline()
-    time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    said = process.communicate()[0].split()
-    with ResponseStore(tmp_path) as store:
-        last = int(said[-1]) if said else 19
-        assert len(store) >= last + 1
-        assert all(key(MODEL, request(str(index))) in store for index in range(last + 1))
 
 
 @pytest.mark.parametrize(
