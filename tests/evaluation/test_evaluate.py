@@ -82,32 +82,26 @@ def test_values_are_those_of_the_errors(finished):
     scorer, folder, results = finished
     timesteps = samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
-    def mean(image, text):
+    def mean(number, text):
+        image = fakes.image(number)
         return np.mean([float(scorer.error_of(image, text, i, (0, t))) for i, t in enumerate(timesteps)])
 
+    def gain(number, text):
+        return mean(number, "") - mean(number, text)
+
     right = [
-        mean(fakes.image(number), f"{group} {number}") < mean(fakes.image(number), f"no {group}")
+        mean(number, f"{group} {number}") < mean(number, f"no {group}")
         for number in range(5)
         for group in ("colour", "shape")
     ]
     assert results["tasks"]["words"]["accuracy"]["value"] == pytest.approx(np.mean(right))
     assert results["tasks"]["words"]["shape/accuracy"]["value"] == pytest.approx(np.mean(right[1::2]))
-
-    def gain(image, text):
-        return mean(image, "") - mean(image, text)
-
-    right = []
-    for number in range(5):
-        images = [fakes.image(number), fakes.image(number + 100)]
-        gains = [gain(image, f"colour {number}") for image in images]
-        right.append(int(np.argmax(gains)) == number % 2)
+    gains = [[gain(image, f"colour {number}") for image in (number, number + 100)] for number in range(5)]
+    right = [int(np.argmax(gains[number])) == number % 2 for number in range(5)]
     assert results["tasks"]["pictures"]["accuracy"]["value"] == pytest.approx(np.mean(right))
-
     table = examples(folder, "pictures")
     assert [row["correct"] for row in table] == right
-    assert np.ravel(table[0]["scores"]) == pytest.approx(
-        [gain(fakes.image(0), "colour 0"), gain(fakes.image(100), "colour 0")]
-    )
+    assert np.ravel(table[0]["scores"]) == pytest.approx(gains[0])
 
 
 def test_an_interrupted_run_goes_on(finished, tmp_path):
@@ -233,8 +227,7 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(KeyboardInterrupt):
         run(FakeScorer(stop_after=0), tmp_path / "mine")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert list((tmp_path / "mine").iterdir()) == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
 def test_a_damaged_part_is_computed_again_and_a_neighbours_is_left_alone(tmp_path, caplog):
@@ -265,14 +258,8 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):
 def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
     """Fewer samples, another normalisation, another kind of error, fewer tasks: all of it is recorded already."""
     run(FakeScorer(), tmp_path / "first")
-    for number, (options, changes) in enumerate(
-        [
-            ({}, {"num_samples": 3}),
-            ({}, {"normalize": "none"}),
-            ({"error": "l2"}, {}),
-            ({}, {"tasks": TASKS[:1], "limit": 2}),
-        ]
-    ):
+    seconds = [{"num_samples": 3}, {"normalize": "none"}, {"tasks": TASKS[:1], "limit": 2}]
+    for number, (options, changes) in enumerate([*(({}, second) for second in seconds), ({"error": "l2"}, {})]):
         reused, fresh = FakeScorer(**options), FakeScorer(**options)
         results = run(reused, tmp_path / f"second-{number}", reuse=True, **changes)
         assert results["computed_passes"] == 0
@@ -299,15 +286,13 @@ def test_weights_of_timesteps_need_no_pass(tmp_path):
     scorer = FakeScorer()
     results = run(scorer, tmp_path / "weighted", reuse=True, timestep_weights=str(path))
     assert scorer.scored == []
-    described = config(tmp_path / "weighted")
-    assert described["identity"]["sampling"]["timestep_weights"] == weights
-    (described,) = described["rounds"]
+    assert config(tmp_path / "weighted")["identity"]["sampling"]["timestep_weights"] == weights
+    (described,) = config(tmp_path / "weighted")["rounds"]
     late = np.array(described["timesteps"]) >= 500
     assert 0 < late.sum() < NUM_SAMPLES
     np.testing.assert_allclose(described["weights"], late / late.mean())
-    table = examples(tmp_path / "weighted", "words")
     errors = recorded(tmp_path / "plain")
-    for row in table:
+    for row in examples(tmp_path / "weighted", "words"):
         pairs = [(row["images"][0], text_hash(text)) for text in row["texts"]]
         mine = [-np.mean([errors[(*pair, sample)] for sample in np.flatnonzero(late)]) for pair in pairs]
         np.testing.assert_allclose(row["scores"][0], mine, rtol=1e-12)
@@ -328,10 +313,7 @@ def test_rounding_needs_no_pass_and_makes_ties(tmp_path):
         assert scorer.scored == []
         described = config(tmp_path / dtype)
         assert described["identity"]["sampling"]["reduce_dtype"] == described["rounds"][0]["reduce_dtype"] == dtype
-        ours, exact = (
-            pq.read_table(tmp_path / folder / "examples" / "words.parquet")["scores"].to_pylist()
-            for folder in (dtype, "plain")
-        )
+        ours, exact = ([row["scores"] for row in examples(tmp_path / name, "words")] for name in (dtype, "plain"))
         rounded = np.float32(exact).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
         np.testing.assert_array_equal(np.float64(ours), rounded.astype(np.float64))
         ties.append(results["tasks"]["words"]["accuracy"]["ties"])

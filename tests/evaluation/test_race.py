@@ -76,16 +76,10 @@ def test_the_five_best_are_a_race_of_their_own():
 
 
 def test_a_candidate_that_was_dropped_does_not_win_by_its_few_samples():
-    """The first loses to the second soon; the third overtakes the second later, but is worse than the first on the
-    samples that the first was judged on."""
+    """The third, which overtakes the winner later, is worse than the first on the samples that it was judged on."""
     samples = np.arange(BUDGET)
-    errors = np.float32(
-        [
-            10.0 + 0.01 * (samples % 3),
-            9.0 + 0.01 * (samples % 2),
-            np.where(samples < 32, np.where(samples % 2, 18.0, 3.0), 6.0),
-        ]
-    )
+    third = np.where(samples < 32, np.where(samples % 2, 18.0, 3.0), 6.0)
+    errors = np.float32([10.0 + 0.01 * (samples % 3), 9.0 + 0.01 * (samples % 2), third])
     ranking = _ranking(3)
     scores = _run(ranking, errors)
     assert ranking.num_samples[0] <= 32
@@ -275,14 +269,12 @@ def test_a_race_that_was_stopped_goes_on(raced, tmp_path):
     stopped = Decided(stop_after=30)
     with pytest.raises(KeyboardInterrupt):
         _evaluate(stopped, tmp_path / "run")
-    rest = Decided()
+    rest, again = Decided(), Decided()
     results = _evaluate(rest, tmp_path / "run")
     assert not set(stopped.scored) & set(rest.scored)
     assert len(stopped.scored) + len(rest.scored) == whole["passes"]
     assert results["computed_passes"] == len(rest.scored)
-    assert results["tasks"] == whole["tasks"]
-    assert results["race"] == whole["race"]
-    again = Decided()
+    assert (results["tasks"], results["race"]) == (whole["tasks"], whole["race"])
     assert _evaluate(again, tmp_path / "run")["tasks"] == whole["tasks"]
     assert not again.scored
 
@@ -326,9 +318,8 @@ def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_r
     assert not read
     assert not (tmp_path / "run").exists()
     task = fakes.text_task(metric="marked")
-    results = evaluate.evaluate(
-        Decided(), [task], tmp_path / "run", mode="race", num_samples=64, rare_share=0.3, progress=False
-    )
+    options = {"mode": "race", "num_samples": 64, "rare_share": 0.3, "progress": False}
+    results = evaluate.evaluate(Decided(), [task], tmp_path / "run", **options)
     assert results["race"]["passes"] < results["race"]["fixed_passes"]
 
 
@@ -351,7 +342,7 @@ def test_questions_that_a_metric_does_not_decide_are_refused(tmp_path, metric, s
         yield Example("odd", images, tuple(f"text {number}" for number in range(shape[1])), target)
 
     usual = (2, 2) if metric == "winoground" else (1, 2)
-    task = fakes._task("odd", metric, shape if is_listed else usual, {}, load, False, {})
+    task = fakes.make_task("odd", metric, shape if is_listed else usual, {}, load)
     scorer = Decided()
     with raises("cannot-race", "task 'odd'", *words, "mode='fixed'"):
         evaluate.evaluate(scorer, [task], tmp_path / "run", mode="race", progress=False)
@@ -382,7 +373,7 @@ def _questions(shape, metric, count):
             texts = tuple(f"{number} {t}" for t in range(shape[1]))
             yield Example(f"{number}", images, texts, None if metric == "winoground" else 0)
 
-    task = fakes._task("many", metric, shape, {}, load, False, {})
+    task = fakes.make_task("many", metric, shape, {}, load)
     return task, make_plan([task], data_dir=None, limit=None, normalize="none")
 
 

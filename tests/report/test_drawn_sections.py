@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.evaluation import fakes as scoring_fakes
 from tests.generation import fakes
-from tests.report.conftest import csv_rows, make_task
+from tests.report.conftest import csv_rows
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
@@ -39,7 +40,7 @@ def scenes():
         for skill in skills
         for n in range(5)
     ]
-    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
+    return scoring_fakes.make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
 
 
 @pytest.fixture

@@ -62,24 +62,19 @@ def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
                 assert batches is None
                 continue
             (batch,) = batches
-            assert batch.own.shape == (
-                len(task.examples.ids),
-                *task.examples.scores[0].shape,
-                1 if task.deterministic else NUM_SAMPLES,
-            )
-            np.testing.assert_array_equal(error_store.mean_scores(batch), np.stack(task.examples.scores))
+            scores = np.stack(task.examples.scores)
+            assert batch.own.shape == (*scores.shape, 1 if task.deterministic else NUM_SAMPLES)
+            np.testing.assert_array_equal(error_store.mean_scores(batch), scores)
             is_normalised = name in ("pictures", "square", "retrieval") and not task.deterministic
             assert names_of(batch) == (["own", "unconditional"] if is_normalised else ["own"])
 
 
 def test_a_run_says_how_it_sampled(run_folders):
-    weak, _, direct = map(reading.read_run, run_folders)
-    assert weak.tasks["clevr"].num_samples == NUM_SAMPLES
-    assert weak.tasks["clevr"].timesteps.shape == (NUM_SAMPLES,)
-    assert weak.tasks["mmbias"].num_samples == 3
-    assert not weak.tasks["clevr"].deterministic
-    assert direct.tasks["clevr"].deterministic
-    assert direct.tasks["clevr"].timesteps is None
+    weak, _, direct = (reading.read_run(folder).tasks for folder in run_folders)
+    assert (weak["clevr"].num_samples, weak["mmbias"].num_samples) == (NUM_SAMPLES, 3)
+    assert weak["clevr"].timesteps.shape == (NUM_SAMPLES,)
+    assert (weak["clevr"].deterministic, direct["clevr"].deterministic) == (False, True)
+    assert direct["clevr"].timesteps is None
 
 
 METRICS = {
@@ -130,12 +125,9 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
     # Between, runs said so in two columns.
     for path in (folder / "examples").glob("*.parquet"):
         table = pq.read_table(path)
-        for column, are in (
-            ("normalized_text", path.stem in ("pictures", "square", "retrieval")),
-            ("normalized_gray", False),
-        ):
-            table = table.append_column(column, pa.array([are] * len(table)))
-        pq.write_table(table, path)
+        are = path.stem in ("pictures", "square", "retrieval")
+        table = table.append_column("normalized_text", pa.array([are] * len(table)))
+        pq.write_table(table.append_column("normalized_gray", pa.array([False] * len(table))), path)
     run = reading.read_run(folder)
     assert run.tasks["pictures"].examples.terms == ("own", "unconditional")
     assert run.tasks["clevr"].examples.terms == ("own",)
@@ -144,12 +136,7 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
 def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):
     folder = copied(run_folders[0], tmp_path)
 
-    def change(table):
-        scores = table["scores"].to_pylist()
-        scores[3][0][0] += 1e-4
-        return with_column(table, "scores", scores)
-
-    write_examples(folder, "clevr", change)
+    write_examples(folder, "clevr", replaced("scores", lambda rows: [[rows[0][0] + 1e-4, *rows[0][1:]], *rows[1:]]))
     run = reading.read_run(folder)
     assert run.batches("clevr") is None
     assert run.batches("pictures") is not None
@@ -270,21 +257,25 @@ def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
         reading.read_runs([tmp_path / name, tmp_path / "other"])
 
 
-def in_file(name, change):
-    return lambda folder: rewrite(folder / name, change)
+def in_config(change):
+    return lambda folder: rewrite(folder / "config.json", change)
+
+
+def in_results(change):
+    return lambda folder: rewrite(folder / "results.json", change)
+
+
+def in_clevr(change):
+    """A change of the entries of the task clevr in ``results.json``."""
+    return in_results(lambda content: change(content["tasks"]["clevr"]))
 
 
 def entry(row, **changes):
-    """A change of an entry of the task clevr in ``results.json``."""
-    return in_file("results.json", lambda content: entries_of(content)[row].update(changes))
-
-
-def entries_of(results):
-    return results["tasks"]["clevr"]
+    return in_clevr(lambda entries: entries[row].update(changes))
 
 
 def added(row):
-    return in_file("results.json", lambda content: entries_of(content).update({row: entries_of(content)["accuracy"]}))
+    return in_clevr(lambda entries: entries.update({row: entries["accuracy"]}))
 
 
 def in_table(change):
@@ -294,6 +285,18 @@ def in_table(change):
 def twice(table):
     ids = table["id"].to_pylist()
     return with_column(table, "id", [ids[0], *ids[:-1]])
+
+
+def with_timesteps(timesteps):
+    return in_config(lambda config: config["rounds"][0].update(timesteps=timesteps))
+
+
+def with_round_of(task):
+    return in_config(lambda config: config["rounds"][0]["tasks"].append(task))
+
+
+def with_metric(**changes):
+    return in_config(lambda config: config["metrics"]["clevr"].update(changes))
 
 
 @pytest.mark.parametrize(
@@ -309,53 +312,25 @@ def twice(table):
             (entry("accuracy", **change), ("wrong-value", "tasks.clevr.accuracy", *change))
             for change in ({"value": 2}, {"n": -5}, {"n": 10**30}, {"value": math.nan})
         ),
-        (
-            in_file("results.json", lambda all: all["tasks"]["clevr"]["accuracy"].pop("ties")),
-            ("missing-field", "tasks.clevr.accuracy", "'ties'"),
-        ),
+        (in_clevr(lambda all: all["accuracy"].pop("ties")), ("missing-field", "tasks.clevr.accuracy", "'ties'")),
+        (in_clevr(lambda entries: entries.pop("accuracy")), ("damaged-results", "results.json", "'accuracy'")),
         (added("ghost/accuracy"), ("damaged-results", "tasks.clevr.ghost/accuracy")),
         (added("odd"), ("damaged-results", "tasks.clevr.odd")),
+        (in_results(lambda all: all["config"].update(model="another")), ("damaged-results", "another")),
+        (in_results(lambda all: all.update(failed={"clevr": ""})), ("damaged-results", "clevr", "failed")),
         (
-            in_file("results.json", lambda all: entries_of(all).pop("accuracy")),
-            ("damaged-results", "results.json", "'accuracy'"),
-        ),
-        (in_file("results.json", lambda all: all["config"].update(model="another")), ("damaged-results", "another")),
-        (in_file("results.json", lambda all: all.update(failed={"clevr": ""})), ("damaged-results", "clevr", "failed")),
-        (
-            in_file("results.json", lambda all: all["tasks"].update(more=all["tasks"]["clevr"])),
+            in_results(lambda all: all["tasks"].update(more=all["tasks"]["clevr"])),
             ("damaged-results", "more", "identity.tasks"),
         ),
-        (
-            in_file("config.json", lambda all: all["rounds"][0]["tasks"].append("clevr")),
-            ("damaged-results", "clevr", "rounds"),
-        ),
-        *(
-            (in_file("config.json", lambda all, wrong=wrong: all["rounds"][0].update(timesteps=[wrong])),
-             ("wrong-value", "rounds[0].timesteps"))
-            for wrong in (10**30, -1, 1.5, "1")
-        ),
-        (
-            in_file("config.json", lambda all: all["metrics"]["clevr"].update(higher_is_better=False)),
-            ("damaged-results", "metrics.clevr.higher_is_better"),
-        ),
-        (
-            in_file("config.json", lambda all: all["rounds"][0]["tasks"].append("nothing")),
-            ("damaged-results", "nothing", "identity.tasks"),
-        ),
-        (
-            in_file("config.json", lambda all: all["rounds"][0].update(timesteps=[1, 2])),
-            ("damaged-results", "rounds[0]", "2 timesteps"),
-        ),
-        (in_file("config.json", lambda all: all.update(status="perhaps")), ("damaged-results", "perhaps")),
-        (
-            in_file("config.json", lambda all: all["metrics"]["clevr"].update(name="recall")),
-            ("damaged-results", "clevr"),
-        ),
+        (with_round_of("clevr"), ("damaged-results", "clevr", "rounds")),
+        (with_round_of("nothing"), ("damaged-results", "nothing", "identity.tasks")),
+        (with_metric(higher_is_better=False), ("damaged-results", "metrics.clevr.higher_is_better")),
+        (with_metric(name="recall"), ("damaged-results", "clevr")),
+        (with_timesteps([1, 2]), ("damaged-results", "rounds[0]", "2 timesteps")),
+        *((with_timesteps([wrong]), ("wrong-value", "rounds[0].timesteps")) for wrong in (10**30, -1, 1.5, "1")),
+        (in_config(lambda all: all.update(status="perhaps")), ("damaged-results", "perhaps")),
         (in_table(twice), ("damaged-examples", "clevr.parquet", "twice")),
-        (
-            in_table(lambda table: with_column(table, "correct", [not one for one in table["correct"].to_pylist()])),
-            ("damaged-results", "clevr.parquet"),
-        ),
+        (in_table(replaced("correct", lambda is_correct: not is_correct)), ("damaged-results", "clevr.parquet")),
         (in_table(lambda table: table.slice(0, 0)), ("no-examples", "clevr.parquet")),
         (in_table(replaced("target", lambda _: None)), ("damaged-examples", "metric accuracy", "target")),
         (

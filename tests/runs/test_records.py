@@ -55,12 +55,10 @@ def folder(tmp_path):
 def test_errors_come_back_as_written(folder, tmp_path):
     writer = _writer(folder)
     writer.add(_triples([0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0]), np.float32([0.1, 0.2, 0.3, 0.4]))
-    writer.add(_triples([0, 1, 1], [1, 0, 2]), np.float32([0.5, 0.6]))
-    writer.flush()
+    _write(writer, [[0, 1, 1], [1, 0, 2]], [0.5, 0.6])
     errors, seconds = error_parts.read_own_errors(folder, _scores("scores", 3), IMAGES, TEXTS, PAIRS)
     nan = np.nan
-    expected = np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, nan], [nan, nan, 0.6]])
-    np.testing.assert_array_equal(errors, expected)
+    np.testing.assert_array_equal(errors, np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, nan], [nan, nan, 0.6]]))
     assert errors.dtype == np.float32
     assert 0 <= seconds < 60
 
@@ -90,8 +88,7 @@ def test_samples_of_several_pairs_in_turn_are_one_row_each(folder, tmp_path):
     turns = [(image, text, sample) for image in (1, 0) for sample in range(6) for text in range(2)]
     values = np.arange(24, dtype=np.float32)
     writer.add(_triples(*turns[:9]), values[:9])
-    writer.add(_triples(*turns[9:]), values[9:])
-    writer.flush()
+    _write(writer, turns[9:], values[9:])
     (path,) = (tmp_path / "run" / "errors").iterdir()
     rows = pq.read_table(path).to_pylist()
     assert [(row["image"], row["text"], row["first_sample"]) for row in rows] == [
@@ -191,19 +188,17 @@ def test_no_flipped_bit_changes_an_error(folder, tmp_path):
 
 
 def _odd_parts():
-    table = pa.table({"image": ["image-0"], "text": ["text-0"], "first_sample": pa.array([0], pa.int32())})
     scores = {"winobench.scores": "scores", "winobench.timesteps": "[100]", "winobench.error": "squared_l2"}
+    table = pa.table({"image": ["image-0"], "text": ["text-0"], "first_sample": pa.array([0], pa.int32())})
+    table = table.replace_schema_metadata(scores)
     whole = table.append_column("errors", pa.array([[1.0]], pa.list_(pa.float32())))
+    odd = whole.set_column(3, "errors", pa.array([["much"]]))
     return {
-        "part-0-abc.parquet": (whole.replace_schema_metadata(scores), ("foreign-file",)),
-        "part-x-00000.parquet": (whole.replace_schema_metadata(scores), ("foreign-file",)),
-        "part-1.parquet": (whole.replace_schema_metadata(scores), ("foreign-file",)),
-        "part-1-00000.parquet": (whole, ("foreign-file",)),
-        "part-1-00001.parquet": (table.replace_schema_metadata(scores), ("another-version", "'errors'")),
-        "part-1-00002.parquet": (
-            whole.set_column(3, "errors", pa.array([["much"]])).replace_schema_metadata(scores),
-            ("another-version", "'errors'", "list"),
-        ),
+        "part-0-abc.parquet": (whole, ("foreign-file",)),
+        "part-1.parquet": (whole, ("foreign-file",)),
+        "part-1-00000.parquet": (whole.replace_schema_metadata({}), ("foreign-file",)),
+        "part-1-00001.parquet": (table, ("another-version", "'errors'")),
+        "part-1-00002.parquet": (odd, ("another-version", "'errors'", "list")),
     }
 
 
@@ -330,17 +325,14 @@ def test_a_path_that_is_not_utf_8_is_refused_at_once(name):
 )
 def test_a_part_with_values_that_nobody_wrote_is_damaged(tmp_path, values, seconds):
     """By hand, or by a program with a fault: its checksums are right."""
-    scores = error_parts.ScoreSet("digest", (1, 2), "squared_l2")
-    metadata = {"winobench.scores": "digest", "winobench.timesteps": "[1, 2]"}
-    metadata |= {"winobench.error": "squared_l2", "winobench.seconds": seconds}
-    columns = [pa.array(["i"]), pa.array(["t"]), pa.array([0], pa.int32()), pa.array([values], pa.list_(pa.float32()))]
-    table = pa.table(columns, names=["image", "text", "first_sample", "errors"])
+    table = _odd_parts()["part-1.parquet"][0].set_column(3, "errors", pa.array([values], pa.list_(pa.float32())))
+    metadata = {**table.schema.metadata, "winobench.timesteps": "[100, 101]", "winobench.seconds": seconds}
     parquet_files.write(tmp_path / "part-0-00000.parquet", table.replace_schema_metadata(metadata))
     with raises("cannot-read"):
-        error_parts.read_errors(tmp_path, scores, ["i"], ["t"], np.array([[0, 0]]))
+        error_parts.read_errors(tmp_path, _scores("scores", 2), IMAGES, TEXTS, PAIRS)
 
 
 def test_a_pipe_among_the_parts_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "part-0-00000.parquet")
     with raises("cannot-read"):
-        error_parts.read_errors(tmp_path, error_parts.ScoreSet("d", (1,), "l2"), ["i"], ["t"], np.array([[0, 0]]))
+        error_parts.read_errors(tmp_path, _scores("scores", 1), IMAGES, TEXTS, PAIRS)

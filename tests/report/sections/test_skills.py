@@ -1,25 +1,21 @@
 """Macro means by skill, over tasks of several data sets."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from tests.evaluation import fakes
-from tests.report.conftest import Skilled, clevr_task, make_run
+from tests.report.conftest import Skilled, make_run
 from winobench import read_run
 from winobench.report.sections.shared import ReportData
 from winobench.report.sections.skills import skill_means, skill_section
 
-
-def named(task, name):
-    return dataclasses.replace(task, name=name)
+CLEVR = fakes.text_task("clevr", 8, ("spatial", "recognition_color"))
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs; the second one lacks the spatial task of What'sUp."""
-    chosen = [clevr_task(), named(fakes.square_task(), "cola"), named(fakes.text_task(), "whatsup_a")]
+    chosen = [CLEVR, fakes.square_task("cola"), fakes.text_task("whatsup_a")]
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(Skilled(0.3), folder / "a", chosen=chosen, num_samples=4)
     second = make_run(Skilled(0.7, weights="1"), folder / "b", chosen=chosen[:2], num_samples=4)
@@ -65,5 +61,5 @@ def test_three_skills_make_a_chart(runs, tmp_path):
 
 
 def test_runs_with_one_task_of_a_skill_have_no_section(tmp_path):
-    run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[clevr_task()], num_samples=4))
+    run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[CLEVR], num_samples=4))
     assert skill_section(data([run])) is None
