@@ -61,20 +61,6 @@ class Counting:
         yield np.arange(len(triples)), np.arange(len(triples), dtype=np.float32)
 
 
-class Stopping(Counting):
-    """A scorer that is interrupted after some batches."""
-
-    def __init__(self, scorer, batches):
-        super().__init__(scorer)
-        self._scorer, self._batches = scorer, batches
-
-    def iter_errors(self, *arguments, **named):
-        for number, batch in enumerate(self._scorer.iter_errors(*arguments, **named)):
-            if number == self._batches:
-                raise KeyboardInterrupt
-            yield batch
-
-
 def recorded(workdir):
     """(image hash, text hash, sample) -> error of all parts. Each is recorded once."""
     found = {}

@@ -43,16 +43,18 @@ def test_an_example_is_checked_when_it_is_loaded(tmp_path, changes, message):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([example])))
 
 
-@pytest.mark.parametrize(("count", "message"), [(0, ("no-examples", "'words'")), (2, ("repeated-id", "'0'"))])
-def test_examples_are_some_and_of_different_ids(tmp_path, count, message):
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], ("no-examples", "'words'")),
+        ([_GOOD] * 2, ("repeated-id", "'0'")),
+        ([None], ("bad-example", "'words'", "winobench.Example")),
+        ([("0", (), ())], ("bad-example", "'words'", "winobench.Example")),
+    ],
+)
+def test_examples_are_some_and_of_different_ids(tmp_path, examples, message):
     with raises(*message):
-        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([_GOOD] * count)))
-
-
-@pytest.mark.parametrize("given", [None, ("0", (), ())])
-def test_what_is_not_an_example_is_refused(tmp_path, given):
-    with raises("bad-example", "'words'", "winobench.Example"):
-        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([given])))
+        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter(examples)))
 
 
 def test_targets_of_numpy_are_indices(tmp_path):

@@ -104,15 +104,13 @@ def test_an_interrupted_run_goes_on(tmp_path):
 
 def test_runs_beside_each_other_share(tmp_path):
     run(ScriptedResponder(), tmp_path / "one", [TASKS[1]], reuse=True)
-    other = ScriptedResponder()
-    results = run(other, tmp_path / "two", reuse=True)
-    assert len(other.asked) == results["asked"] == NUM_QUESTIONS - 4
-    alone = ScriptedResponder()
-    run(alone, tmp_path / "three", reuse=False)
-    assert len(alone.asked) == NUM_QUESTIONS
-    stranger = ScriptedResponder(seed=1)  # another model's answers are not taken
-    run(stranger, tmp_path / "four", reuse=True)
-    assert len(stranger.asked) == NUM_QUESTIONS
+    for name, seed, reuse, asked in (
+        ("two", 0, True, NUM_QUESTIONS - 4),
+        ("three", 0, False, NUM_QUESTIONS),
+        ("four", 1, True, NUM_QUESTIONS),  # another model's answers are not taken
+    ):
+        responder = ScriptedResponder(seed=seed)
+        assert run(responder, tmp_path / name, reuse=reuse)["asked"] == len(responder.asked) == asked
 
 
 def test_failed_calls_are_counted_and_asked_again(tmp_path):

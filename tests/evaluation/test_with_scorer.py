@@ -1,11 +1,14 @@
 """The flow with the real scorer on a small pipeline, whose timesteps are numbers of steps or noise levels."""
 
+import functools
+import itertools
+
 import jax
 import numpy as np
 import pytest
 
 from tests.evaluation import fakes
-from tests.evaluation.fakes import Counting, Stopping, config, examples, recorded
+from tests.evaluation.fakes import Counting, config, examples, recorded
 from tests.expectations import raises
 from tests.scorers import fakes as fake_models
 from winobench import parallel
@@ -74,14 +77,21 @@ def test_another_scoring_version_is_another_run_and_other_devices_are_not(scorer
         evaluate.evaluate(several, tasks, tmp_path, **arguments)
 
 
+def two_batches(scorer, *arguments, **named):
+    yield from itertools.islice(scorer.iter_errors(*arguments, **named), 2)
+    raise KeyboardInterrupt
+
+
 def test_levels_are_recorded_and_a_stopped_run_goes_on(flow, tasks, tmp_path):
     arguments = {"num_samples": 4, "progress": False, "reuse": False}
     whole = evaluate.evaluate(flow, tasks, tmp_path / "whole", **arguments)
     (samples,) = config(tmp_path / "whole")["rounds"]
     assert samples["timesteps"] == flow.choose_timesteps(4).tolist()
     assert all(0 < level <= 1 for level in samples["timesteps"])
+    stopping = Counting(flow)
+    stopping.iter_errors = functools.partial(two_batches, flow)
     with pytest.raises(KeyboardInterrupt):
-        evaluate.evaluate(Stopping(flow, 2), tasks, tmp_path / "stopped", **arguments)
+        evaluate.evaluate(stopping, tasks, tmp_path / "stopped", **arguments)
     before = len(recorded(tmp_path / "stopped"))
     assert 0 < before < len(recorded(tmp_path / "whole"))
     again = evaluate.evaluate(flow, tasks, tmp_path / "stopped", **arguments)

@@ -56,21 +56,13 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     assert run.record("second", 1, 2).prompt.text == "zwei Würfel"
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["kind"], config["status"]) == ("pictures", "finished")
-    lines = (tmp_path / "run" / "drawn" / "part-0-00000.jsonl").read_text().splitlines()
-    assert json.loads(lines[0]) | {"sha256": "", "size": 0} == {
-        "id": "one",
-        "text": "a red cube",
-        "category": "color",
+    line = json.loads((tmp_path / "run" / "drawn" / "part-0-00000.jsonl").read_text().splitlines()[0])
+    assert line == {
+        **{"id": "one", "text": "a red cube", "category": "color"},
         "content": {"objects": [{"color": "red", "shape": "cube", "count": 1}]},
-        "model": "first",
-        "seed": 3,
-        "number": 0,
-        "fingerprint": run.models[0].fingerprint,
-        "lora": None,
+        **{"model": "first", "seed": 3, "number": 0, "fingerprint": run.models[0].fingerprint, "lora": None},
         "settings": {"num_steps": 50, "guidance_scale": 7.5} | {"sampler": "ddim", "image_size": 8, "dtype": "float32"},
-        "file": "pictures/first/3/00000.png",
-        "sha256": "",
-        "size": 0,
+        **{"file": "pictures/first/3/00000.png", "sha256": run.records[0].sha256, "size": run.records[0].size},
     }
     again = winobench.read_pictures(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)

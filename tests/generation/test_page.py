@@ -58,10 +58,8 @@ def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
     assert set(elements.images) == {f"thumbnails/{name}" for name in thumbnails}
     assert elements.all("a")[0]["href"] == "pictures/size300/4/00000.png"
     # Other pictures of the same places: other thumbnails, and none is left over.
-    other = fakes.FakePipeline("other", size=300)
-    run = draw_pictures(
-        [fakes.drawer(other, "size300")], fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False
-    )
+    others = [fakes.drawer(fakes.FakePipeline("other", size=300), "size300")]
+    run = draw_pictures(others, fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False)
     page.write_page(run)
     assert {path.name for path in (tmp_path / "thumbnails").iterdir()}.isdisjoint(thumbnails)
     run.path(run.records[0]).write_bytes(b"no picture")

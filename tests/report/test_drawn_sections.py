@@ -72,13 +72,6 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     assert (tmp_path / "report" / "generation.png").is_file()
 
 
-def test_without_pictures_there_is_no_such_section(tmp_path):
-    evaluate.evaluate(Judge("one"), [scenes()], tmp_path / "one", progress=False)
-    page = report.write_report([tmp_path / "one"], tmp_path / "report")
-    assert "Does it generate" not in page.read_text()
-    assert not (tmp_path / "report" / "generation.csv").exists()
-
-
 def test_scorers_and_drawers(tmp_path, drawn):
     for name in ("one", "two"):
         evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
