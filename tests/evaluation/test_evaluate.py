@@ -135,31 +135,6 @@ def test_another_run_has_another_default_folder_and_overwriting_scores_everythin
     assert len(elsewhere.scored) == len(over.scored) == len(set(over.scored)) == NUM_PAIRS * NUM_SAMPLES
 
 
-def test_another_image_or_text_is_scored_anew_and_the_others_are_not(tmp_path):
-    """The rows of a part are known by content: with the same identity, only what changed is computed."""
-    run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1])
-
-    def load(data_dir, limit):
-        changes = {
-            "0-colour": {"texts": ("a new text", "no colour")},
-            "1-colour": {"images": (fakes.image(77),)},
-            "2-colour": {"images": (fakes.image(2, size=5),)},
-        }
-        for example in TASKS[0].load(data_dir, limit):
-            yield dataclasses.replace(example, **changes.get(example.id, {}))
-
-    scorer = FakeScorer()
-    run(scorer, tmp_path / "run", tasks=[dataclasses.replace(TASKS[0], load=load)])
-    new = {(image, text) for image, text, _ in scorer.scored}
-    assert new == {
-        (fakes.image(0).tobytes(), "a new text"),
-        (fakes.image(77).tobytes(), "colour 1"),
-        (fakes.image(77).tobytes(), "no colour"),
-        (fakes.image(2, size=5).tobytes(), "colour 2"),
-        (fakes.image(2, size=5).tobytes(), "no colour"),
-    }
-
-
 def test_published_timesteps_may_be_another_number(tmp_path):
     results = run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1], num_samples=64, timesteps="published")
     samples = {sample for _, _, sample in recorded(tmp_path / "run")}
@@ -190,18 +165,15 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
 def test_a_damaged_part_is_computed_again_and_a_neighbours_is_left_alone(tmp_path, caplog):
     first = run(FakeScorer(), tmp_path / "run")
     part = tmp_path / "run" / "errors" / "part-0-00000.parquet"
-    content = part.read_bytes()
-    part.write_bytes(content[: len(content) // 2])
-    beside = FakeScorer()
+    part.write_bytes(part.read_bytes()[:-1000])
+    beside, again = FakeScorer(), FakeScorer()
     run(beside, tmp_path / "beside", num_samples=NUM_SAMPLES - 1, reuse=True)
     assert len(beside.scored) == NUM_PAIRS * (NUM_SAMPLES - 1)
     assert part.exists()
     assert not caplog.messages
-    again = FakeScorer()
     assert run(again, tmp_path / "run", reuse=False)["tasks"] == first["tasks"]
     assert len(again.scored) == NUM_PAIRS * NUM_SAMPLES
     assert f"{part} is damaged" in caplog.text
-    assert not part.exists() or part.read_bytes() != content[: len(content) // 2]
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):
@@ -346,8 +318,6 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert described["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match=names("'unconditional'")):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
-    with raises("wrong-type", "score"):
-        run(object(), tmp_path / "other")
     with raises("another-run"):  # without a fingerprint it is never taken for another
         run(ByTheBook(), tmp_path / "run")
 

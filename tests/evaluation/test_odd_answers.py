@@ -1,8 +1,4 @@
-"""Answers as broken servers and hostile models write them, from the call to the report: nothing poisons a run.
-
-Every body goes the whole way: asked, recorded, read, summarised, asked again after a failure, reported. Servers are
-functions here; what the network can do is tested with the hosted models.
-"""
+"""Odd answers of servers and models, from the call to the report: nothing poisons a run. Servers are functions."""
 
 import json
 import os
@@ -29,7 +25,6 @@ TEXTS = [
     "The answer is option 2.",
     "1",
     "",
-    " ",
     "\x00\x01\x1b[2J",
     "a\nb\r\nc\u2028d",
     "=1+1",
@@ -40,7 +35,6 @@ TEXTS = [
     "{" * 5000,
     '{"statement":' * 2000,
     "[[" * 3000 + "]]" * 3000,
-    "word " * 20_000,
     "Option " + "9" * 5000,
     "<think>" * 500 + "Option 1",
     fakes.written(*fakes.PAIRS[:2]),

@@ -47,11 +47,8 @@ def test_the_gray_image_is_scored_with_each_text_once_where_images_do_not_compet
     plan = _plan(fakes.text_task(count=2), fakes.image_task(count=2), normalize="gray_image")
     gray = [plan.texts[text] for image, text in plan.pairs.tolist() if plan.image_hashes[image] == GRAY_HASH]
     assert sorted(gray) == ["colour 0", "colour 1", "no colour", "no shape", "shape 0", "shape 1"]
-    own = normalization.OWN
-    assert plan.terms == {
-        "words": (own, normalization.GRAY_IMAGE),
-        "pictures": (own, normalization.UNCONDITIONAL),
-    }
+    terms = {"words": normalization.GRAY_IMAGE, "pictures": normalization.UNCONDITIONAL}
+    assert plan.terms == {name: (normalization.OWN, term) for name, term in terms.items()}
 
 
 def test_the_empty_text_is_also_a_text_like_others():

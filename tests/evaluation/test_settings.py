@@ -94,9 +94,3 @@ def test_the_recorded_identity_is_that_of_earlier_versions(tmp_path, given, chan
     assert list(found) == ["limit", "normalize", "sampling", "scorer", "tasks"]
     assert (found["limit"], found["normalize"]) == (2, "auto")
     assert json.dumps(found["sampling"]) == json.dumps(usual | changes)
-
-
-def test_an_unknown_option_is_told_with_what_is_meant(tmp_path):
-    with raises("unknown-field", "'num_sample'", "num_samples"):
-        _identity(tmp_path / "run", num_sample=3)
-    assert not (tmp_path / "run").exists()

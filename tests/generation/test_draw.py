@@ -157,11 +157,8 @@ def test_what_is_no_run_of_pictures_is_said_in_one_sentence(run, tmp_path):
         winobench.read_pictures(tmp_path / "absent")
     with raises("not-a-run", "config.json"):
         winobench.read_pictures(tmp_path)
-    for config, said in (
-        ('{"schema": 2, "identity": {}}', "is a run without images"),
-        ('{"schema": 2, "layout": 1, "kind": "pictures", "identity": {}}', "does not say what was generated"),
-    ):
-        (tmp_path / "config.json").write_text(config)
+    for kind, said in (({}, "is a run without images"), ({"kind": "pictures"}, "does not say what was generated")):
+        (tmp_path / "config.json").write_text(json.dumps({"schema": 2, "layout": 1, "identity": {}, **kind}))
         with pytest.raises(InputError, match=said):
             winobench.read_pictures(tmp_path)
     with pytest.raises(InputError, match="has no images of the model 'absent': name one of fake"):

@@ -39,8 +39,7 @@ def boxes_of(panel):
     ("names", "count"),
     [
         *((REAL, 3), (REAL, 9), (REAL, 24), ([LONG] * 24, 4), ([LONG] * 24, 24)),
-        *((REAL, count) for count in range(4, 24) if count != 9),
-        *(([LONG] * 24, count) for count in (3, 16)),
+        *((REAL, count) for count in (4, 6, 7, 12, 17, 23)),
     ],
 )
 def test_labels_of_a_radar_meet_neither_each_other_nor_the_circle(names, count):

@@ -156,9 +156,8 @@ def test_the_task_table_is_its_csv_and_its_csv_the_results(page, comparison, run
     for row in rows:
         results = json.loads((run_folders[labels.index(row["run"])] / "results.json").read_text())["tasks"]
         entry = results[row["task"]]["/".join(filter(None, [row["group"], row["metric"]]))]
-        assert [float(row[key]) for key in ("value", "low", "high", "n")] == [
-            *(entry["value"], entry["low"], entry["high"], entry["n"])
-        ]
+        numbers = ("value", "low", "high", "n")
+        assert [float(row[key]) for key in numbers] == [entry[key] for key in numbers]
         if not row["group"]:
             cell = cells[row["task"], row["metric"]]
             texts = [f"{100 * float(row[key]):.1f}" for key in ("value", "low", "high")]

@@ -19,9 +19,7 @@ def test_every_task_has_a_label_and_no_two_the_same():
         ("my_vqa_test", "My VQA test"),
         ("svo_subj_hard", "SVO subject hard"),
         ("flickr30k_video", "Flickr30K video"),
-        ("iPhone_photos", "iPhone photos"),
         ("SugarCrepe", "SugarCrepe"),
-        ("2_cats", "2 cats"),
         ("__", "__"),
     ],
 )

@@ -1,9 +1,13 @@
 """Which examples the gallery shows, and how."""
 
+import base64
+import io
 import pathlib
 
 import numpy as np
+from PIL import Image
 
+from winobench.report import cards
 from winobench.report.sections import gallery
 from winobench.runs import reading
 from winobench.runs.examples import Examples
@@ -64,3 +68,13 @@ def test_a_tie_is_said_to_be_one():
     card = card_of(np.zeros((1, 2)), ("x", "y"), 0)
     assert card.verdict.startswith("tied")
     assert not any(one.is_chosen for one in card.candidates)
+
+
+def test_damaged_pictures_are_left_out():
+    assert cards.picture_address(b"no picture", 100) is None
+    buffer = io.BytesIO()
+    Image.new("RGB", (300, 150), "red").save(buffer, "JPEG")
+    assert cards.picture_address(buffer.getvalue()[:200], 400) is None
+    address = cards.picture_address(buffer.getvalue(), 100)
+    with Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))) as image:
+        assert image.size == (100, 50)

@@ -22,12 +22,8 @@ def runs(tmp_path_factory):
     return [read_run(first), read_run(second)]
 
 
-def data(runs):
-    return ReportData(list(runs), 10, 0)
-
-
 def test_each_task_weighs_the_same(runs):
-    found = {mean.skill: mean for mean in skill_means(data(runs[:1]))}
+    found = {mean.skill: mean for mean in skill_means(ReportData(runs[:1], 10, 0))}
     assert {skill: mean.tasks for skill, mean in found.items()} == {
         "compositional": ("clevr", "cola"),
         "spatial": ("clevr", "whatsup_a"),
@@ -43,8 +39,8 @@ def test_each_task_weighs_the_same(runs):
 
 
 def test_only_tasks_of_every_run_are_counted(runs):
-    assert {mean.skill for mean in skill_means(data(runs))} == {"compositional", "attribute_binding"}
-    section = skill_section(data(runs))
+    assert {mean.skill for mean in skill_means(ReportData(runs, 10, 0))} == {"compositional", "attribute_binding"}
+    section = skill_section(ReportData(runs, 10, 0))
     assert section.panels == []
     assert len(section.records["skills.csv"]) == 2 * 2
     (table,) = section.tables
@@ -52,7 +48,7 @@ def test_only_tasks_of_every_run_are_counted(runs):
 
 
 def test_three_skills_make_a_chart(runs, tmp_path):
-    section = skill_section(data(runs[:1]))
+    section = skill_section(ReportData(runs[:1], 10, 0))
     section.write_files(tmp_path)
     assert (tmp_path / "skills.png").stat().st_size > 1000
     lines = (tmp_path / "skills.csv").read_text().splitlines()
@@ -62,4 +58,4 @@ def test_three_skills_make_a_chart(runs, tmp_path):
 
 def test_runs_with_one_task_of_a_skill_have_no_section(tmp_path):
     run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[CLEVR], num_samples=4))
-    assert skill_section(data([run])) is None
+    assert skill_section(ReportData([run], 10, 0)) is None
