@@ -17,8 +17,6 @@ class WithoutSamples:
 
 
 class WithRange(fakes.FakeScorer):
-    """A scorer that draws its timesteps from a part of the schedule's."""
-
     def fingerprint(self):
         return {**super().fingerprint(), "timestep_range": [300, 800]}
 

@@ -38,7 +38,6 @@ def scorer():
 
 @pytest.fixture(scope="module")
 def flow():
-    """Of a model whose timesteps are noise levels."""
     return scorer_of(schedule=FlowSchedule())
 
 

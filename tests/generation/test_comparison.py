@@ -47,7 +47,7 @@ def judge(found, rater, wanted):
                 assert click(server, code, label)[0] == 200
 
 
-def test_sides_are_named_by_run_and_model(run, third):
+def test_sides_are_named_by_run_and_model(run, third, tmp_path):
     one, other = sides([str(run)])
     assert (one.model, other.model) == ("plainmodel", "tunedmodel")
     assert sides([f"{run}:tunedmodel", f"{run}:plainmodel"]) == (other, one)
@@ -59,9 +59,6 @@ def test_sides_are_named_by_run_and_model(run, third):
         sides([f"{run}:nobody", str(third)])
     # Only the seed that both have.
     assert len(make_pairs(*sides([str(third), f"{run}:tunedmodel"]))) == len(fakes.PROMPTS)
-
-
-def test_prompts_in_common_are_needed(run, tmp_path):
     other = fakes.draw(tmp_path / "other", "third", seeds=(7,), prompts=fakes.PROMPTS[:1]).folder
     with pytest.raises(InputError, match=names("third", "tunedmodel")):
         make_pairs(*sides([str(other), f"{run}:tunedmodel"]))

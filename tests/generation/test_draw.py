@@ -30,7 +30,6 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture
 def run(drawn, tmp_path):
-    """A copy of it."""
     return winobench.read_pictures(shutil.copytree(drawn, tmp_path / "run"))
 
 

@@ -262,12 +262,6 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
         assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("c"))}
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with raises("cannot-write", "Not a directory"):
-        ResponseStore(tmp_path / "file" / "responses").open()
-
-
 def test_what_json_cannot_hold_is_refused(tmp_path):
     with ResponseStore(tmp_path) as store:
         with pytest.raises(ValueError, match="JSON"):
@@ -284,3 +278,5 @@ def test_parts_that_are_not_files_are_named_and_not_waited_for(tmp_path, make, c
     make(tmp_path / "part-1-00000.jsonl")
     with raises(code, "part-1-00000.jsonl"):
         fill(tmp_path, "b")
+    with raises("cannot-write", "Not a directory"):
+        ResponseStore(tmp_path / "part-0-00000.jsonl" / "responses").open()
