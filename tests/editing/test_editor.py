@@ -7,6 +7,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tests.evaluation.fakes import make_task
 from tests.expectations import names
 from tests.scorers import fakes
 from winobench import parallel
@@ -16,7 +17,7 @@ from winobench.editing import EditDistance, figure, optimization
 from winobench.evaluation import evaluate
 from winobench.runs.edits import Edit, EditWriter, edit_files, read_edits
 from winobench.scorers import samples
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import Example
 
 IMAGES = [fakes.image(seed) for seed in range(3)]
 TEXTS = ["a cat", "three blind mice"]
@@ -41,23 +42,12 @@ def editor(folder, devices=1, **options):
     return EditDistance(Pipeline(), folder, **{"num_steps": STEPS, "batch_size": 2, "mesh": mesh, **options})
 
 
-def task(target=0):
+def task():
     examples = [
-        Example("one", tuple(IMAGES[:2]), (TEXTS[0],), target),
+        Example("one", tuple(IMAGES[:2]), (TEXTS[0],), 0),
         Example("two", (IMAGES[2], IMAGES[0]), (TEXTS[1],), 1),
     ]
-    return Task(
-        name="pictures",
-        version=1,
-        description="",
-        metric="accuracy",
-        shape=(2, 1),
-        chance={},
-        load=lambda data_dir, limit: examples,
-        ready=lambda data_dir: None,
-        images_compete=True,
-        data_fingerprint=lambda data_dir, limit: "1",
-    )
+    return make_task("pictures", "accuracy", (2, 1), {}, lambda data_dir, limit: examples, images_compete=True)
 
 
 def test_scores_are_minus_the_distance_that_latents_move(tmp_path):
@@ -112,10 +102,9 @@ def test_edits_follow_the_weights(tmp_path):
     np.testing.assert_array_equal(again.score(IMAGES[:1], TEXTS), after)
 
 
-@pytest.mark.parametrize("count", [2, 8])
-def test_devices_share_the_edits(tmp_path, count):
+def test_devices_share_the_edits(tmp_path):
     one = editor(tmp_path / "one").score(IMAGES, TEXTS)
-    several = editor(tmp_path / "several", devices=count, batch_size=1).score(IMAGES, TEXTS)
+    several = editor(tmp_path / "several", devices=8, batch_size=1).score(IMAGES, TEXTS)
     np.testing.assert_allclose(one, several, rtol=1e-5)
 
 
@@ -137,39 +126,30 @@ def test_a_task_is_judged_by_the_distance(tmp_path):
 
 
 def test_another_option_is_another_scorer(tmp_path):
-    prints = [
-        json.dumps(editor(tmp_path, **options).fingerprint(), sort_keys=True)
-        for options in ({}, {"num_steps": 6}, {"learning_rate": 0.1}, {"timesteps": "random"}, {"seed": 1})
-    ]
+    options = ({}, {"num_steps": 6}, {"learning_rate": 0.1}, {"timesteps": "random"}, {"seed": 1}, {"strength": 0.7})
+    *prints, last = (json.dumps(editor(tmp_path, **some).fingerprint(), sort_keys=True) for some in options)
     assert len(set(prints)) == len(prints)
-    # Strength is no option of optimising.
-    assert json.dumps(editor(tmp_path, strength=0.7).fingerprint(), sort_keys=True) == prints[0]
+    assert last == prints[0]  # of optimising it is no option
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_wrong_options_are_named(tmp_path):
+    for options, named in (
         ({"method": "draw"}, "'draw'"),
-        ({"timesteps": "all"}, "'all'"),
         ({"strength": 0.0}, "strength"),
         ({"num_steps": 0}, "num_steps"),
-        ({"learning_rate": -1.0}, "learning_rate"),
-    ],
-)
-def test_wrong_options_are_named(tmp_path, options, named):
-    with pytest.raises(InputError, match=names(named)):
-        editor(tmp_path, **options)
+    ):
+        with pytest.raises(InputError, match=names(named)):
+            editor(tmp_path, **options)
 
 
 def test_half_a_line_is_no_edit(tmp_path):
-    edit = Edit("a" * 64, "a cat", 1.0, 3.0, 2.0, *edit_files("a" * 64, "a cat"))
+    edit, other = (Edit(one * 64, "a cat", 1.0, 3.0, 2.0, *edit_files(one * 64, "a cat")) for one in "ab")
     picture = np.zeros((4, 4, 3), np.uint8)
     EditWriter(tmp_path).add(edit, picture, picture)
     path = tmp_path / "edits" / "part-0.jsonl"
     with path.open("ab") as file:
         file.write(b'{"image": "b')
     assert read_edits(tmp_path) == {("a" * 64, "a cat"): edit}
-    other = Edit("b" * 64, "a cat", 1.0, 3.0, 2.0, *edit_files("b" * 64, "a cat"))
     EditWriter(tmp_path).add(other, picture, picture)
     assert set(read_edits(tmp_path)) == {("a" * 64, "a cat"), ("b" * 64, "a cat")}
     # A line that names files elsewhere is none of ours.

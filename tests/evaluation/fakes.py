@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,15 +11,10 @@ from winobench.tasks.base import Association, Example, TargetPair, Task
 
 
 class FakeScorer:
-    """Errors in (0, 1) from a hash of image, text, sample, arguments and fingerprint.
+    """Errors in (0, 1) from a hash of image, text, sample, arguments and fingerprint; ``scored`` are all of them."""
 
-    Attributes:
-      scored: (image content, text, sample) of everything that was scored, in order.
-      batches: number of batches that were returned.
-    """
-
-    def __init__(self, *, weights="0", batch_size=7, seconds_a_batch=0.0, stop_after=None, bad_text=None, **options):
-        self.weights, self.batch_size, self.seconds_a_batch = weights, batch_size, seconds_a_batch
+    def __init__(self, *, weights="0", batch_size=7, stop_after=None, bad_text=None, **options):
+        self.weights, self.batch_size = weights, batch_size
         self.stop_after, self.bad_text, self.options = stop_after, bad_text, options
         self.scored, self.batches = [], 0
         self.error = options.get("error", "squared_l2")
@@ -45,7 +39,6 @@ class FakeScorer:
         for start in range(0, len(triples), self.batch_size):
             if self.stop_after is not None and self.batches >= self.stop_after:
                 raise KeyboardInterrupt
-            time.sleep(self.seconds_a_batch)
             errors = []
             for image, text, sample in triples[start : start + self.batch_size].tolist():
                 self.scored.append((images[image].tobytes(), texts[text], sample))
@@ -66,20 +59,6 @@ class Counting:
     def iter_errors(self, images, texts, triples, **named):
         self.scored += len(triples)
         yield np.arange(len(triples)), np.arange(len(triples), dtype=np.float32)
-
-
-class Stopping(Counting):
-    """A scorer that is interrupted after some batches."""
-
-    def __init__(self, scorer, batches):
-        super().__init__(scorer)
-        self._scorer, self._batches = scorer, batches
-
-    def iter_errors(self, *arguments, **named):
-        for number, batch in enumerate(self._scorer.iter_errors(*arguments, **named)):
-            if number == self._batches:
-                raise KeyboardInterrupt
-            yield batch
 
 
 def recorded(workdir):
@@ -106,15 +85,16 @@ def image(number, size=4):
     return np.full((size, size, 3), number, np.uint8)
 
 
-def text_task(name="words", count=6, **changes):
+def text_task(name="words", count=6, groups=("colour", "shape"), **changes):
     """One image, two texts; an image serves two examples, one of each group."""
 
     def load(data_dir, limit):
         for number in range(count if limit is None else min(count, limit)):
-            for group in ("colour", "shape"):
+            for group in groups:
                 yield Example(f"{number}-{group}", (image(number),), (f"{group} {number}", f"no {group}"), 0, (group,))
 
-    return _task(name, "accuracy", (1, 2), {"accuracy": 0.5}, load, False, changes)
+    fields = {"metric": "accuracy", "shape": (1, 2), "chance": {"accuracy": 0.5}, "load": load}
+    return make_task(name, **{**fields, **changes})
 
 
 def image_task(name="pictures", count=6, **changes):
@@ -124,7 +104,7 @@ def image_task(name="pictures", count=6, **changes):
         for number in range(count if limit is None else min(count, limit)):
             yield Example(f"{number}", (image(number), image(number + 100)), (f"colour {number}",), number % 2)
 
-    return _task(name, "accuracy", (2, 1), {"accuracy": 0.5}, load, True, changes)
+    return make_task(name, "accuracy", (2, 1), {"accuracy": 0.5}, load, images_compete=True, **changes)
 
 
 def square_task(name="square", count=6, **changes):
@@ -136,7 +116,7 @@ def square_task(name="square", count=6, **changes):
             yield Example(f"{number}", images, (f"colour {number}", f"other {number}"), None)
 
     chance = {"text": 0.25, "image": 0.25, "group": 1 / 6}
-    return _task(name, "winoground", (2, 2), chance, load, True, changes)
+    return make_task(name, "winoground", (2, 2), chance, load, images_compete=True, **changes)
 
 
 PHRASES = ("good", "nice", "bad", "evil")
@@ -150,20 +130,15 @@ def bias_task(name="bias", **changes):
             yield Example(f"{number}", (image(number),), PHRASES, None, ("left" if number < 4 else "right",))
 
     association = Association((TargetPair("left-right", "left", "right", PHRASES[:2], PHRASES[2:]),))
-    return _task(name, "effect_size", (1, 4), {}, load, False, {"association": association, **changes})
+    return make_task(name, "effect_size", (1, 4), {}, load, association=association, **changes)
 
 
-def _task(name, metric, shape, chance, load, images_compete, changes):
+def make_task(name, metric, shape, chance, load, **changes):
     fields = {
-        "name": name,
         "version": 1,
         "description": "a test's task",
-        "metric": metric,
-        "shape": shape,
-        "chance": chance,
-        "load": load,
         "ready": lambda data_dir: None,
-        "images_compete": images_compete,
+        "images_compete": False,
         "data_fingerprint": lambda data_dir, limit: f"{name} {limit}",
     }
-    return Task(**{**fields, **changes})
+    return Task(**{**fields, "name": name, "metric": metric, "shape": shape, "chance": chance, "load": load, **changes})

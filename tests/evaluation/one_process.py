@@ -1,9 +1,7 @@
 """One process of an evaluation: python -m tests.evaluation.one_process WORKDIR [PROCESSES] [OPTION ...]
 
-PROCESSES is host:port,count,number, or auto, or nothing for a process by itself. Options: ``slow`` waits at every
-batch, ``spanning`` takes a mesh of all processes' devices, ``fail`` lets the last process fail in its second batch,
-``seed`` gives it another seed, ``race`` races with 32 samples, ``modes`` has the last process do so alone. Prints one
-line of JSON: the results, and digests of the plan and of the noise.
+PROCESSES is host:port,count,number, or auto, or nothing. Of the options, ``fail``, ``seed`` and ``modes`` are what the
+last process does otherwise. Prints one line of JSON: the results, and digests of the plan and of the noise.
 """
 
 import functools

@@ -13,11 +13,7 @@ def draw(*parts):
 
 
 class Seer:
-    """Answers what is asked about pictures, and, if it is to, questions in words.
-
-    Attributes:
-      asked: all requests, in order.
-    """
+    """Answers what is asked about pictures, and, if it is to, questions in words."""
 
     def __init__(self, *kinds, name="seer", stop_after=None, failing=(), cut=()):
         self.kinds, self.name = frozenset(kinds), name

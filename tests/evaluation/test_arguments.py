@@ -11,9 +11,12 @@ from winobench.evaluation.evaluate import evaluate
 TASKS = (fakes.text_task(),)
 
 
-class WithRange(fakes.FakeScorer):
-    """A scorer that draws its timesteps from a part of the schedule's."""
+class WithoutSamples:
+    def score(self, images, texts):
+        raise AssertionError
 
+
+class WithRange(fakes.FakeScorer):
     def fingerprint(self):
         return {**super().fingerprint(), "timestep_range": [300, 800]}
 
@@ -22,34 +25,27 @@ class WithRange(fakes.FakeScorer):
     ("arguments", "message"),
     [
         ({"scorer": object()}, ("wrong-type", "score")),
-        ({"scorer": None}, ("wrong-type", "None")),
         ({"tasks": 5}, ("wrong-type", "tasks", "5", "'ready'")),
-        ({"tasks": [None]}, ("wrong-type", "tasks[0]", "None")),
         ({"tasks": [5, "clevr"]}, ("wrong-type", "tasks[0]", "5")),
-        ({"tasks": {"clevr": 1}}, ("wrong-type", "tasks")),
         ({"tasks": b"clevr"}, ("wrong-type", "tasks")),
-        ({"limit": "3"}, ("bad-value", "limit", "'3'", "1,000,000,000")),
         ({"limit": True}, ("bad-value", "limit", "True")),
-        ({"limit": 0}, ("bad-value", "limit", "0")),
         ({"limit": 2.5}, ("bad-value", "limit", "2.5")),
         ({"num_samples": 10**12}, ("bad-value", "num_samples", "1000000000000", "1,000,000")),
-        ({"num_samples": "3"}, ("bad-value", "num_samples", "'3'")),
         ({"num_bias_samples": float("nan")}, ("bad-value", "num_bias_samples", "nan")),
+        ({"num_sample": 3}, ("unknown-field", "'num_sample'", "num_samples")),
         ({"seed": -1}, ("bad-value", "seed", "-1")),
-        ({"seed": True}, ("bad-value", "seed", "True")),
         ({"alpha": float("nan")}, ("bad-value", "alpha", "nan", "0.5")),
-        ({"alpha": "0.1"}, ("bad-value", "alpha", "'0.1'")),
-        ({"normalize": None}, ("bad-value", "normalize", "None")),
+        ({"mode": "race", "rare_share": 0.6}, ("bad-value", "rare_share")),
+        ({"mode": "sprint"}, ("unknown-name", "'sprint'")),
+        ({"mode": "race", "scorer": WithoutSamples()}, ("option-of-others", "mode='race'")),
+        ({"timesteps": "importance"}, ("option-of-others", "timesteps='importance'")),
         ({"timesteps": "sometimes"}, ("bad-value", "timesteps", "'sometimes'")),
         ({"timesteps": [1.5]}, ("bad-value", "timesteps")),
-        ({"timesteps": []}, ("bad-value", "timesteps")),
-        ({"timesteps": [True]}, ("bad-value", "timesteps")),
         ({"timesteps": 5}, ("bad-value", "timesteps", "5")),
         ({"timesteps": [1, 2], "num_samples": 3}, ("two-numbers-of-samples", "num_samples", "3")),
         ({"workdir": 5}, ("wrong-type", "path", "5")),
         ({"tasks": []}, ("nothing-named",)),
         ({"tasks": "nonsense"}, ("unknown-name", "nonsense")),
-        ({"normalize": "gray"}, ("bad-value", "normalize")),
         ({"tasks": [fakes.text_task(ready=lambda data_dir: "on the shelf.")]}, ("data-not-ready", "'words'", "shelf")),
         ({"timestep_weights": "cosmap"}, ("option-of-others", "cosmap", "uniform")),
         ({"timestep_weights": "cosmop"}, ("bad-timestep-weights", "'cosmop'", "cosmap")),
@@ -59,22 +55,18 @@ class WithRange(fakes.FakeScorer):
     ],
 )
 def test_what_is_refused(tmp_path, arguments, message):
-    scorer = arguments.get("scorer", WithRange()) if "scorer" in arguments else WithRange()
-    chosen = {"tasks": TASKS, "workdir": tmp_path / "run", "progress": False, **arguments}
-    chosen.pop("scorer", None)
-    with raises(*message) as caught:
-        evaluate(scorer, **chosen)
-    assert "\n" not in str(caught.value)
+    given = {"scorer": WithRange(), "tasks": TASKS, "workdir": tmp_path / "run", "progress": False, **arguments}
+    with raises(*message):
+        evaluate(**given)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("timesteps", "recorded"),
-    [("uniform", [300, 800]), ("even", [300, 800]), ("published", None), ([10, 900], None), (np.array([7]), None)],
+    [("uniform", [300, 800]), ("published", None), (np.array([7]), None)],
 )
 def test_a_range_that_has_no_part_in_the_timesteps_is_not_recorded(tmp_path, timesteps, recorded):
-    scorer = WithRange()
-    evaluate(scorer, TASKS, tmp_path / "run", timesteps=timesteps, limit=2, progress=False)
+    evaluate(WithRange(), TASKS, tmp_path / "run", timesteps=timesteps, limit=2, progress=False)
     assert fakes.config(tmp_path / "run")["identity"]["scorer"]["timestep_range"] == recorded
 
 

@@ -24,24 +24,16 @@ def _evaluate(tmp_path, task=None, scorer=None, **arguments):
     ("changes", "message"),
     [
         ({"id": 5}, ("bad-example", "id", "5")),
-        ({"id": None}, ("bad-example", "id", "None")),
         ({"id": ""}, ("bad-example", "id")),
-        ({"id": "\ud800"}, ("lone-surrogate",)),
         ({"images": fakes.image(0)}, ("bad-example", "images")),
         ({"texts": "ab"}, ("bad-example", "texts", "'ab'")),
         ({"texts": ("a", b"b")}, ("not-a-text", "text", "b'b'")),
         ({"texts": ("a", "\udfff")}, ("lone-surrogate",)),
         ({"groups": "colour"}, ("bad-example", "groups", "'colour'")),
-        ({"groups": (5,)}, ("not-a-text", "group", "5")),
         ({"target": 0.5}, ("bad-example", "target", "0.5")),
-        ({"target": True}, ("bad-example", "target", "True")),
-        ({"target": "0"}, ("bad-example", "target", "'0'")),
         ({"target": -1}, ("target-not-among-candidates",)),
         ({"texts": ("a",)}, ("nothing-to-choose",)),
-        ({"target": 2}, ("target-not-among-candidates",)),
         ({"images": ()}, ("bad-example", "'0'", "'words'")),
-        ({"texts": ()}, ("bad-example", "texts")),
-        ({"texts": ("a", None)}, ("not-a-text", "text", "None")),
         ({"images": ("/no/such.png",)}, ("no-such-file", "/no/such.png")),
     ],
 )
@@ -51,16 +43,18 @@ def test_an_example_is_checked_when_it_is_loaded(tmp_path, changes, message):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([example])))
 
 
-@pytest.mark.parametrize(("count", "message"), [(0, ("no-examples", "'words'")), (2, ("repeated-id", "'0'"))])
-def test_examples_are_some_and_of_different_ids(tmp_path, count, message):
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], ("no-examples", "'words'")),
+        ([_GOOD] * 2, ("repeated-id", "'0'")),
+        ([None], ("bad-example", "'words'", "winobench.Example")),
+        ([("0", (), ())], ("bad-example", "'words'", "winobench.Example")),
+    ],
+)
+def test_examples_are_some_and_of_different_ids(tmp_path, examples, message):
     with raises(*message):
-        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([_GOOD] * count)))
-
-
-@pytest.mark.parametrize("given", [None, 5, ("0", (), ())])
-def test_what_is_not_an_example_is_refused(tmp_path, given):
-    with raises("bad-example", "'words'", "winobench.Example"):
-        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([given])))
+        _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter(examples)))
 
 
 def test_targets_of_numpy_are_indices(tmp_path):
@@ -72,14 +66,11 @@ def test_targets_of_numpy_are_indices(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": ""}, ("bad-name", "name")),
         ({"name": ".."}, ("bad-name", "name")),
         ({"name": "a/b"}, ("bad-name", "name", "'a/b'")),
-        ({"name": "a\0"}, ("bad-name", "name")),
         ({"name": 5}, ("bad-name", "name", "5")),
         ({"metric": "zzz"}, ("unknown-metric", "metric", "'zzz'")),
         ({"metric": ["accuracy"]}, ("unknown-metric", "metric")),
-        ({"chance": {"accuracy": "x"}}, ("bad-chance-level", "level", "'x'")),
         ({"chance": {"accuracy": float("nan")}}, ("bad-chance-level", "level", "nan")),
         ({"chance": {"accuracy": 2}}, ("bad-chance-level", "level", "2")),
         ({"chance": 0.5}, ("bad-chance-level", "0.5")),
@@ -92,26 +83,21 @@ def test_a_declaration_is_checked_before_anything_is_loaded(tmp_path, changes, m
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", [5, None, ["clevr"]])
-def test_a_task_is_called_by_a_text(name):
+def test_a_task_is_called_by_a_text():
     with raises("wrong-type", "name"):
-        winobench.get_task(name)
+        winobench.get_task(["clevr"])
 
 
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
         (None, ("bad-scores", "None")),
-        ([None], ("bad-scores", "None")),
         ([(np.arange(2),)], ("bad-scores", "yielded")),
         ([(np.arange(2), np.zeros(3))], ("bad-scores", "float64")),
-        ([(np.arange(2), np.zeros((2, 2)))], ("bad-scores", "float64")),
         ([(np.arange(2), np.array(["1", "2"]))], ("bad-scores", "errors", "<U1")),
-        ([(np.arange(2), np.zeros(2, complex))], ("bad-scores", "complex128")),
         ([(np.arange(2), np.zeros(2, bool))], ("bad-scores", "errors", "bool")),
         ([(np.array([0.0, 1.0]), np.zeros(2))], ("bad-scores", "float64")),
         ([(np.array([0, 3]), np.zeros(2))], ("score-of-another-triple", "3")),
-        ([(np.array([-1, 0]), np.zeros(2))], ("score-of-another-triple", "3")),
         ([(np.array([0, 0]), np.zeros(2))], ("repeated-score",)),
         ([(np.arange(3), np.zeros(3)), (np.arange(1), np.zeros(1))], ("repeated-score",)),
         ([(np.arange(2), np.zeros(2))], ("missing-scores", "1", "3")),
@@ -135,31 +121,22 @@ def test_good_batches_pass_in_any_order_and_type():
     [
         ("fingerprint", None, ("bad-fingerprint", "None")),
         ("fingerprint", {"scorer": {1, 2}}, ("not-json", "FakeScorer.fingerprint")),
-        ("fingerprint", {"scorer": float("nan")}, ("not-json", "FakeScorer.fingerprint")),
+        ("error", 5, ("bad-kind-of-error",)),
+        ("error", "", ("bad-kind-of-error",)),
         ("choose_timesteps", None, ("bad-timesteps", "None")),
-        ("choose_timesteps", ["a"], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [[1, 2]], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [1.5], ("bad-timesteps", "choose_timesteps")),
-        ("choose_timesteps", [0.0], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [float("nan")], ("bad-timesteps", "choose_timesteps")),
     ],
 )
 def test_what_a_scorer_says_of_itself_is_checked(tmp_path, method, value, message):
     scorer = fakes.FakeScorer()
-    setattr(scorer, method, lambda *arguments, **options: value)
+    setattr(scorer, method, value if method == "error" else lambda *arguments, **options: value)
     with raises(*message):
         _evaluate(tmp_path, scorer=scorer)
 
 
-@pytest.mark.parametrize("kind", [5, None, ""])
-def test_the_kind_of_error_is_a_text(tmp_path, kind):
-    scorer = fakes.FakeScorer()
-    scorer.error = kind
-    with raises("bad-kind-of-error"):
-        _evaluate(tmp_path, scorer=scorer)
-
-
-@pytest.mark.parametrize("scores", [[["x", "y"]], [[1j, 0]], [[True, False]], [[1.0]], [[None, 1.0]]])
+@pytest.mark.parametrize("scores", [[["x", "y"]], [[1j, 0]], [[True, False]], [[1.0]]])
 def test_scores_of_a_plain_scorer_are_real_numbers(tmp_path, scores):
     class Plain:
         def score(self, images, texts):
@@ -173,7 +150,6 @@ def test_scores_of_a_plain_scorer_are_real_numbers(tmp_path, scores):
     ("arguments", "message"),
     [
         ({"config": {"a": b"x"}}, ("not-json", "config")),
-        ({"config": {"a": {1}}}, ("not-json", "config")),
         ({"model": 5}, ("bad-value", "5")),
     ],
 )

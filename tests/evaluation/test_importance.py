@@ -84,16 +84,17 @@ def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
     assert np.mean(np.array(described["timesteps"]) >= 800) > 0.45
 
 
-def test_a_pilot_is_not_repeated(tmp_path):
+def test_a_race_that_was_stopped_goes_on_and_repeats_no_pilot(tmp_path):
     tasks = [fakes.text_task(count=30)]
     arguments = {"num_samples": 64, "mode": "race", "reuse": False, "progress": False}
     stopped = Uneven(stop_after=40)
     with pytest.raises(KeyboardInterrupt):
         evaluate.evaluate(stopped, tasks, tmp_path / "run", **arguments)
-    rest = Uneven()
+    rest, whole, again = Uneven(), Uneven(), Uneven()
     results = evaluate.evaluate(rest, tasks, tmp_path / "run", **arguments)
     assert len(stopped.scored) + len(rest.scored) == results["passes"]
-    whole = Uneven()
+    assert evaluate.evaluate(again, tasks, tmp_path / "run", **arguments)["tasks"] == results["tasks"]
+    assert not again.scored
     alone = evaluate.evaluate(whole, tasks, tmp_path / "alone", **arguments)
     assert len(whole.scored) == alone["computed_passes"] == alone["passes"] == results["passes"]
     assert alone["race"] == results["race"]

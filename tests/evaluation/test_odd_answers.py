@@ -1,8 +1,4 @@
-"""Answers as broken servers and hostile models write them, from the call to the report: nothing poisons a run.
-
-Every body goes the whole way: asked, recorded, read, summarised, asked again after a failure, reported. Servers are
-functions here; what the network can do is tested with the hosted models.
-"""
+"""Odd answers of servers and models, from the call to the report: nothing poisons a run. Servers are functions."""
 
 import json
 import os
@@ -29,7 +25,6 @@ TEXTS = [
     "The answer is option 2.",
     "1",
     "",
-    " ",
     "\x00\x01\x1b[2J",
     "a\nb\r\nc\u2028d",
     "=1+1",
@@ -40,7 +35,6 @@ TEXTS = [
     "{" * 5000,
     '{"statement":' * 2000,
     "[[" * 3000 + "]]" * 3000,
-    "word " * 20_000,
     "Option " + "9" * 5000,
     "<think>" * 500 + "Option 1",
     fakes.written(*fakes.PAIRS[:2]),
@@ -136,9 +130,10 @@ def check_files(folder):
                 content.decode()
 
 
-def evaluate_odd_answers(folder, api, seed, *, with_report, limit=None):
-    options = {"protocol": "zero_shot", "limit": limit, "progress": False, "reuse": False}
-    rng = random.Random(seed)
+def test_odd_answers_to_questions(api, tmp_path):
+    folder = tmp_path / "run"
+    options = {"protocol": "zero_shot", "limit": 24, "progress": False, "reuse": False}
+    rng = random.Random(0)
     model = model_that_answers(api, lambda: odd_body(rng, api))
     try:
         results = evaluate_questions(model, TASK, folder, **options)
@@ -158,14 +153,14 @@ def evaluate_odd_answers(folder, api, seed, *, with_report, limit=None):
     again = evaluate_questions(model, TASK, folder, **options)
     assert model.asked == 0
     assert again["tasks"] == results["tasks"]
-    if with_report:
+    if api == "openai":
         report.write_report([str(folder)], folder / "report", resamples=20)
     check_files(folder)
-    return results["requests"], failed
+    assert 0.02 * results["requests"] < failed < 0.8 * results["requests"]  # both kinds are there
 
 
-def generate_odd_answers(folder, api, seed, requests):
-    rng = random.Random(seed)
+def test_odd_answers_with_items(api, tmp_path):
+    folder, rng, requests = tmp_path / "run", random.Random(0), 30
     asked = prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=requests)
     model = model_that_answers(api, lambda: odd_body(rng, api))
     run.generate({"m": lambda: model}, asked, folder, progress=False)
@@ -177,24 +172,6 @@ def generate_odd_answers(folder, api, seed, requests):
     assert model.asked == failed
     assert run.check(folder)["failed"] == 0
     check_files(folder)
-
-
-def test_odd_answers_to_questions(api, tmp_path):
-    requests, failed = evaluate_odd_answers(tmp_path / "run", api, 0, with_report=api == "openai", limit=24)
-    assert 0.02 * requests < failed < 0.8 * requests  # both kinds are there
-
-
-def test_odd_answers_with_items(api, tmp_path):
-    generate_odd_answers(tmp_path / "run", api, 0, 30)
-
-
-@pytest.mark.slow
-def test_a_thousand_odd_answers(api, tmp_path):
-    count = 0
-    for number in range(6):
-        count += evaluate_odd_answers(tmp_path / str(number), api, 1000 + number, with_report=number == 0)[0]
-    generate_odd_answers(tmp_path / "items", api, 1, 110)
-    assert count + 220 > 1000
 
 
 def test_incomplete_answers_choose_nothing_and_are_asked_for_again(api, tmp_path):
@@ -227,23 +204,18 @@ def test_incomplete_answers_choose_nothing_and_are_asked_for_again(api, tmp_path
     assert endings.incomplete_lines(results) == []
 
 
-def test_half_an_emoji_is_an_answer_like_others(api, tmp_path):
-    """The case that used to end a paid run for ever."""
-    body = good(api)().replace("Option 1", r"Option 1 \ud83d")
-    model = model_that_answers(api, lambda: body)
-    results = evaluate_questions(model, TASK, tmp_path / "run", protocol="zero_shot", limit=2, progress=False)
-    assert results["failed_calls"] is None
-    rows = examples(tmp_path / "run", TASK)
-    assert rows[0]["responses"] == ["Option 1 \ufffd"]
-    assert rows[0]["status"] == "answered"
-
-
-def test_a_deep_answer_is_a_failed_call_with_its_reason(api, tmp_path):
-    bodies = iter(['{"choices":' + "[" * 200_000 + "]" * 200_000 + "}"] + [good(api)()] * 10)
-    model = model_that_answers(api, lambda: next(bodies))
+def test_half_an_emoji_is_an_answer_and_a_deep_one_a_failed_call_with_its_reason(monkeypatch, tmp_path):
+    """The former used to end a paid run for ever."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    whole = good("openai")()
+    emoji = whole.replace("Option 1", r"Option 1 \ud83d")
+    bodies = iter(['{"choices":' + "[" * 200_000 + "]" * 200_000 + "}", *[emoji] * 3])
+    model = model_that_answers("openai", lambda: next(bodies))
     results = evaluate_questions(model, TASK, tmp_path / "run", protocol="zero_shot", limit=2, progress=False)
     assert results["failed_calls"]["requests"] == 1
     assert results["failed_calls"]["first"] == (
         "malformed: the body is not JSON (it nests lists or objects more than 100 deep). It was answered, so it may"
         " have been billed"
     )
+    answered = [row for row in examples(tmp_path / "run", TASK) if row["status"] == "answered"]
+    assert [row["responses"] for row in answered] == [["Option 1 \ufffd"]] * 3

@@ -7,10 +7,12 @@ import PIL.Image
 
 from tests.evaluation import fakes
 from tests.expectations import raises
-from winobench.base.texts import text_hash
+from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import make_plan
 from winobench.metrics import normalization
 from winobench.tasks.base import Example
+
+GRAY_HASH = image_hash(GRAY_IMAGE)
 
 
 def _plan(*tasks, limit=None, normalize="auto"):
@@ -41,6 +43,14 @@ def test_competing_images_need_the_empty_text_once_each():
     assert "" not in _plan(fakes.image_task(count=2), normalize="none").texts
 
 
+def test_the_gray_image_is_scored_with_each_text_once_where_images_do_not_compete():
+    plan = _plan(fakes.text_task(count=2), fakes.image_task(count=2), normalize="gray_image")
+    gray = [plan.texts[text] for image, text in plan.pairs.tolist() if plan.image_hashes[image] == GRAY_HASH]
+    assert sorted(gray) == ["colour 0", "colour 1", "no colour", "no shape", "shape 0", "shape 1"]
+    terms = {"words": normalization.GRAY_IMAGE, "pictures": normalization.UNCONDITIONAL}
+    assert plan.terms == {name: (normalization.OWN, term) for name, term in terms.items()}
+
+
 def test_the_empty_text_is_also_a_text_like_others():
     def load(data_dir, limit):
         yield Example("0", (fakes.image(0),), ("", "something"))
@@ -65,16 +75,13 @@ def test_images_are_one_by_content_not_by_source(tmp_path):
     plan = _plan(fakes.text_task(load=load))
     assert [question.images[0] for question in plan.questions["words"]] == [0, 0, 1, 2, 2, 3]
     assert len(set(plan.image_hashes)) == 4
+    assert plan.text_hashes[0] == hashlib.sha256(b"a").hexdigest()
 
 
 def test_pairs_are_in_the_order_of_images():
     plan = _plan(fakes.square_task(), fakes.text_task())
     assert (np.diff(plan.pairs[:, 0]) >= 0).all()
     assert plan.pairs.dtype == np.int32
-
-
-def test_text_hash_is_sha256():
-    assert text_hash("a photo") == hashlib.sha256(b"a photo").hexdigest()
 
 
 def test_limit_reaches_the_task():

@@ -67,7 +67,7 @@ def test_the_five_best_are_a_race_of_their_own():
     assert ranking.num_samples.max() < BUDGET
     assert order[0] == 0
     assert set(order[:5].tolist()) == {0, 1, 2, 3, 4}
-    # The fifth and the sixth are close: only these two go on.
+    # Only the fifth and the sixth, which are close, go on.
     close = _errors([0, 30, 60, 90, 120, 120.3, 150, 180], spread=1)
     ranking = _ranking(8, (1, 5))
     _run(ranking, close)
@@ -75,25 +75,11 @@ def test_the_five_best_are_a_race_of_their_own():
     assert np.delete(ranking.num_samples, [4, 5]).max() < BUDGET
 
 
-def test_all_but_one_of_the_best_is_a_race_for_the_last():
-    errors = _errors([0, 0.1, 0.2, 0.3, 0.4, 100])
-    ranking = _ranking(6, (5,))
-    scores = _run(ranking, errors)
-    assert ranking.num_samples.max() < BUDGET
-    assert np.argmin(scores) == 5
-
-
 def test_a_candidate_that_was_dropped_does_not_win_by_its_few_samples():
-    """The first loses to the second soon; the third overtakes the second later, but is worse than the first on the
-    samples that the first was judged on."""
+    """The third, which overtakes the winner later, is worse than the first on the samples that it was judged on."""
     samples = np.arange(BUDGET)
-    errors = np.float32(
-        [
-            10.0 + 0.01 * (samples % 3),
-            9.0 + 0.01 * (samples % 2),
-            np.where(samples < 32, np.where(samples % 2, 18.0, 3.0), 6.0),
-        ]
-    )
+    third = np.where(samples < 32, np.where(samples % 2, 18.0, 3.0), 6.0)
+    errors = np.float32([10.0 + 0.01 * (samples % 3), 9.0 + 0.01 * (samples % 2), third])
     ranking = _ranking(3)
     scores = _run(ranking, errors)
     assert ranking.num_samples[0] <= 32
@@ -102,9 +88,8 @@ def test_a_candidate_that_was_dropped_does_not_win_by_its_few_samples():
 
 
 def test_equal_candidates_end_in_a_tie():
-    errors = np.float32(np.ones((2, BUDGET)))
     ranking = _ranking(2)
-    scores = _run(ranking, errors)
+    scores = _run(ranking, np.ones((2, BUDGET), np.float32))
     assert ranking.num_samples.tolist() == [BUDGET, BUDGET]
     assert scores[0] == scores[1]
 
@@ -136,7 +121,6 @@ def _matching(size=2):
         ([0, 90, 90, 0], False),  # all four comparisons are won
         ([90, 0, 0, 0.1], False),  # one of each score is lost; the others do not matter
         ([0, 90, 0.1, 0], True),  # text: 0 < 90 and 0 ? 0.1 for the second image
-        ([0, 9, 9, 9, 0, 9, 9, 9, 0], False),  # three and three: all won
         ([0, 9, 9, 9, 0, 9, 0.1, 9, 0], True),  # of twelve comparisons, two are close
         ([0, 9, 9, 9, 9, 0, 9, 0, 9], False),  # the second image and the second text are lost
     ],
@@ -185,6 +169,7 @@ def _known(plan, budget, effect):
 
 
 def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(planned):
+    """Also in heats of three images and eight texts at most, from errors that are recorded."""
     plan, tasks = planned
     budget = 128
     known = _known(plan, budget, effect=1.5)
@@ -199,53 +184,28 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(pla
     assert outcome.passes == np.isfinite(errors).sum()
     assert outcome.fixed_passes == known.size
     assert outcome.passes < known.size / 1.8
+    heats = []
+
+    def again(pairs, first, end):
+        if first == 0:
+            heats.append(plan.pairs[pairs])
+
+    of_heats = race.Race(plan, tasks, budget, rows=(3, 8), share=0.2).run(errors, again)
+    assert len(heats) > 30
+    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in heats)
+    assert {**vars(of_heats), "scores": None} == {**vars(outcome), "scores": None}
     for task in tasks:
+        np.testing.assert_array_equal(of_heats.scores[task.name], outcome.scores[task.name])
         of = outcome.tasks[task.name]
         assert of.questions == len(plan.questions[task.name])
         assert 0 < of.undecided < of.questions / 3
         assert 16 <= of.samples <= 64
         targets = [question.target for question in plan.questions[task.name]]
-        fixed = metrics.METRICS[task.metric](question_scores(plan, task.name, known), targets)["accuracy"]
+        whole = question_scores(plan, task.name, known)
+        fixed = metrics.METRICS[task.metric](whole, targets)["accuracy"]
         raced = metrics.METRICS[task.metric](outcome.scores[task.name], targets)["accuracy"]
-        assert [scores.shape for scores in outcome.scores[task.name]] == [
-            scores.shape for scores in question_scores(plan, task.name, known)
-        ]
+        assert [one.shape for one in outcome.scores[task.name]] == [one.shape for one in whole]
         assert (fixed.correct == raced.correct).mean() >= 0.98
-
-
-def test_a_replay_of_recorded_errors_decides_the_same(planned):
-    plan, tasks = planned
-    known = _known(plan, 64, effect=1.0)
-    errors = np.full_like(known, np.nan)
-
-    def score(pairs, first, end):
-        errors[pairs, first:end] = known[pairs, first:end]
-
-    first = race.Race(plan, tasks, 64, share=0.3).run(errors, score)
-    again = race.Race(plan, tasks, 64, share=0.3).run(errors, lambda *_: None)
-    assert first.passes == again.passes
-    for task in tasks:
-        for one, other in zip(first.scores[task.name], again.scores[task.name], strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def test_a_race_in_heats_decides_the_same(planned):
-    """Three images and eight texts at once: no heat needs more, unless a single question does."""
-    plan, tasks = planned
-    known = _known(plan, 64, effect=1.0)
-    whole = race.Race(plan, tasks, 64, share=0.3).run(known, lambda *_: None)
-    batches = []
-
-    def score(pairs, first, end):
-        if first == 0:
-            batches.append(plan.pairs[pairs])
-
-    outcome = race.Race(plan, tasks, 64, rows=(3, 8), share=0.3).run(known, score)
-    assert len(batches) > 30
-    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in batches)
-    assert {**vars(outcome), "scores": None} == {**vars(whole), "scores": None}
-    for task in tasks:
-        np.testing.assert_array_equal(outcome.scores[task.name], whole.scores[task.name])
 
 
 def test_shares_have_equally_many_pairs_and_every_question_once(planned):
@@ -256,12 +216,10 @@ def test_shares_have_equally_many_pairs_and_every_question_once(planned):
     assert max(pairs) - min(pairs) <= 8
     last = [max(int(entry.rows[0]) for entry in share) for share in shares]
     assert last == sorted(last)
-
-
-def test_some_of_many_processes_have_nothing_to_race():
-    tasks = [fakes.image_task(count=1)]
-    plan = make_plan(tasks, data_dir=None, limit=None, normalize="auto")
-    runs = [race.Race(plan, tasks, 8, process=process, num_processes=3) for process in range(3)]
+    # Some of many processes have nothing to race.
+    few = [fakes.image_task(count=1)]
+    plan = make_plan(few, data_dir=None, limit=None, normalize="auto")
+    runs = [race.Race(plan, few, 8, process=process, num_processes=3) for process in range(3)]
     assert sorted(one.num_questions for one in runs) == [0, 0, 1]
     for one in runs:
         one.run(np.zeros((len(plan.pairs), 8), np.float32), lambda *_: None)
@@ -305,23 +263,6 @@ def test_an_evaluation_by_race(raced, tmp_path):
             assert raced["tasks"][task][metric]["value"] == entry["value"], (task, metric)
 
 
-def test_a_race_that_was_stopped_goes_on(raced, tmp_path):
-    _, _, whole = raced
-    stopped = Decided(stop_after=30)
-    with pytest.raises(KeyboardInterrupt):
-        _evaluate(stopped, tmp_path / "run")
-    rest = Decided()
-    results = _evaluate(rest, tmp_path / "run")
-    assert not set(stopped.scored) & set(rest.scored)
-    assert len(stopped.scored) + len(rest.scored) == whole["passes"]
-    assert results["computed_passes"] == len(rest.scored)
-    assert results["tasks"] == whole["tasks"]
-    assert results["race"] == whole["race"]
-    again = Decided()
-    assert _evaluate(again, tmp_path / "run")["tasks"] == whole["tasks"]
-    assert not again.scored
-
-
 def test_races_and_fixed_budgets_share_their_errors(raced, tmp_path):
     folder, _, raced = raced
     shutil.copytree(folder, tmp_path / "race")
@@ -342,42 +283,12 @@ def test_bias_takes_all_of_its_samples(tmp_path):
     assert set(results["tasks"]) == {"words", "bias"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"mode": "sprint"}, ("unknown-name", "'sprint'")),
-        ({"alpha": 0.7}, ("bad-value", "alpha", "0.7")),
-        ({"rare_share": 0.0}, ("bad-value", "rare_share")),
-        ({"rare_share": 0.6}, ("bad-value", "rare_share")),
-        ({"timesteps": "importance", "mode": "fixed"}, ("option-of-others", "timesteps='importance'")),
-    ],
-)
-def test_bad_input(tmp_path, arguments, words):
-    with raises(*words):
-        _evaluate(Decided(), tmp_path / "run", **arguments)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_scorer_without_samples_cannot_race(tmp_path):
-    class Plain:
-        def score(self, images, texts):
-            return np.zeros((len(images), len(texts)))
-
-    with raises("option-of-others", "mode='race'"):
-        _evaluate(Plain(), tmp_path / "run")
-
-
-@pytest.mark.parametrize("rule", ["uniform", "even", "stratified", [100 * (i % 10) for i in range(64)]])
+@pytest.mark.parametrize("rule", ["stratified", [100 * (i % 10) for i in range(64)]])
 def test_any_rule_for_timesteps_can_race(tmp_path, rule):
     """Samples are met in random order, so that the first ones are samples of the whole range."""
     results = _evaluate(Decided(), tmp_path / "run", timesteps=rule, num_samples=64)
     assert results["race"]["passes"] < results["race"]["fixed_passes"]
     assert results["race"]["rare_share"] == 0.3
-
-
-def test_a_folder_of_another_race_is_refused(raced):
-    with raises("another-run", "sampling"):
-        _evaluate(Decided(), raced[0], rare_share=0.2)
 
 
 def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -391,9 +302,8 @@ def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_r
     assert not read
     assert not (tmp_path / "run").exists()
     task = fakes.text_task(metric="marked")
-    results = evaluate.evaluate(
-        Decided(), [task], tmp_path / "run", mode="race", num_samples=64, rare_share=0.3, progress=False
-    )
+    options = {"mode": "race", "num_samples": 64, "rare_share": 0.3, "progress": False}
+    results = evaluate.evaluate(Decided(), [task], tmp_path / "run", **options)
     assert results["race"]["passes"] < results["race"]["fixed_passes"]
 
 
@@ -401,12 +311,9 @@ def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_r
     ("metric", "shape", "target", "words"),
     [
         ("accuracy", (2, 2), 0, ("2 images", "2 texts")),
-        ("accuracy", (3, 2), None, ("3 images", "2 texts")),
         ("recall", (2, 2), None, ("2 images", "2 texts")),
         ("recall", (1, 2), None, ("target",)),
         ("winoground", (1, 2), 0, ("1 images", "2 texts")),
-        ("winoground", (2, 3), None, ("2 images", "3 texts")),
-        ("winoground", (1, 1), None, ("1 images", "1 texts")),
         ("winoground", (2, 2), 1, ("target 1",)),
     ],
 )
@@ -419,30 +326,23 @@ def test_questions_that_a_metric_does_not_decide_are_refused(tmp_path, metric, s
         yield Example("odd", images, tuple(f"text {number}" for number in range(shape[1])), target)
 
     usual = (2, 2) if metric == "winoground" else (1, 2)
-    task = fakes._task("odd", metric, shape if is_listed else usual, {}, load, False, {})
+    task = fakes.make_task("odd", metric, shape if is_listed else usual, {}, load)
     scorer = Decided()
     with raises("cannot-race", "task 'odd'", *words, "mode='fixed'"):
         evaluate.evaluate(scorer, [task], tmp_path / "run", mode="race", progress=False)
     assert not scorer.scored
-    plan = make_plan([task], data_dir=None, limit=None, normalize="none")
-    with raises("cannot-race", *words):
-        race.Race(plan, [task], 64)
-
-
-def test_check_is_for_tasks_that_are_not_loaded():
-    race.check([fakes.text_task(), fakes.image_task(), fakes.square_task(), fakes.bias_task()])
-    with pytest.raises(InputError, match=names("'unheard of'")):
-        race.check([fakes.text_task(), dataclasses.replace(fakes.image_task(), metric="unheard of")])
 
 
 def test_every_task_here_can_race_or_is_of_bias():
     """But for those of metrics that no smaller set of comparisons decides, which are refused by name."""
+    race.check([fakes.text_task(), fakes.image_task(), fakes.square_task(), fakes.bias_task()])
     undecided = {"all_true", "own_texts", "all_answers"}
     race.check(task for task in TASKS.values() if task.metric not in undecided)
     for metric in undecided:
-        some = [task for task in TASKS.values() if task.metric == metric]
         with raises("cannot-race", f"'{metric}'"):
-            race.check(some)
+            race.check([task for task in TASKS.values() if task.metric == metric])
+    with pytest.raises(InputError, match=names("'unheard of'")):
+        race.check([dataclasses.replace(fakes.image_task(), metric="unheard of")])
 
 
 def _questions(shape, metric, count):
@@ -454,15 +354,15 @@ def _questions(shape, metric, count):
             texts = tuple(f"{number} {t}" for t in range(shape[1]))
             yield Example(f"{number}", images, texts, None if metric == "winoground" else 0)
 
-    task = fakes._task("many", metric, shape, {}, load, False, {})
+    task = fakes.make_task("many", metric, shape, {}, load)
     return task, make_plan([task], data_dir=None, limit=None, normalize="none")
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("shape", "metric"), [((1, 2), "accuracy"), ((2, 2), "winoground"), ((3, 3), "winoground"), ((12, 1), "recall")]
 )
-@pytest.mark.parametrize("effect", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("effect", [0.0, 2.0])
 def test_races_agree_with_the_whole_budget(shape, metric, effect):
     """Rare samples that decide, and normal noise: of so few questions, one may be decided otherwise by chance."""
     count, budget = 20 if metric == "recall" else 60, 256
@@ -491,17 +391,12 @@ def end(one, errors, step=1):
     ("candidates", "tops", "gap", "num_samples", "ranking"),
     [
         (2, (1,), 1, [38, 38], [1, 0]),
-        (3, (1,), 1, [64, 64, 47], [1, 0, 2]),
         (3, (2,), 1, [51, 47, 51], [1, 0, 2]),
         (4, (1, 3), 1, [57, 55, 57, 55], [2, 0, 1, 3]),
-        (5, (2,), 1, [55, 56, 58, 65, 65], [2, 4, 3, 1, 0]),
-        (6, (1, 5), 1, [53, 50, 50, 54, 54, 53], [3, 4, 2, 1, 0, 5]),
         (7, (2, 3), 1, [62, 62, 76, 62, 76, 64, 66], [5, 6, 2, 4, 3, 1, 0]),
         (8, (6,), 1, [57, 55, 55, 57, 55, 55, 55, 57], [6, 1, 2, 4, 5, 0, 3, 7]),
         # Close races make later choices of whom to compare, each with its own share of the level.
         (3, (1,), 0.35, [137, 270, 270], [1, 2, 0]),
-        (4, (2,), 0.35, [263, 116, 144, 263], [1, 3, 0, 2]),
-        (5, (1, 4), 0.35, [417, 417, 368, 228, 368], [0, 1, 3, 2, 4]),
         (3, (1, 2), 0.25, [445, 501, 501], [1, 2, 0]),
     ],
 )
@@ -517,10 +412,7 @@ def test_races_stop_where_they_did(candidates, tops, gap, num_samples, ranking):
     assert np.argsort(-one.scores(errors)).tolist() == ranking
 
 
-@pytest.mark.parametrize(
-    ("size", "effect", "one_is_wrong", "num_samples"),
-    [(2, 1.0, False, 53), (2, 1.5, True, 47), (3, 1.5, False, 43), (3, 1.5, True, 59)],
-)
+@pytest.mark.parametrize(("size", "effect", "one_is_wrong", "num_samples"), [(2, 1.0, False, 53), (3, 1.5, True, 59)])
 def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
     errors = np.random.default_rng(size).exponential(size=(size * size, 200))
     errors[np.arange(size) * (size + 1)] -= effect

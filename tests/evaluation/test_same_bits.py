@@ -9,7 +9,6 @@ import pytest
 from tests.evaluation import fakes
 from tests.evaluation.fakes import recorded
 from winobench import parallel
-from winobench.engine import sharing
 from winobench.evaluation import evaluate
 from winobench.runs import error_parts
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -73,27 +72,3 @@ def test_resumed_runs_are_the_same_bits(scorers, tasks, tmp_path, monkeypatch):
             for rows, values in scorers[devices].iter_errors(images, texts, some, num_samples=4, among=among):
                 for triple, value in zip(some[rows].tolist(), values.tolist(), strict=True):
                     assert errors.setdefault(tuple(triple), value) == value
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_batches_fit_their_programs(seed):
-    """Each triple has one place, with sharing or without; a batch with sharing has room for all of its own."""
-    rng = np.random.default_rng(seed)
-    among = np.unique(rng.integers(0, (9, 5, 4), (120, 3)), axis=0).astype(np.int32)
-    some = rng.permutation(among)[: len(among) // (1 + seed % 3)]
-    parts, size = 2, 8
-    texts = int(rng.choice([2, 4]))
-    shared = sharing.Shared(among, texts)
-    some = some[sharing.order(some, shared.of(some))]
-    seen = []
-    for batch in sharing.cut(some, shared.of(some), parts, size, texts):
-        assert len(batch) == parts * size
-        filled = batch[batch >= 0]
-        seen += filled.tolist()
-        flags = shared.of(some[filled])
-        assert flags.all() or not flags.any()
-        if flags.any():
-            filled_in = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
-            _, groups = sharing.group(some[batch[filled_in]].T[[0, 2]], parts, texts)
-            assert groups is not None
-    assert seen == list(range(len(some)))

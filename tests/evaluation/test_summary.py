@@ -71,18 +71,12 @@ def _matrices(*right):
     [
         ([[[0.5, 0.5]], [[0.1, 0.1]]], "texts"),
         ([[[0.5, 0.5000001]], [[0.1, 0.1]]], "texts"),
-        ([[[0.5, 0.501]], [[0.1, 0.1]]], None),
-        ([[[0.3], [0.3]], [[0.2], [0.2]]], "images"),
-        ([[[0.3, 0.4], [0.3, 0.4]]], "images"),
         ([[[0.3, 0.3], [0.3, 0.3]]], "candidates"),
         ([[[0.3, 0.4], [0.2, 0.4]]], None),
         # The same texts about one image each: the image does not matter.
         ([[[0.3, 0.4, 0.5]], [[0.3, 0.4, 0.5]]], "images"),
         ([[[0.3, 0.4, 0.5]], [[0.3, 0.4, 0.6]]], None),
-        ([[[0.3, 0.4, 0.5]]], None),
-        # One image with one text, as people rate them.
-        ([[[0.3]], [[0.3]]], "images"),
-        ([[[0.3]], [[0.31]]], None),
+        ([[[0.3]], [[0.3]]], "images"),  # one image with one text, as people rate them
         ([[[0.5, 0.5]]] * 99 + [[[0.5, 0.4]]], None),
         ([[[0.5, 0.5]]] * 100 + [[[0.5, 0.4]]], "texts"),
     ],
@@ -138,21 +132,23 @@ def test_a_chance_level_may_be_unknown_or_that_of_guessing(given, chance):
     assert found["accuracy"]["chance"] == chance
 
 
-def _tied(questions):
-    """[n, n] bool: which questions depend on each other."""
-    found = summary.image_dependence(questions)
-    return found.sums(np.eye(len(questions))).astype(bool)
-
-
-def test_questions_that_share_an_image_depend_on_each_other_whether_it_is_right_or_not():
-    questions = [
-        _question(0, images=(0, 9), texts=(0,), target=0),
-        _question(1, images=(9, 1), texts=(0,), target=1),
-        _question(2, images=(0, 5), texts=(0,), target=0),
-        _question(3, images=(7, 6), texts=(0,), target=0),
-    ]
-    expected = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
-    np.testing.assert_array_equal(_tied(questions), expected)
+@pytest.mark.parametrize(
+    ("images", "targets", "tied"),
+    [
+        # By an image whether it is right or not.
+        ([(0, 9), (9, 1), (0, 5), (7, 6)], (0, 1, 0, 0), [(0, 1), (0, 2)]),
+        # By either of two right images.
+        ([(0, 1), (2, 3), (3, 4), (4, 5)], (None,) * 4, [(1, 2), (2, 3)]),
+    ],
+)
+def test_questions_that_share_an_image_depend_on_each_other(images, targets, tied):
+    numbered = zip(images, targets, strict=True)
+    questions = [_question(0, images=some, texts=(0,), target=target) for some, target in numbered]
+    expected = np.eye(4, dtype=bool)
+    for one, other in tied:
+        expected[one, other] = expected[other, one] = True
+    found = summary.image_dependence(questions).sums(np.eye(4)).astype(bool)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_descriptions_of_one_image_set_are_one_cluster():
@@ -168,25 +164,11 @@ def test_descriptions_of_one_image_set_are_one_cluster():
     assert found["high"] - found["low"] > 1.01 * (lambda i: i.high - i.low)(metrics.wilson(sum(right), len(right)))
 
 
-def test_questions_with_two_right_images_are_tied_by_either():
-    questions = [
-        _question(0, images=(0, 1), target=None),
-        _question(1, images=(2, 3), target=None),
-        _question(2, images=(3, 4), target=None),
-        _question(3, images=(4, 5), target=None),
-    ]
-    expected = np.eye(4, dtype=bool)
-    expected[[1, 2, 2, 3], [2, 1, 3, 2]] = True
-    np.testing.assert_array_equal(_tied(questions), expected)
-
-
 def test_example_rows():
     questions = [_question("e1", groups=("g",)), _question("e2", target=1), _question("e3")]
     plan = _plan(questions, [[0, 0], [0, 1]])
     task = dataclasses.replace(fakes.text_task(), name="task")
     rows = summary.example_table(task, plan, [np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]), np.ones((1, 2))])
-    names = ("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie", "terms")
-    assert rows.column_names == list(names)
     assert [tuple(row.values()) for row in rows.to_pylist()] == [
         ("e1", ["g"], ["x"], ["a", "b"], 0, [[2.0, 1.0]], 0, True, False, ["own"]),
         ("e2", [], ["x"], ["a", "b"], 1, [[2.0, 1.0]], 0, False, False, ["own"]),

@@ -1,43 +1,46 @@
-"""The flow with the real scorer on a small random pipeline."""
+"""The flow with the real scorer on a small pipeline, whose timesteps are numbers of steps or noise levels."""
 
-import json
-import shutil
+import functools
+import itertools
 
 import jax
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from tests.evaluation import fakes
-from tests.evaluation.fakes import Counting, examples, recorded
+from tests.evaluation.fakes import Counting, config, examples, recorded
 from tests.expectations import raises
+from tests.scorers import fakes as fake_models
 from winobench import parallel
 from winobench.data import images
+from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.evaluation import evaluate, runner
+from winobench.runs import reading
 from winobench.scorers import diffusion_itm
 from winobench.scorers.diffusion_itm import DiffusionITM
-
-_PATTERN = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
-
-
-def _images(number, size=4):
-    return _PATTERN[number if number < 10 else number - 90]
 
 
 @pytest.fixture
 def tasks(monkeypatch):
     """Fake tasks on images whose content matters."""
-    monkeypatch.setattr(fakes, "image", _images)
+    monkeypatch.setattr(fakes, "image", lambda number, size=4: fake_models.image(number))
     return [fakes.text_task(), fakes.image_task(), fakes.square_task()]
 
 
+def scorer_of(**fields):
+    return DiffusionITM(fake_models.Pipeline(**fields), batch_size=8, mesh=parallel.make_mesh(jax.devices("cpu")[:1]))
+
+
 @pytest.fixture(scope="module")
-def scorer(tiny_pipeline):
-    mesh = parallel.make_mesh(jax.devices("cpu")[:1])
-    return DiffusionITM.from_pretrained(tiny_pipeline, batch_size=8, mesh=mesh)
+def scorer():
+    return scorer_of()
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def flow():
+    return scorer_of(schedule=FlowSchedule())
+
+
 def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, monkeypatch):
     """Tolerance: 1e-6 of an error, as other parts make other batches."""
     arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
@@ -60,65 +63,53 @@ def test_the_numbers_are_those_of_score(scorer, tasks, tmp_path):
             expected = scorer.score(
                 list(example.images), list(example.texts), num_samples=4, seed=5, normalize=normalize
             )
-            np.testing.assert_allclose(row["scores"], expected, atol=1e-5 * 300)
+            np.testing.assert_allclose(row["scores"], expected, atol=1e-5 * 50)
 
 
-def _other_weights(folder, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    (path,) = (copy / "unet").glob("*.safetensors")
-    tensors = safetensors.numpy.load_file(path)
-    name = sorted(tensors)[0]
-    tensors[name] = tensors[name] * np.float32(1.001)
-    safetensors.numpy.save_file(tensors, path)
-    return copy
-
-
-def _other_schedule(folder, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    path = copy / "scheduler" / "scheduler_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "beta_end": 0.013}))
-    return copy
-
-
-def _same(folder, tmp_path):
-    return folder
-
-
-_CHANGES = {
-    "weights": (_other_weights, {}),
-    "schedule": (_other_schedule, {}),
-    "dtype": (_same, {"dtype": "bfloat16"}),
-    "error": (_same, {"error": "l2"}),
-    "target": (_same, {"target": "epsilon"}),
-    "image size": (_same, {"image_size": 64}),
-    "range of timesteps": (_same, {"timestep_range": (100, 900)}),
-    "scoring version": (_same, {}),
-}
-
-
-_COMPILED_ANEW = {"dtype", "image size", "target", "error"}  # for which a quick test compares fingerprints
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize(
-    "change", [pytest.param(name, marks=[pytest.mark.slow] * (name in _COMPILED_ANEW)) for name in _CHANGES]
-)
-def test_what_can_change_an_error_is_another_run(scorer, tiny_pipeline, tasks, tmp_path, monkeypatch, change):
+def test_another_scoring_version_is_another_run_and_other_devices_are_not(scorer, tasks, tmp_path, monkeypatch):
     arguments = {"num_samples": 2, "limit": 2, "progress": False}
-    monkeypatch.chdir(tmp_path)
-    evaluate.evaluate(Counting(scorer), tasks, "first", **arguments)
-    folder, options = _CHANGES[change]
-    if change == "scoring version":
-        monkeypatch.setattr(diffusion_itm, "SCORING_VERSION", diffusion_itm.SCORING_VERSION + 1)
-    other = Counting(DiffusionITM.from_pretrained(folder(tiny_pipeline, tmp_path), **options))
-    with raises("another-run"):
-        evaluate.evaluate(other, tasks, "first", **arguments)
-    assert other.scored == 0
-    evaluate.evaluate(other, tasks, "first", overwrite=True, **arguments)
-    assert other.scored == (2 * 6 + 2 * 3) * 2
+    evaluate.evaluate(Counting(scorer), tasks, tmp_path, **arguments)
+    several = Counting(DiffusionITM(fake_models.Pipeline(), batch_size=3))
+    assert evaluate.evaluate(several, tasks, tmp_path, **arguments)["computed_passes"] == 0
+    monkeypatch.setattr(diffusion_itm, "SCORING_VERSION", diffusion_itm.SCORING_VERSION + 1)
+    with raises("another-run", "scorer.scoring_version"):
+        evaluate.evaluate(several, tasks, tmp_path, **arguments)
 
 
-def test_batch_size_and_devices_are_not_part_of_a_run(scorer, tiny_pipeline):
-    assert DiffusionITM.from_pretrained(tiny_pipeline, batch_size=3).fingerprint() == scorer.fingerprint()
+def two_batches(scorer, *arguments, **named):
+    yield from itertools.islice(scorer.iter_errors(*arguments, **named), 2)
+    raise KeyboardInterrupt
+
+
+def test_levels_are_recorded_and_a_stopped_run_goes_on(flow, tasks, tmp_path):
+    arguments = {"num_samples": 4, "progress": False, "reuse": False}
+    whole = evaluate.evaluate(flow, tasks, tmp_path / "whole", **arguments)
+    (samples,) = config(tmp_path / "whole")["rounds"]
+    assert samples["timesteps"] == flow.choose_timesteps(4).tolist()
+    assert all(0 < level <= 1 for level in samples["timesteps"])
+    stopping = Counting(flow)
+    stopping.iter_errors = functools.partial(two_batches, flow)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.evaluate(stopping, tasks, tmp_path / "stopped", **arguments)
+    before = len(recorded(tmp_path / "stopped"))
+    assert 0 < before < len(recorded(tmp_path / "whole"))
+    again = evaluate.evaluate(flow, tasks, tmp_path / "stopped", **arguments)
+    assert recorded(tmp_path / "stopped") == recorded(tmp_path / "whole")
+    assert again["tasks"] == whole["tasks"]
+    assert evaluate.evaluate(Counting(flow), tasks, tmp_path / "whole", **arguments)["computed_passes"] == 0
+
+
+def test_listed_levels_are_recorded_and_read(flow, tasks, tmp_path):
+    listed = [0.07, 0.5, 0.993]
+    evaluate.evaluate(Counting(flow), tasks, tmp_path, timesteps=listed, progress=False)
+    (samples,) = config(tmp_path)["rounds"]
+    np.testing.assert_array_equal(samples["timesteps"], np.float32(listed).tolist())
+    (run,) = reading.read_runs([tmp_path])
+    np.testing.assert_array_equal(next(iter(run.tasks.values())).timesteps, np.float32(listed))
+
+
+def test_a_race_learns_levels(flow, tasks, tmp_path):
+    evaluate.evaluate(flow, tasks, tmp_path, mode="race", num_samples=64, progress=False)
+    for samples in config(tmp_path)["rounds"]:
+        assert all(0 < level <= 1 for level in samples["timesteps"])
+        assert len(set(samples["timesteps"])) > 16

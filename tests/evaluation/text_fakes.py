@@ -6,25 +6,13 @@ from winobench.metrics import wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response, Turn
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
+KINDS = ("generation", "options")
+
 
 class ScriptedResponder:
-    """Answers by a rule: the right option's number where a hash of prompt and ``seed`` is below ``skill``.
+    """Answers by a rule: the right option's number where a hash of prompt and ``seed`` is below ``skill``."""
 
-    Attributes:
-      asked: the requests of all calls, in order.
-    """
-
-    def __init__(
-        self,
-        *,
-        skill=0.6,
-        seed=0,
-        kinds=("generation", "options"),
-        failing=(),
-        silent=(),
-        malformed=(),
-        stop_after=None,
-    ):
+    def __init__(self, *, skill=0.6, seed=0, kinds=KINDS, failing=(), silent=(), malformed=(), stop_after=None):
         self.skill, self.seed, self.kinds = skill, seed, frozenset(kinds)
         self.failing, self.silent, self.malformed = failing, silent, malformed
         self.stop_after, self.asked = stop_after, []
@@ -93,7 +81,6 @@ def text_task(name="colours", pairs=4, **changes):
         return entries
 
     fields = {
-        "name": name,
         "version": 1,
         "description": "a test's task",
         "protocols": {protocol.name: protocol for protocol in (generated(), scored(), voted())},
@@ -104,7 +91,7 @@ def text_task(name="colours", pairs=4, **changes):
         "metrics": metrics,
         "count": lambda data_dir: 2 * pairs,
     }
-    return TextTask(**{**fields, **changes})
+    return TextTask(name=name, **{**fields, **changes})
 
 
 def generated():

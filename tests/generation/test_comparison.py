@@ -47,7 +47,7 @@ def judge(found, rater, wanted):
                 assert click(server, code, label)[0] == 200
 
 
-def test_sides_are_named_by_run_and_model(run, third):
+def test_sides_are_named_by_run_and_model(run, third, tmp_path):
     one, other = sides([str(run)])
     assert (one.model, other.model) == ("plainmodel", "tunedmodel")
     assert sides([f"{run}:tunedmodel", f"{run}:plainmodel"]) == (other, one)
@@ -59,9 +59,6 @@ def test_sides_are_named_by_run_and_model(run, third):
         sides([f"{run}:nobody", str(third)])
     # Only the seed that both have.
     assert len(make_pairs(*sides([str(third), f"{run}:tunedmodel"]))) == len(fakes.PROMPTS)
-
-
-def test_prompts_in_common_are_needed(run, tmp_path):
     other = fakes.draw(tmp_path / "other", "third", seeds=(7,), prompts=fakes.PROMPTS[:1]).folder
     with pytest.raises(InputError, match=names("third", "tunedmodel")):
         make_pairs(*sides([str(other), f"{run}:tunedmodel"]))
@@ -70,9 +67,7 @@ def test_prompts_in_common_are_needed(run, tmp_path):
 def test_a_lost_picture_is_named(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     found, path = sides([str(folder)]), folder / "pictures" / "tunedmodel" / "1" / "00001.png"
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(bytes(reversed(path.read_bytes())))
     for _ in range(2):
         with pytest.raises(InputError, match=names("pictures/tunedmodel/1/00001.png")):
             make_pairs(*found)
@@ -139,12 +134,14 @@ def test_the_summary_by_hand(compared):
     judge(compared, "anna", lambda pair: {"one": 1, "two": 1, "three": 0}[pair.records[0].prompt.id])
     judge(compared, "ben", lambda pair: {"one": 1, "two": -1, "three": None}[pair.records[0].prompt.id])
     results = compared.finish()
-    anna, ben, both = results["raters"]["anna"], results["raters"]["ben"], results["all"]
-    assert (anna["first"], anna["second"], anna["equal"]) == (0, 4, 2)
-    assert (ben["first"], ben["second"], ben["equal"]) == (2, 2, 0)
-    assert (both["first"], both["second"], both["equal"]) == (0, 2, 4)
-    assert both["share"]["value"] == 1.0
-    assert both["p_value"] == 1.0  # one prompt: a coin thrown once
+    both = results["all"]
+    for found, counts in (
+        (results["raters"]["anna"], (0, 4, 2)),
+        (results["raters"]["ben"], (2, 2, 0)),
+        (both, (0, 2, 4)),
+    ):
+        assert (found["first"], found["second"], found["equal"]) == counts
+    assert (both["share"]["value"], both["p_value"]) == (1.0, 1.0)  # one prompt: a coin thrown once
     assert results["left"] == {"anna": 0, "ben": 2}
     assert results["categories"]["color"]["second"] == 2
     assert set(results["categories"]) == {"color", "shape"}
@@ -168,12 +165,6 @@ def test_a_folder_is_of_one_comparison(run, compared):
     (compared.folder / "comparison.json").write_text("{")
     with pytest.raises(InputError, match=names("comparison.json")):
         Comparison(compared.folder, compared.first, compared.second)
-
-
-@pytest.mark.parametrize("name", ["a/b", "../x", ""])
-def test_a_raters_name_is_a_files(compared, name):
-    with pytest.raises(InputError, match=names(repr(name))), compared.serve(name, 0):
-        pass
 
 
 def test_the_page_puts_prompts_in_as_text_alone(compared):

@@ -30,7 +30,6 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture
 def run(drawn, tmp_path):
-    """A copy of it."""
     return winobench.read_pictures(shutil.copytree(drawn, tmp_path / "run"))
 
 
@@ -56,21 +55,13 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     assert run.record("second", 1, 2).prompt.text == "zwei Würfel"
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["kind"], config["status"]) == ("pictures", "finished")
-    lines = (tmp_path / "run" / "drawn" / "part-0-00000.jsonl").read_text().splitlines()
-    assert json.loads(lines[0]) | {"sha256": "", "size": 0} == {
-        "id": "one",
-        "text": "a red cube",
-        "category": "color",
+    line = json.loads((tmp_path / "run" / "drawn" / "part-0-00000.jsonl").read_text().splitlines()[0])
+    assert line == {
+        **{"id": "one", "text": "a red cube", "category": "color"},
         "content": {"objects": [{"color": "red", "shape": "cube", "count": 1}]},
-        "model": "first",
-        "seed": 3,
-        "number": 0,
-        "fingerprint": run.models[0].fingerprint,
-        "lora": None,
+        **{"model": "first", "seed": 3, "number": 0, "fingerprint": run.models[0].fingerprint, "lora": None},
         "settings": {"num_steps": 50, "guidance_scale": 7.5} | {"sampler": "ddim", "image_size": 8, "dtype": "float32"},
-        "file": "pictures/first/3/00000.png",
-        "sha256": "",
-        "size": 0,
+        **{"file": "pictures/first/3/00000.png", "sha256": run.records[0].sha256, "size": run.records[0].size},
     }
     again = winobench.read_pictures(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
@@ -87,32 +78,29 @@ def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
 
 def test_only_what_is_missing_is_drawn(tmp_path):
     at_once = len(jax.local_devices())
+    prompts = [fakes.Prompt(str(n), f"image {n}") for n in range(4 * at_once)]
     with pytest.raises(InputError, match="on fire"):
-        draw(tmp_path / "run", fakes.FakePipeline(fails_after=2 * at_once), prompts=many(4 * at_once))
+        draw(tmp_path / "run", fakes.FakePipeline(fails_after=2 * at_once), prompts=prompts)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["status"] == "failed: the device is on fire: wait"
     with pytest.raises(InputError, match=r"lacks \d+ of its \d+ images, such as pictures/fake/"):
         winobench.read_pictures(tmp_path / "run")
     partial = winobench.read_pictures(tmp_path / "run", complete=False)
     assert 0 < len(partial.records) <= 2 * at_once
-    pipeline = fakes.FakePipeline()
-    run = draw(tmp_path / "run", pipeline, prompts=many(4 * at_once))
+    pipeline, idle = fakes.FakePipeline(), fakes.FakePipeline()
+    run = draw(tmp_path / "run", pipeline, prompts=prompts)
     assert len(pipeline.drawn) == 8 * at_once - len(partial.records)
     assert set(pipeline.drawn).isdisjoint((record.seed, record.number) for record in partial.records)
     assert len(run.records) == 8 * at_once
     # A third call has nothing to do, and leaves no part behind.
-    pipeline = fakes.FakePipeline()
-    draw(tmp_path / "run", pipeline, prompts=many(4 * at_once))
-    assert pipeline.drawn == []
+    draw(tmp_path / "run", idle, prompts=prompts)
+    assert idle.drawn == []
     assert len(list((tmp_path / "run" / "drawn").glob("part-*"))) == 2
 
 
-def many(number):
-    return [fakes.Prompt(str(n), f"image {n}") for n in range(number)]
-
-
 def test_lost_and_damaged_pictures_are_drawn_again_and_said(run, tmp_path, capsys):
-    lost, damaged, changed = run.records[0], run.records[2], run.records[5]
+    lost, damaged, changed, cut = run.records[0], run.records[2], run.records[4], run.records[5]
+    part = tmp_path / "run" / "drawn" / "part-0-00000.jsonl"
     run.path(lost).unlink()
     run.path(damaged).write_bytes(run.path(damaged).read_bytes()[:-1])
     PIL.Image.new("RGB", (8, 8)).save(run.path(changed))
@@ -121,21 +109,14 @@ def test_lost_and_damaged_pictures_are_drawn_again_and_said(run, tmp_path, capsy
     with pytest.raises(InputError, match="is not the image that was generated"):
         run.image(changed)
     capsys.readouterr()
+    part.write_bytes(part.read_bytes()[:-20])  # the line of the last one
     pipeline = fakes.FakePipeline()
     again = draw(tmp_path / "run", pipeline)
-    assert pipeline.drawn == [(3, 0), (3, 2), (1, 2)]
+    assert pipeline.drawn == [(one.seed, one.number) for one in (lost, damaged, changed, cut)]
     assert (
         "3 images are lost or damaged and generated again, such as pictures/fake/3/00000.png" in capsys.readouterr().err
     )
     assert again.records == run.records
-
-
-def test_a_line_that_was_cut_off_is_drawn_again(run, tmp_path):
-    part = tmp_path / "run" / "drawn" / "part-0-00000.jsonl"
-    part.write_bytes(part.read_bytes()[:-20])
-    pipeline = fakes.FakePipeline()
-    assert draw(tmp_path / "run", pipeline).records == run.records
-    assert pipeline.drawn == [(1, 2)]
 
 
 def test_a_folder_of_another_run_is_refused(run, tmp_path):
@@ -158,18 +139,15 @@ def test_a_folder_of_another_run_is_refused(run, tmp_path):
     assert len(before.records) == 6
 
 
-@pytest.mark.parametrize(
-    ("keywords", "said"),
-    [
+def test_arguments_are_checked(tmp_path):
+    for keywords, said in (
         ({"seeds": (1, 1)}, "the seeds 1, 1 name one twice"),
         ({"seeds": ()}, "seeds is"),
         ({"prompts": []}, "prompts is an empty list"),
         ({"batch_size": 0}, "batch_size is 0"),
-    ],
-)
-def test_arguments_are_checked(tmp_path, keywords, said):
-    with pytest.raises(InputError, match=said):
-        draw(tmp_path / "run", fakes.FakePipeline(), **keywords)
+    ):
+        with pytest.raises(InputError, match=said):
+            draw(tmp_path / "run", **keywords)
     assert not (tmp_path / "run").exists()
 
 
@@ -178,11 +156,8 @@ def test_what_is_no_run_of_pictures_is_said_in_one_sentence(run, tmp_path):
         winobench.read_pictures(tmp_path / "absent")
     with raises("not-a-run", "config.json"):
         winobench.read_pictures(tmp_path)
-    for config, said in (
-        ('{"schema": 2, "identity": {}}', "is a run without images"),
-        ('{"schema": 2, "layout": 1, "kind": "pictures", "identity": {}}', "does not say what was generated"),
-    ):
-        (tmp_path / "config.json").write_text(config)
+    for kind, said in (({}, "is a run without images"), ({"kind": "pictures"}, "does not say what was generated")):
+        (tmp_path / "config.json").write_text(json.dumps({"schema": 2, "layout": 1, "identity": {}, **kind}))
         with pytest.raises(InputError, match=said):
             winobench.read_pictures(tmp_path)
     with pytest.raises(InputError, match="has no images of the model 'absent': name one of fake"):

@@ -1,6 +1,6 @@
 """The page of a run: what it shows, that it trusts no prompt, and its thumbnails."""
 
-import html.parser
+import html
 
 import PIL.Image
 import pytest
@@ -8,27 +8,11 @@ import pytest
 import winobench
 from tests.expectations import raises
 from tests.generation import fakes
+from tests.report.test_page import Page
 from winobench import report
 from winobench.base.errors import InputError
 from winobench.generation import page
 from winobench.generation.generate import draw_pictures
-
-
-class Elements(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.found, self.headings = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if self.found and self.found[-1][0] == "h2" and data.strip():
-            self.headings.append(data)
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.found if name == tag]
 
 
 def draw(folder, *sizes):
@@ -39,9 +23,8 @@ def test_every_picture_is_there_models_side_by_side(tmp_path):
     run = draw(tmp_path, 8, 16)
     path = page.write_page(run)
     assert path == tmp_path / "pictures.html"
-    text = path.read_text()
-    elements = Elements(text)
-    files = [attributes["src"] for attributes in elements.all("img")]
+    elements = Page(path)
+    files = elements.images
     # A row is a seed, and its pictures are the models'.
     assert files == [
         f"pictures/{model}/{seed}/0000{number}.png"
@@ -55,13 +38,13 @@ def test_every_picture_is_there_models_side_by_side(tmp_path):
     assert len(elements.all("option")) == 4  # all, and three categories, of which one is none
     assert [article["data-category"] for article in elements.all("article")] == ["1", "2", "3"]
     # Prompts are texts and nothing else.
-    assert elements.headings == [prompt.text for prompt in fakes.PROMPTS]
+    assert all(f"<h2>{prompt.text}</h2>" in html.unescape(elements.source) for prompt in fakes.PROMPTS)
     assert not elements.all("b")
     assert elements.all("img")[4]["alt"] == f"{fakes.PROMPTS[1].text}, by the size8, seed 4"
     # One script and one style, both its own; nothing is loaded from elsewhere.
     assert (len(elements.all("script")), len(elements.all("style")), len(elements.all("link"))) == (1, 1, 0)
-    assert "http://" not in text
-    assert "https://" not in text
+    assert "http://" not in elements.source
+    assert "https://" not in elements.source
 
 
 def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
@@ -71,14 +54,12 @@ def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
     assert len(thumbnails) == 6
     with PIL.Image.open(tmp_path / "thumbnails" / min(thumbnails)) as image:
         assert (image.format, image.size) == ("JPEG", (256, 256))
-    elements = Elements((tmp_path / "pictures.html").read_text())
-    assert {attributes["src"] for attributes in elements.all("img")} == {f"thumbnails/{name}" for name in thumbnails}
+    elements = Page(tmp_path / "pictures.html")
+    assert set(elements.images) == {f"thumbnails/{name}" for name in thumbnails}
     assert elements.all("a")[0]["href"] == "pictures/size300/4/00000.png"
     # Other pictures of the same places: other thumbnails, and none is left over.
-    other = fakes.FakePipeline("other", size=300)
-    run = draw_pictures(
-        [fakes.drawer(other, "size300")], fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False
-    )
+    others = [fakes.drawer(fakes.FakePipeline("other", size=300), "size300")]
+    run = draw_pictures(others, fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False)
     page.write_page(run)
     assert {path.name for path in (tmp_path / "thumbnails").iterdir()}.isdisjoint(thumbnails)
     run.path(run.records[0]).write_bytes(b"no picture")

@@ -72,22 +72,14 @@ def test_verdicts_are_written_and_summed_up(run):
     # Two prompts of each of seven categories: the mean over categories is that over pictures.
     assert accuracy["a"]["all"]["value"] == pytest.approx(np.mean(rows))
     some = [one for one in run.records if one.model == "a" and one.prompt.category == "recognition_shape"]
-    shapes = [verdicts[one.file].correct for one in some]
-    expected = intervals.wilson(sum(shapes), len(shapes))
+    expected = intervals.wilson(sum(verdicts[one.file].correct for one in some), len(some))
     entry = accuracy["a"]["recognition_shape"]
     assert (entry["value"], entry["low"], entry["high"], entry["n"]) == pytest.approx((*expected, 2))
 
 
 def test_candidates_of_each_category():
-    lists = {prompt.category: clevr_selfbench.candidates(prompt) for prompt in PROMPTS}
-    for category, texts in lists.items():
-        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[category][0], category
-    prompt = grammar.Prompt(
-        "x",
-        "A red cube and a blue sphere.",
-        "pair_binding_color",
-        {"objects": [{"color": "red", "shape": "cube"}, {"color": "blue", "shape": "sphere"}]},
-    )
+    content = {"objects": [{"color": "red", "shape": "cube"}, {"color": "blue", "shape": "sphere"}]}
+    prompt = grammar.Prompt("x", "A red cube and a blue sphere.", "pair_binding_color", content)
     assert clevr_selfbench.candidates(prompt)[1] == "A blue cube and a red sphere."
     for many in grammar.make_prompts(700):
         texts = clevr_selfbench.candidates(many)

@@ -2,15 +2,18 @@
 
 import csv
 import hashlib
+import json
+import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
 from tests.evaluation import fakes
 from winobench.evaluation import evaluate
 from winobench.report import panels
-from winobench.tasks.base import Association, Example, TargetPair, Task
+from winobench.tasks.base import Association, Example, TargetPair
 
 NUM_SAMPLES = 8
 HOSTILE = "<script>alert(\"x\")</script> & {{ 7 * 7 }} 'quoted' <img src=http://example.org/x.png>"
@@ -56,7 +59,9 @@ def many_images_task():
             images = tuple(fakes.image(10 * k + number, 6) for k in range(6))
             yield Example(f"{HOSTILE} {number}", images, (f"{HOSTILE} {number}",), 0, (HOSTILE,))
 
-    return make_task("retrieval", "recall", (6, 1), {"recall@1": 1 / 6, "recall@5": 5 / 6}, load, images_compete=True)
+    return fakes.make_task(
+        "retrieval", "recall", (6, 1), {"recall@1": 1 / 6, "recall@5": 5 / 6}, load, images_compete=True
+    )
 
 
 def macro_task():
@@ -67,19 +72,7 @@ def macro_task():
             texts = tuple(f"{number + k} of these" for k in range(3))
             yield Example(f"{number}", (fakes.image(number, 5),), texts, 0, ("rare" if number % 5 == 0 else "common",))
 
-    return make_task("relations", "macro_accuracy", (1, 3), {"accuracy": 1 / 3, "macro_accuracy": 1 / 3}, load)
-
-
-def clevr_task():
-    """Two sub-tasks under CLEVR's names."""
-
-    def load(data_dir, limit):
-        for number in range(8):
-            for group in ("spatial", "recognition_color"):
-                texts = (f"{group} {number}", f"no {group}")
-                yield Example(f"{number}-{group}", (fakes.image(number),), texts, 0, (group,))
-
-    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, load)
+    return fakes.make_task("relations", "macro_accuracy", (1, 3), {"accuracy": 1 / 3, "macro_accuracy": 1 / 3}, load)
 
 
 def bias_task():
@@ -92,18 +85,13 @@ def bias_task():
             group = ("Even", "Odd", "Many")[number % 3]
             yield Example(f"{number}", (fakes.image(number + 30),), kind + unkind, None, (group,))
 
-    return make_task("mmbias", "effect_size", (1, 4), {}, load, association=Association(pairs))
-
-
-def make_task(name, metric, shape, chance, load, **options):
-    ready = {"ready": lambda data_dir: None, "data_fingerprint": lambda data_dir, limit: name}
-    fixed = {"version": 1, "description": "a test's task", "images_compete": False} | ready | options
-    return Task(name=name, metric=metric, shape=shape, chance=chance, load=load, **fixed)
+    return fakes.make_task("mmbias", "effect_size", (1, 4), {}, load, association=Association(pairs))
 
 
 def tasks():
     """A task of every metric and shape."""
-    return [clevr_task(), fakes.image_task(), fakes.square_task(), many_images_task(), macro_task(), bias_task()]
+    clevr = fakes.text_task("clevr", 8, ("spatial", "recognition_color"))
+    return [clevr, fakes.image_task(), fakes.square_task(), many_images_task(), macro_task(), bias_task()]
 
 
 def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="clevr-tiny", **changes):
@@ -112,6 +100,20 @@ def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="cle
     options = {"num_samples": num_samples, "num_bias_samples": 3, "progress": False, "reuse": False, "config": config}
     evaluate.evaluate(scorer, tasks() if chosen is None else chosen, folder, model=model, **options, **changes)
     return folder
+
+
+def make_older(folder):
+    """Takes from a run what those of earlier versions have not."""
+    shutil.rmtree(folder / "gallery")
+    config = json.loads((folder / "config.json").read_text())
+    kept = {name: value for name, value in config.items() if name not in ("rounds", "model")}
+    (folder / "config.json").write_text(json.dumps({**kept, "schema": 1}))
+    for path in (folder / "examples").glob("*.parquet"):
+        pq.write_table(pq.read_table(path).drop_columns(["terms"]), path)
+    for path in (folder / "errors").glob("*.parquet"):
+        table = pq.read_table(path)
+        kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
+        pq.write_table(table.replace_schema_metadata(kept), path)
 
 
 def draw_nothing(patch):

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.evaluation import fakes as scoring_fakes
 from tests.generation import fakes
-from tests.report.conftest import csv_rows, make_task
+from tests.report.conftest import csv_rows
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
@@ -39,7 +40,7 @@ def scenes():
         for skill in skills
         for n in range(5)
     ]
-    return make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
+    return scoring_fakes.make_task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, lambda data_dir, limit: examples)
 
 
 @pytest.fixture
@@ -69,13 +70,6 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
         assert float(row["drawn_value"]) == pytest.approx(expected)
         assert int(row["judged_n"]) == 5
     assert (tmp_path / "report" / "generation.png").is_file()
-
-
-def test_without_pictures_there_is_no_such_section(tmp_path):
-    evaluate.evaluate(Judge("one"), [scenes()], tmp_path / "one", progress=False)
-    page = report.write_report([tmp_path / "one"], tmp_path / "report")
-    assert "Does it generate" not in page.read_text()
-    assert not (tmp_path / "report" / "generation.csv").exists()
 
 
 def test_scorers_and_drawers(tmp_path, drawn):

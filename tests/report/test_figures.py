@@ -34,13 +34,12 @@ def boxes_of(panel):
     return found
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     ("names", "count"),
     [
-        *((labels, count) for labels in (REAL, [LONG] * 24) for count in (3, 4, 9, 24)),
-        *((REAL, count) for count in range(5, 24) if count != 9),
-        *(([LONG] * 24, count) for count in (16, 23)),
+        *((REAL, 3), (REAL, 9), (REAL, 24), ([LONG] * 24, 4), ([LONG] * 24, 24)),
+        *((REAL, count) for count in (4, 6, 7, 12, 17, 23)),
     ],
 )
 def test_labels_of_a_radar_meet_neither_each_other_nor_the_circle(names, count):
@@ -80,7 +79,7 @@ def panels_of(label):
 
 
 @pytest.mark.quick(2)
-@pytest.mark.parametrize("label", ["x" * 120, LONG, "W" * 120, "模型" * 60, ""])
+@pytest.mark.parametrize("label", ["W" * 120, "模型" * 60, LONG, ""])
 def test_no_label_can_break_a_figure(label, tmp_path):
     panels = panels_of(label or "a")
     for panel in panels:

@@ -49,6 +49,10 @@ def test_rows_are_what_the_run_recorded(renamed):
     for name, found in rows.items():
         assert found.value == pytest.approx(run.tasks["square"].results[name]["value"])
     assert [note for note in run.notes if "not winobench's own" in note]
+    part = analysis.select(run.tasks["square"], np.array([2, 0]))
+    parts = run.tasks["square"].examples.parts
+    assert part.examples.parts.keys() == parts.keys() == {"text", "image", "group"}
+    np.testing.assert_array_equal(part.examples.parts["group"], parts["group"][[2, 0]])
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -59,10 +63,3 @@ def test_they_are_compared_and_shown(renamed, tmp_path):
     assert ("relations", "", "macro_mine") in found
     assert "clevr" in {row["task"] for row in csv_rows(page.parent / "gallery.csv")}
     assert "not winobench&#39;s own" in page.read_text() or "not winobench's own" in page.read_text()
-
-
-def test_selecting_examples_selects_their_parts(renamed):
-    record = reading.read_run(renamed[0]).tasks["square"]
-    part = analysis.select(record, np.array([2, 0]))
-    assert part.examples.parts.keys() == {"text", "image", "group"}
-    np.testing.assert_array_equal(part.examples.parts["group"], record.examples.parts["group"][[2, 0]])

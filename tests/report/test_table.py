@@ -110,15 +110,6 @@ def test_it_is_said_which_numbers_they_are(model, settings, value, note):
     assert note in " ".join(" ".join(lines).split())
 
 
-def test_baselines_have_their_own_number_or_none():
-    tasks, versions = {"pets_photo_all": {"accuracy": ENTRY}}, {"scorer": {"scorer": "contrastive"}}
-    lines = printed(tasks, config=config("clip-rn50x64"), versions=versions)
-    assert row(lines, "accuracy")[6] == "88.4"
-    assert lines[-2].split() == ["clip-rn50x64:", '"CLIP', 'RN50x64"', "in", "Table", "1b"]
-    lines = printed(tasks, config=config("clip-rn50"), versions=versions)
-    assert not any("paper" in line for line in lines)
-
-
 def test_of_many_groups_those_with_most_examples_are_shown():
     parts = {f"tag {k:02d}/{m}": {**ENTRY, "n": (37 * k) % 101 + 1} for k in range(70) for m in ("text", "image")}
     lines = printed({"winoground": {"text": ENTRY, "image": ENTRY, **parts}})
@@ -159,25 +150,22 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     points = [[found.start() for found in re.finditer(r"\d\.\d\d\b", line)] for line in rows]  # d, low, high, paper
     assert len({(places[0], places[3]) for places in points}) == 1
     text = " ".join(" ".join(lines).split())
-    assert "* p < 0.01, one-sided towards X, from 999 permutations or all there are." in text
-    assert "mmbias: without any bias, average |d| would be about 0.16." in text
-    assert 'sd15, 20 samples a pair: "SD 1.5" in Table 3' in text
-    assert "where it lacks sd15" in text  # pets_photo_all
-    assert "average_absolute_effect_size: averages two pairs" in text
+    for said in (
+        "* p < 0.01, one-sided towards X, from 999 permutations or all there are.",
+        "mmbias: without any bias, average |d| would be about 0.16.",
+        'sd15, 20 samples a pair: "SD 1.5" in Table 3',
+        "where it lacks sd15",  # pets_photo_all
+        "average_absolute_effect_size: averages two pairs",
+    ):
+        assert said in text
+    numbers = [f"{bias['Jewish/association'][key]:.2f}" for key in ("value", "low", "high")]
+    assert row(lines, "Jewish ") == ["Jewish", numbers[0], numbers[1], "to", numbers[2], "50"]
     # Only what has an accuracy is in the other table.
     assert [line.strip() for line in lines].count("mmbias") == 2
     assert [line.strip() for line in lines].count("pets_photo_all") == 1
 
 
-def test_groups_have_their_mean_association(bias):
-    lines = printed({"mmbias": bias})
-    entry = bias["Jewish/association"]
-    numbers = [f"{entry[key]:.2f}" for key in ("value", "low", "high")]
-    assert row(lines, "Jewish ") == ["Jewish", numbers[0], numbers[1], "to", numbers[2], "50"]
-    assert -2.5 < float(numbers[0]) < -1.5
-
-
-@pytest.mark.parametrize(("scale", "expected"), [(1e-4, "0.000200"), (1.0, "2.00"), (50.0, "100"), (1e4, "20000")])
+@pytest.mark.parametrize(("scale", "expected"), [(1e-4, "0.000200"), (50.0, "100"), (1e4, "20000")])
 def test_associations_of_any_size_have_three_digits(scale, expected):
     found = psi_results({"A": [2 * scale, 2 * scale], "B": [scale, 1.5 * scale]}, [("A", "B")])
     found["B/association"] |= {"low": 0.0, "high": 2 * scale}

@@ -19,10 +19,7 @@ def test_every_task_has_a_label_and_no_two_the_same():
         ("my_vqa_test", "My VQA test"),
         ("svo_subj_hard", "SVO subject hard"),
         ("flickr30k_video", "Flickr30K video"),
-        ("colours", "Colours"),
-        ("iPhone_photos", "iPhone photos"),
         ("SugarCrepe", "SugarCrepe"),
-        ("2_cats", "2 cats"),
         ("__", "__"),
     ],
 )
@@ -37,7 +34,6 @@ def test_a_name_becomes_a_label(name, label):
         ("openai/clip-vit-base-patch32", "clip-vit-base-patch32"),
         ("/home/someone/models/tiny pipeline/", "tiny pipeline"),
         ("C:\\models\\tiny", "tiny"),
-        ("..", ".."),
         ("a/..", "a/.."),
     ],
 )

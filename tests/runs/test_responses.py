@@ -2,12 +2,7 @@
 
 import json
 import os
-import pathlib
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import pytest
 
@@ -16,7 +11,6 @@ from winobench.runs import responses
 from winobench.runs.requests import Entailment, Generation, Options, Turn
 from winobench.runs.responses import ResponseStore, key
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"model": "small", "options": {"b": 1, "a": 2}}
 
 
@@ -102,7 +96,7 @@ def test_each_call_writes_a_part_and_leaves_none_empty(tmp_path):
     assert num_stored(tmp_path) == 3
 
 
-@pytest.mark.parametrize("tail", [b'{"key":"', b"\x00" * 50, b'{"key":"%s","request":{}}\n' % (b"0" * 64), b"junk\n"])
+@pytest.mark.parametrize("tail", [b"\x00" * 50, b'{"key":"%s","request":{}}\n' % (b"0" * 64)])
 def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
     fill(tmp_path, "a", "b")
     path = tmp_path / "part-0-00000.jsonl"
@@ -114,30 +108,20 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
     fill(tmp_path, "c")
     assert path.read_bytes() == whole
     assert num_stored(tmp_path) == 3
-
-
-def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
-    fill(tmp_path, "a", "b")
-    path = tmp_path / "part-0-00000.jsonl"
-    content = path.read_bytes()
-    second = content.index(b"\n") + 1
-    for end in range(second, len(content), 7):
-        path.write_bytes(content[:end])
+    for end in range(whole.index(b"\n") + 1, len(whole), 50):
+        path.write_bytes(whole[:end])
         with ResponseStore(tmp_path) as store:
-            assert list(store.keys()) == [key(MODEL, request("a"))]
+            assert set(store.keys()) == {key(MODEL, request(text)) for text in "ac"}
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda line: line[:-20] + b"\n",
-        lambda line: b"\n",
         lambda line: b"{}\n",
         lambda line: line.replace(b'"raw":{', b'"raw":' + b"[" * 200_000 + b"]" * 200_000 + b',"x":{'),
         lambda line: line.replace(b'"seconds":', b'"seconds":' + b"9" * 5000),
-        lambda line: line.replace(b'"seconds":', b'"seconds":-'),
         lambda line: line.replace(b'"raw":', b'"was":'),
-        lambda line: line[:-2] + b',"key":[1]}\n',
         lambda line: line[:-2] + b',"origin":3}\n',
         lambda line: line[:-1] + b" " * responses._LARGEST_LINE + b"\n",
     ],
@@ -207,9 +191,11 @@ def test_failures_are_no_responses(tmp_path):
     assert parts(tmp_path) == ["failures-2.jsonl"]
 
 
-def test_runs_share_responses(tmp_path):
+def test_runs_share_responses(tmp_path, caplog):
     wanted = [key(MODEL, request(text)) for text in "abcd"]
     fill(tmp_path / "one" / "responses", "a", "b", "x")
+    path = tmp_path / "one" / "responses" / "part-0-00000.jsonl"
+    path.write_bytes(b"junk\n" + path.read_bytes())  # which is left aside
     fill(tmp_path / "two" / "responses", "b", "c")
     (tmp_path / "gdbench" / "errors").mkdir(parents=True)
     fill(tmp_path / "mine" / "responses", "a")
@@ -224,15 +210,6 @@ def test_runs_share_responses(tmp_path):
     with ResponseStore(tmp_path / "last" / "responses") as store:
         assert store.share([tmp_path / "mine" / "responses"], wanted) == 3
         assert store.get(wanted[1]).origin == "one"
-
-
-def test_a_damaged_line_of_a_neighbour_is_left_aside(tmp_path, caplog):
-    fill(tmp_path / "one" / "responses", "a", "b")
-    path = tmp_path / "one" / "responses" / "part-0-00000.jsonl"
-    path.write_bytes(b"junk\n" + path.read_bytes())
-    fill(tmp_path / "two" / "responses", "b")
-    with ResponseStore(tmp_path / "mine" / "responses") as store:
-        assert store.share(store.neighbours(), [key(MODEL, request(text)) for text in "ab"]) == 2
     assert "part-0-00000.jsonl, line 1 is damaged" in caplog.text
 
 
@@ -285,43 +262,11 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
         assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("c"))}
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with raises("cannot-write", "Not a directory"):
-        ResponseStore(tmp_path / "file" / "responses").open()
-
-
 def test_what_json_cannot_hold_is_refused(tmp_path):
     with ResponseStore(tmp_path) as store:
         with pytest.raises(ValueError, match="JSON"):
             add(store, "a", {"score": float("nan")})
         assert len(store) == 0
-
-
-_ENDLESS = """
-import sys
-from tests.runs.test_responses import add
-from winobench.runs.responses import ResponseStore
-with ResponseStore(sys.argv[1]) as store:
-    for index in range(10**6):
-        add(store, str(index), {"body": str(index) * 500})
-        print(index, flush=True)
-"""
-
-
-def test_a_killed_process_has_stored_all_that_it_said(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", _ENDLESS, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    for _ in range(20):
-        process.stdout.readline()
-    time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    said = process.communicate()[0].split()
-    with ResponseStore(tmp_path) as store:
-        last = int(said[-1]) if said else 19
-        assert len(store) >= last + 1
-        assert all(key(MODEL, request(str(index))) in store for index in range(last + 1))
 
 
 @pytest.mark.parametrize(
@@ -333,3 +278,5 @@ def test_parts_that_are_not_files_are_named_and_not_waited_for(tmp_path, make, c
     make(tmp_path / "part-1-00000.jsonl")
     with raises(code, "part-1-00000.jsonl"):
         fill(tmp_path, "b")
+    with raises("cannot-write", "Not a directory"):
+        ResponseStore(tmp_path / "part-0-00000.jsonl" / "responses").open()

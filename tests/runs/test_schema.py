@@ -8,27 +8,17 @@ import shutil
 import typing
 
 import jsonschema
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import winobench
 from tests.evaluation import fakes, text_fakes
 from tests.expectations import raises
+from tests.report.conftest import WithoutSamples
 from winobench.base.errors import InputError
 from winobench.evaluation import evaluate, questions
 from winobench.report.sections import what_was_run
 from winobench.runs import reading, schema
-
-
-class WithoutSamples:
-    def fingerprint(self):
-        return {"scorer": "contrastive", "model": "2" * 64}
-
-    def score(self, images, texts):
-        return np.random.default_rng(0).normal(size=(len(images), len(texts))).astype(np.float32)
-
 
 _KINDS = (fakes.text_task(), fakes.square_task(), fakes.bias_task())
 
@@ -70,24 +60,19 @@ def _load(folder):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_is_written_fits_and_is_complete(run_folder, name):
+def test_what_is_written_fits_and_is_complete_and_the_json_schemas_say_the_same(run_folder, name):
     config, results = _load(run_folder(name))
     schema.check(config, schema.Config, "config.json", strict=True)
     schema.check(results, schema.Results, "results.json", strict=True)
     is_text = "protocol" in config["identity"]
-    only_images, only_texts = {"passes", "computed_passes"}, {
-        "failed_calls", "protocols", "requests", "asked", "endings", "tokens", "cost"
-    }  # fmt: skip
+    only_images = {"passes", "computed_passes"}
+    only_texts = {"failed_calls", "protocols", "requests", "asked", "endings", "tokens", "cost"}
     left_out = (only_images if is_text else only_texts) | ({"race"} if name != "_race" else set())
     assert results.keys() == schema.Results.__annotations__.keys() - left_out
     assert config.keys() == schema.Config.__annotations__.keys() - ({"rounds", "metrics"} if is_text else set())
     left_out = {"seeds"} if is_text else set()
     assert config["versions"].keys() == schema.Versions.__annotations__.keys() - left_out
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_the_json_schemas_say_the_same(run_folder, name):
-    for content, expected in zip(_load(run_folder(name)), (schema.Config, schema.Results), strict=True):
+    for content, expected in ((config, schema.Config), (results, schema.Results)):
         validator = jsonschema.Draft202012Validator(schema.json_schema(expected, "a file"))
         validator.check_schema(validator.schema)
         assert not list(validator.iter_errors(content))
@@ -101,15 +86,6 @@ def test_the_json_schemas_say_the_same(run_folder, name):
 def test_the_files_of_the_json_schemas_are_up_to_date():
     script = pathlib.Path(__file__).parents[2] / "docs" / "write_schemas.py"
     assert runpy.run_path(str(script))["main"](["--check"]) == 0, "run python docs/write_schemas.py"
-
-
-def test_a_run_is_read_by_its_public_name(run_folder):
-    run = winobench.read_run(run_folder(next(iter(RUNS))))
-    assert isinstance(run, winobench.Run)
-    for name, task in run.tasks.items():
-        assert task.results == run.results["tasks"][name]
-        for batch in run.batches(name) or []:
-            assert batch.own.shape[0] == len(batch.rows)
 
 
 def _places(value, path=()):
@@ -163,8 +139,8 @@ def test_any_odd_value_is_read_or_refused_in_one_sentence(run_folder, tmp_path, 
 @pytest.mark.parametrize(
     ("content", "codes"),
     [
-        *((content, ("cannot-read", "cannot-read")) for content in ("", "{", "[" * 100_000, "\ufeff")),
-        *((content, ("not-a-run", "not-a-run")) for content in ("[]", "5", "null")),
+        *((content, ("cannot-read", "cannot-read")) for content in ("", "{", "[" * 100_000)),
+        ("[]", ("not-a-run", "not-a-run")),
         *((content, ("another-version", "empty-file")) for content in ('{"schema": 2}', '{"schema": "2"}')),
     ],
 )
@@ -180,12 +156,9 @@ def test_damaged_files_are_refused_in_one_sentence(run_folder, tmp_path, content
     ("column", "values"),
     [
         ("id", lambda rows: pa.nulls(rows, pa.string())),
-        ("images", lambda rows: pa.array(range(rows))),
         ("images", lambda rows: pa.array([[]] * rows, pa.list_(pa.string()))),
         ("scores", lambda rows: pa.array([[[1.0]]] * rows)),
-        ("scores", lambda rows: pa.array([None] * rows, pa.list_(pa.list_(pa.float64())))),
         ("target", lambda rows: pa.array([9] * rows)),
-        ("target", lambda rows: pa.array(["x"] * rows)),
         ("correct", lambda rows: pa.array([[True]] * rows)),
     ],
 )
@@ -199,7 +172,7 @@ def test_example_tables_of_other_columns_are_refused(run_folder, tmp_path, colum
         reading.read_run(folder)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..\0", "x" * 500, "a\nb"])
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 500])
 def test_tasks_that_no_file_can_be_named_after(run_folder, tmp_path, name):
     folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
     _, results = _load(folder)
@@ -223,10 +196,8 @@ class _Inner(typing.TypedDict):
         ({}, _Inner, ("missing-field", "file", "'known'")),
         ([1, 2.0], list[int], ("wrong-value", "[1] of file", "2.0")),
         ({"a": {"b": [None]}}, dict[str, dict[str, list[float]]], ("wrong-value", "a.b[0] of file", "None")),
-        (None, int | None, None),
         ("x", int | None, ("wrong-value", "file", "'x'")),
         (1, bool, ("wrong-value", "file", "1", "true", "false")),
-        (float("inf"), float, ("wrong-value", "file", "inf")),
         ("y" * 500, int, ("wrong-value", "file", "…")),
     ],
 )

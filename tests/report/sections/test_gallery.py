@@ -1,9 +1,13 @@
 """Which examples the gallery shows, and how."""
 
+import base64
+import io
 import pathlib
 
 import numpy as np
+from PIL import Image
 
+from winobench.report import cards
 from winobench.report.sections import gallery
 from winobench.runs import reading
 from winobench.runs.examples import Examples
@@ -42,25 +46,35 @@ def test_the_gallery_shows_the_surest_first(run_folders):
     assert sum(line["belongs"] for line in written) == 1
 
 
-def test_many_candidates_are_cut_but_never_the_right_one():
-    scores = -np.arange(37.0)[None]
-    examples = Examples(["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None)
-    task = TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
-    run = Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
-    found, _ = gallery.task_gallery(run, "pets", {}, 1, 0)
+def card_of(scores, texts, target):
+    """The one card of a run with one wrong example."""
+    examples = Examples(["a"], [()], [("i",)], [texts], [target], [scores], np.array([False]), None)
+    task = TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
+    run = Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, [])
+    found, _ = gallery.task_gallery(run, "words", {}, 1, 0)
     assert found.lacks_pictures
     (card,) = found.kinds[0][1]
-    assert len(card.candidates) == 10
-    assert card.hidden == 27
+    return card
+
+
+def test_many_candidates_are_cut_but_never_the_right_one():
+    card = card_of(-np.arange(37.0)[None], tuple(map(str, range(37))), 30)
+    assert (len(card.candidates), card.hidden, card.query_picture) == (10, 27, None)
     assert [one.text for one in card.candidates if one.is_right] == ["30"]
-    assert card.query_picture is None
     assert card.verdict == "wrong by 30.0"
 
 
 def test_a_tie_is_said_to_be_one():
-    examples = Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
-    task = TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
-    found, _ = gallery.task_gallery(Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
-    (card,) = found.kinds[0][1]
+    card = card_of(np.zeros((1, 2)), ("x", "y"), 0)
     assert card.verdict.startswith("tied")
     assert not any(one.is_chosen for one in card.candidates)
+
+
+def test_damaged_pictures_are_left_out():
+    assert cards.picture_address(b"no picture", 100) is None
+    buffer = io.BytesIO()
+    Image.new("RGB", (300, 150), "red").save(buffer, "JPEG")
+    assert cards.picture_address(buffer.getvalue()[:200], 400) is None
+    address = cards.picture_address(buffer.getvalue(), 100)
+    with Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))) as image:
+        assert image.size == (100, 50)

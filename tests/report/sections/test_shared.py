@@ -3,7 +3,7 @@
 import csv
 
 from winobench.report import figures, wording
-from winobench.report.sections import shared
+from winobench.report.sections import bias, shared
 from winobench.report.sections.shared import ReportData
 from winobench.runs import reading
 
@@ -40,3 +40,9 @@ def test_csv_files_hold_no_formulas(tmp_path):
     shared.Section("key", "Title", [], records={"rows.csv": rows}).write_files(tmp_path)
     with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [["answer", "'@column", "text"], ["'=1+1", "-0.5", "-0.5"]]
+
+
+def test_a_star_of_an_effect_size_is_one_sided():
+    assert bias.is_starred({"p_one_sided": 0.0099, "p_two_sided": 0.02})
+    assert not bias.is_starred({"p_one_sided": 0.01, "p_two_sided": 0.001})
+    assert not bias.is_starred({"value": 1.0})

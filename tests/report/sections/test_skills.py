@@ -1,37 +1,29 @@
 """Macro means by skill, over tasks of several data sets."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from tests.evaluation import fakes
-from tests.report.conftest import Skilled, clevr_task, make_run
+from tests.report.conftest import Skilled, make_run
 from winobench import read_run
 from winobench.report.sections.shared import ReportData
 from winobench.report.sections.skills import skill_means, skill_section
 
-
-def named(task, name):
-    return dataclasses.replace(task, name=name)
+CLEVR = fakes.text_task("clevr", 8, ("spatial", "recognition_color"))
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs; the second one lacks the spatial task of What'sUp."""
-    chosen = [clevr_task(), named(fakes.square_task(), "cola"), named(fakes.text_task(), "whatsup_a")]
+    chosen = [CLEVR, fakes.square_task("cola"), fakes.text_task("whatsup_a")]
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(Skilled(0.3), folder / "a", chosen=chosen, num_samples=4)
     second = make_run(Skilled(0.7, weights="1"), folder / "b", chosen=chosen[:2], num_samples=4)
     return [read_run(first), read_run(second)]
 
 
-def data(runs):
-    return ReportData(list(runs), 10, 0)
-
-
 def test_each_task_weighs_the_same(runs):
-    found = {mean.skill: mean for mean in skill_means(data(runs[:1]))}
+    found = {mean.skill: mean for mean in skill_means(ReportData(runs[:1], 10, 0))}
     assert {skill: mean.tasks for skill, mean in found.items()} == {
         "compositional": ("clevr", "cola"),
         "spatial": ("clevr", "whatsup_a"),
@@ -47,8 +39,8 @@ def test_each_task_weighs_the_same(runs):
 
 
 def test_only_tasks_of_every_run_are_counted(runs):
-    assert {mean.skill for mean in skill_means(data(runs))} == {"compositional", "attribute_binding"}
-    section = skill_section(data(runs))
+    assert {mean.skill for mean in skill_means(ReportData(runs, 10, 0))} == {"compositional", "attribute_binding"}
+    section = skill_section(ReportData(runs, 10, 0))
     assert section.panels == []
     assert len(section.records["skills.csv"]) == 2 * 2
     (table,) = section.tables
@@ -56,7 +48,7 @@ def test_only_tasks_of_every_run_are_counted(runs):
 
 
 def test_three_skills_make_a_chart(runs, tmp_path):
-    section = skill_section(data(runs[:1]))
+    section = skill_section(ReportData(runs[:1], 10, 0))
     section.write_files(tmp_path)
     assert (tmp_path / "skills.png").stat().st_size > 1000
     lines = (tmp_path / "skills.csv").read_text().splitlines()
@@ -65,5 +57,5 @@ def test_three_skills_make_a_chart(runs, tmp_path):
 
 
 def test_runs_with_one_task_of_a_skill_have_no_section(tmp_path):
-    run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[clevr_task()], num_samples=4))
-    assert skill_section(data([run])) is None
+    run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[CLEVR], num_samples=4))
+    assert skill_section(ReportData([run], 10, 0)) is None
