@@ -41,10 +41,7 @@ IMAGE = np.zeros((64, 64, 3), np.uint8)
     ("call", "message"),
     [
         (lambda s: type(s)(s.pipeline, image_size=65_536), ("out-of-memory", "65,536", "GB")),
-        (
-            lambda s: type(s)(s.pipeline, image_size=10**7),
-            ("bad-value", "image_size", "10000000"),
-        ),
+        (lambda s: type(s)(s.pipeline, image_size=10**7), ("bad-value", "image_size", "10000000")),
         (lambda s: type(s)(s.pipeline, batch_size=2**20), ("out-of-memory", "1,048,576", "batch_size")),
         (lambda s: type(s)(s.pipeline, batch_size=10**11), ("bad-value", "batch_size", "100000000000")),
         (lambda s: s.errors([IMAGE], ["a"], num_samples=10**12), ("bad-value", "num_samples", "1000000000000")),

@@ -211,12 +211,7 @@ def test_draws_depend_on_the_request_alone(model):
     # Other samples, temperatures and seeds are other draws; a longer text begins as a shorter one.
     key = language_model._draw_key
     request = SAMPLED[0]
-    others = [
-        key(1, request),
-        key(0, again[2]),
-        key(0, SAMPLED[1]),
-        key(0, Generation(request.turns, temperature=1.4)),
-    ]
+    others = [key(1, request), key(0, again[2]), key(0, SAMPLED[1]), key(0, Generation(request.turns, temperature=1.4))]
     assert len({key(0, request), *others}) == 5
     assert key(0, request) == key(0, Generation(request.turns, max_tokens=99, temperature=1.5, prefix_turns=1))
 
@@ -248,10 +243,7 @@ def test_texts_of_devices_that_share_parameters(family, tmp_path):
     folder = write_language_model(tmp_path / family, family)
     alone, shared = (
         in_order(load(folder, mesh=mesh), [*SAMPLED, Generation(CONVERSATIONS[3], max_tokens=8)])
-        for mesh in (
-            parallel.make_mesh(jax.devices()[:1]),
-            parallel.make_mesh(jax.devices()[:8], model_parallel=2),
-        )
+        for mesh in (parallel.make_mesh(jax.devices()[:1]), parallel.make_mesh(jax.devices()[:8], model_parallel=2))
     )
     assert alone == shared
 

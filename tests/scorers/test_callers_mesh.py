@@ -23,10 +23,7 @@ TEXTS = ["a red cube", "the blue ball"]
 # Of float32 sums over 4 x 4 x 3 or 8 x 8 x 4 numbers, in another order. Own programs give the same bits.
 RELATIVE = 2e-6
 GENERATED = {"num_steps": 2, "batch_size": 2, "sampler": "euler_ancestral", "seed": 3}
-MESHES = {
-    "batch": ((2,), ("batch",)),
-    "data-fsdp": ((2, 2), ("data", "fsdp")),
-}
+MESHES = {"batch": ((2,), ("batch",)), "data-fsdp": ((2, 2), ("data", "fsdp"))}
 
 
 @contextlib.contextmanager

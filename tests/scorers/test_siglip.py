@@ -75,11 +75,7 @@ def test_names_and_folders(folder):
         ("config.json", {"text_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'")),
         ("config.json", {"text_config": 3}, ("not-an-object", "SiglipTextConfig")),
         ("config.json", {"text_config": {}, "vision_config": {}}, ("mismatched-parts", "30", "224")),
-        (
-            "config.json",
-            {"text_config": {"projection_size": 32, "vocab_size": 9}},
-            ("mismatched-parts", "39", "9"),
-        ),
+        ("config.json", {"text_config": {"projection_size": 32, "vocab_size": 9}}, ("mismatched-parts", "39", "9")),
         (
             "preprocessor_config.json",
             {"image_processor_type": "CLIPImageProcessor"},
