@@ -11,7 +11,6 @@ from winobench.base import parquet_files
 
 
 def make_table(rows=40):
-    """Columns of all the kinds that runs have."""
     rng = np.random.default_rng(0)
     return pa.table(
         {
@@ -71,7 +70,6 @@ def test_no_changed_bit_is_read_as_something_else(path):
 
 
 def test_pages_without_a_digest_are_checked(path):
-    """As of a file that another program has written with checksums."""
     pq.write_table(make_table(), path, compression="none", write_page_checksum=True)
     content = bytearray(path.read_bytes())
     place = content.rfind(b"text 17")

@@ -18,14 +18,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def hub_cache(tmp_path, monkeypatch):
-    """An empty hub cache, offline: nothing leaves the machine."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path / "cache"
 
 
 def cache_repository(cache: pathlib.Path, repo_id: str, files: dict[str, str]) -> None:
-    """Lays out a repository as huggingface_hub's cache does."""
     folder = cache / f"models--{repo_id.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text(COMMIT)
@@ -97,7 +95,6 @@ def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
 
 @pytest.fixture
 def download(monkeypatch):
-    """Makes the hub's downloads raise these errors, one after the other, and the last one for ever."""
 
     def fail(*causes):
         left = itertools.chain(causes, itertools.repeat(causes[-1]))
@@ -155,9 +152,7 @@ def test_a_full_disk_or_a_lost_connection_is_one_sentence(download):
     assert source.hint() != ""
 
 
-@pytest.mark.parametrize(
-    ("content", "code"), [("", "not-json"), ("[1]", "not-an-object"), ("{", "not-json"), ("\x00", "not-json")]
-)
+@pytest.mark.parametrize(("content", "code"), [("", "not-json"), ("[1]", "not-an-object")])
 def test_damaged_json(tmp_path, content, code):
     path = tmp_path / "config.json"
     path.write_text(content)

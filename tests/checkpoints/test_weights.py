@@ -35,7 +35,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def tensors(path):
-    """Tensors that the file has."""
     tensors = {
         "a": np.linspace(-1, 1, 60, dtype=np.float32).reshape(5, 12),
         "b": np.arange(7, dtype=np.float16),
@@ -122,7 +121,6 @@ def test_variants_are_exact_and_listed(tmp_path):
     ("found", "words"),
     [
         (("diffusion_flax_model.msgpack", "config.json"), ("diffusion_flax_model.msgpack",)),
-        ((), (f"{STEM}.safetensors",)),
         (("model-Q4_K_M.gguf",), ("model-Q4_K_M.gguf", "GGUF", "safetensors")),
     ],
 )

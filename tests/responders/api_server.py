@@ -17,12 +17,10 @@ KEY = "sk-test-0123456789abcdefghijklmnop"
 
 
 def question(text, **options):
-    """A request with a system turn."""
     return Generation((Turn("system", "Be brief."), Turn("user", text)), max_tokens=16, **options)
 
 
 def questions(num):
-    """Different requests."""
     return [question(f"question {index}") for index in range(num)]
 
 
@@ -53,13 +51,11 @@ class Server:
 
     @property
     def prompts(self) -> list[str]:
-        """The last user turn of each call."""
         return [body["messages"][-1]["content"] for _, _, body in self.calls]
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """Starts it, and stops it at the end."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -99,7 +95,6 @@ def running() -> Iterator[Server]:
 
 @contextlib.contextmanager
 def running_with_keys(monkeypatch) -> Iterator[Server]:
-    """As `running`, with an environment in which its clients are set up at once."""
     set_keys(monkeypatch)
     with running() as server:
         yield server
@@ -116,17 +111,14 @@ def set_keys(monkeypatch) -> None:
 
 
 def openai_error(message, code=None, kind="invalid_request_error"):
-    """An error as OpenAI writes it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def anthropic_error(message, kind="invalid_request_error"):
-    """An error as Anthropic writes it."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
 
 
 def openai_body(text, finish="stop", **message):
-    """A chat completion."""
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -153,7 +145,6 @@ def likely_body(text, **probabilities):
 
 
 def anthropic_body(*texts, stop="end_turn"):
-    """A message."""
     return {
         "id": "msg_1",
         "type": "message",

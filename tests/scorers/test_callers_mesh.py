@@ -1,7 +1,6 @@
 """Inside of `jax.set_mesh` of the caller: the same numbers, whatever the axes are called, explicit or automatic."""
 
 import contextlib
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import winobench
 from tests.scorers import fakes, tiny_models
-from tests.tiny_vision_language import write_vision_language
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.responders.language_model import LanguageModel
@@ -55,7 +53,6 @@ def pipeline(tiny_pipeline):
 
 @pytest.fixture(scope="module")
 def errors(pipeline):
-    """A compiled function of latents and triples, and what it gives without a mesh."""
     function, params = pipeline.denoiser_function()
     states = pipeline.encode_texts(TEXTS)
     latents = np.random.default_rng(0).standard_normal((4, *pipeline.latent_shape(pipeline.image_size)), np.float32)
@@ -115,13 +112,10 @@ def test_raw_keys_are_keys(impl):
 
 @pytest.fixture(scope="module")
 def own_programs(pipeline, tmp_path_factory, tiny_language_model):
-    """Name -> what computes something by programs on a mesh of its own."""
     folder = tmp_path_factory.mktemp("models")
     images = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), np.uint8) for seed in range(2)]
     mesh = parallel.make_mesh(jax.devices()[:2])
-    clip = winobench.Contrastive.from_pretrained(tiny_models.write_clip(folder / "clip"), mesh=mesh)
     blip = tiny_models.write_blip(folder / "blip")
-    vqa = functools.cache(lambda: winobench.VQAScore.from_pretrained(write_vision_language(folder / "vqa"), mesh=mesh))
     turns = (Turn("user", "Is it yellow?"),)
 
     def answers(model):
@@ -132,25 +126,12 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
             images, TEXTS, noise=np.ones((3, *fakes.LATENT_SHAPE), np.float32), normalize="gray_image"
         ),
         "generate": lambda: pipeline.generate(TEXTS, **GENERATED),
-        "contrastive": lambda: clip.score(images, TEXTS),
         "matching head": lambda: winobench.ItmHead.from_pretrained(blip, mesh=mesh).score(images, TEXTS),
-        "vqa": lambda: vqa().score(images, TEXTS),
         "language model": lambda: answers(LanguageModel.from_pretrained(tiny_language_model, mesh=mesh)),
     }
 
 
-@pytest.mark.parametrize(
-    "what",
-    # VQAScore runs as the matching head does.
-    [
-        "given noise",
-        "generate",
-        "contrastive",
-        "matching head",
-        pytest.param("vqa", marks=pytest.mark.slow),
-        "language model",
-    ],
-)
+@pytest.mark.parametrize("what", ["given noise", "generate", "matching head", "language model"])
 def test_own_programs_do_not_meet_the_callers_mesh(own_programs, what):
     expected = own_programs[what]()
     for name, kind in (CASES[0], CASES[-1]):

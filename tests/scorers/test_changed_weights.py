@@ -57,8 +57,6 @@ def change(network, factor=0.5):
 
 @dataclasses.dataclass
 class Kind:
-    """How one kind of model is made, again of the same model, and asked; its network can be changed."""
-
     make: object
     network: object
     again: object
@@ -141,7 +139,6 @@ def _loaded(at):
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory, tiny_pipeline, tiny_language_model):
-    """Name of a model -> its folder, written once."""
     folder, written = tmp_path_factory.mktemp("models"), {"sd": tiny_pipeline, "language": tiny_language_model}
     write = {
         "clip": tiny_models.write_clip,
@@ -199,7 +196,6 @@ def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
 
 @pytest.fixture(scope="module")
 def make(at):
-    """A scorer of a pipeline of its own, whose programs are compiled once for all."""
 
     def make(**options):
         return DiffusionITM(StableDiffusion.from_pretrained(at("sd"), **options), batch_size=4, mesh=one_device())
@@ -226,7 +222,6 @@ def recorded(folder):
 
 
 def task_with(load_first=lambda: None):
-    """Two questions; something is done while they are loaded."""
 
     def load(data_dir, limit):
         load_first()
@@ -288,7 +283,6 @@ def test_questions_are_answered_by_the_weights_of_the_beginning(at, tmp_path):
 
 
 def answers(folder):
-    """Key -> raw answer."""
     lines = [line for path in (folder / "responses").glob("*.jsonl") for line in path.read_text().splitlines()]
     return {line["key"]: line["raw"] for line in map(json.loads, lines)}
 
@@ -305,8 +299,6 @@ def test_a_session_keeps_the_weights_that_it_began_with(make):
 
 
 class Wrapped:
-    """A scorer of somebody else, without `held`."""
-
     def __init__(self, scorer, change_at):
         self.scorer, self.calls, self.change_at = scorer, 0, change_at
 

@@ -41,7 +41,6 @@ def test_image_keys(tmp_path):
 
 @pytest.mark.parametrize(("megabytes", "devices"), [(1, 8), (512, 4), (5000, 1)])
 def test_cpu_devices_share_the_memory(monkeypatch, megabytes, devices):
-    """Each device has a copy of the parameters; together they take 2 GiB at most."""
     if jax.devices()[0].platform != "cpu" or len(jax.devices()) != 8:
         pytest.skip("needs 8 CPU devices")
 

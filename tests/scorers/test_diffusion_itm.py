@@ -218,7 +218,6 @@ def test_what_comes_ahead_of_the_texts_is_computed_once(devices, texts, noised):
 
 
 def test_sharing_where_it_does_not_fit():
-    """Many texts for one image, one text each for others: two programs, and every error is right."""
     expected = scorer().errors(IMAGES, TEXTS, num_samples=11)
     triples = [(0, t, n) for t in range(3) for n in range(11)] + [(i, 1, n) for i in (1, 2) for n in range(11)]
     s = scorer(pipeline={"unet": CountingUNet()}, batch_size=8)
