@@ -126,7 +126,6 @@ def test_tokenizers(folder, tmp_path):
 
 
 def test_t5_from_a_folder(tiny_t5):
-    """The head that transformers 5 leaves out of the file; on one device, and in parts on four."""
     loaded = encoder_layouts.load_t5(tiny_t5, mesh=parallel.make_mesh(jax.devices()[:1]))
     assert loaded.config.tie_word_embeddings
     assert not loaded.config.scale_decoder_outputs

@@ -60,7 +60,6 @@ def test_a_sample_size_beyond_all_memory(copy, monkeypatch, size, message):
 
 @pytest.mark.slow
 def test_a_models_timesteps_lie_in_its_folder(copy, tmp_path):
-    """The same weights are judged alike whatever they are called; fingerprints by name are those of recorded runs."""
     recorded = {
         "scorer": "diffusion_itm",
         "scoring_version": 1,

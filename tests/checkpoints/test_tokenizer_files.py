@@ -9,6 +9,7 @@ from tests.expectations import raises
 from winobench.checkpoints import tokenizer_files
 from winobench.checkpoints.tokenizer_files import learn_merges, write_clip_tokenizer
 
+SPECIAL = "special_tokens_map.json"
 WORDS = ["a", "red", "rubber", "true", "purple", "cube", "cubes", "the", "left", "of", "banana", "ana", "é", "7", "..."]
 
 
@@ -119,18 +120,12 @@ def _settings(name, **changes):
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), ("damaged-tokenizer", "eos_token")),
         (_merges(lambda text: ""), ("damaged-tokenizer", "tokens", "merges.txt")),
         (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "1")),
-        (
-            _settings("tokenizer_config.json", tokenizer_class="Foo"),
-            ("wrong-kind-of-tokenizer", "'Foo'", "CLIPTokenizer"),
-        ),
+        (_settings("tokenizer_config.json", tokenizer_class="Foo"), ("wrong-kind-of-tokenizer", "'Foo'")),
         (_settings("tokenizer_config.json", tokenizer_class=[]), ("wrong-kind-of-tokenizer",)),
         (_settings("tokenizer_config.json", bos_token=5), ("damaged-tokenizer", "bos_token", "5")),
-        (_settings("special_tokens_map.json", pad_token=True), ("damaged-tokenizer", "pad_token", "True")),
-        (_settings("special_tokens_map.json", eos_token="cube</w>"), ("damaged-tokenizer", "eos_token", "'cube</w>'")),
-        (
-            lambda folder: (folder / "special_tokens_map.json").write_text("[1]"),
-            ("not-an-object", "special_tokens_map"),
-        ),
+        (_settings(SPECIAL, pad_token=True), ("damaged-tokenizer", "pad_token", "True")),
+        (_settings(SPECIAL, eos_token="cube</w>"), ("damaged-tokenizer", "eos_token", "'cube</w>'")),
+        (lambda folder: (folder / SPECIAL).write_text("[1]"), ("not-an-object", SPECIAL)),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(folder, tmp_path, change, said):

@@ -27,12 +27,10 @@ def questions(num):
 class Server:
     """Answers every question, unless ``script`` says otherwise.
 
-    ``script`` holds what happens to the coming calls, an entry each: a word (``"ok"``, ``"malformed"``, ``"html"``,
-    ``"reset"``, ``"close"``, ``"cut"``, ``"silence"``, ``"refusal"``, ``"no choices"``) or a tuple (status, headers,
-    body). When none is left, all is well. ``seconds`` is how long each answer takes; while ``holds`` is cleared, there
-    are none, and ``held`` counts the calls that wait. ``calls`` lists (path, headers, body) of each call, ``times``
-    when it came, ``answered`` the last user turns that a whole answer was sent to; ``most`` is how many calls there
-    were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
+    ``script`` holds what happens to the coming calls, an entry each: a word that `_answer` knows or a tuple (status,
+    headers, body). ``seconds`` is how long each answer takes; while ``holds`` is cleared, there are none, and ``held``
+    counts the calls that wait. ``answered`` lists the last user turns that a whole answer was sent to; ``most`` is how
+    many calls there were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
     """
 
     def __init__(self, address: str):
@@ -56,7 +54,6 @@ class Server:
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -119,21 +116,11 @@ def anthropic_error(message, kind="invalid_request_error"):
 
 
 def openai_body(text, finish="stop", **message):
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1760000000,
-        "model": "small-1",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text, "refusal": None, **message},
-                "logprobs": None,
-                "finish_reason": finish,
-            }
-        ],
-        "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17},
-    }
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1760000000, "model": "small-1"}
+    message = {"role": "assistant", "content": text, "refusal": None, **message}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    usage = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
+    return {**head, "choices": [choice], "usage": usage}
 
 
 def likely_body(text, **probabilities):
@@ -145,21 +132,10 @@ def likely_body(text, **probabilities):
 
 
 def anthropic_body(*texts, stop="end_turn"):
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-small-1",
-        "content": [{"type": "text", "text": text} for text in texts],
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": {
-            "input_tokens": 12,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 3,
-            "output_tokens": 5,
-        },
-    }
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-small-1"}
+    content = [{"type": "text", "text": text} for text in texts]
+    usage = {"input_tokens": 12, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 3, "output_tokens": 5}
+    return {**head, "content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
 
 
 def _answer(handler, server):

@@ -74,14 +74,8 @@ def test_what_is_sent(server):
     path, headers, body = server.calls.pop()
     roles = [{"role": turn.role, "content": turn.text} for turn in turns]
     assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
-    assert body == {
-        "model": "m",
-        "messages": roles,
-        "max_tokens": 7,
-        "temperature": 0.5,
-        "seed": 12,
-        "reasoning_effort": "low",
-    }
+    fields = {"max_tokens": 7, "temperature": 0.5, "seed": 12, "reasoning_effort": "low"}
+    assert body == {"model": "m", "messages": roles, **fields}
     options = {"max_tokens_field": "max_completion_tokens", "send_temperature": False}
     ask(make(f"openai:m@{server.address}/v1", **options), [request])
     assert server.calls.pop()[2] == {"model": "m", "messages": roles, "max_completion_tokens": 7}
@@ -286,7 +280,6 @@ def test_an_incomplete_answer_is_asked_for_again_a_few_times(server, name):
         ({"choices": [{**openai_body("1")["choices"][0], "error": {"message": "x", "code": "429"}}]}, 3, "x"),
         (openai_body("1", "error"), 3, "the answer ended in an error"),
         ({"error": {"message": "too long", "code": 400}}, 1, "too long"),
-        (anthropic_error("prompt is too long"), 1, "prompt is too long"),
         (anthropic_error("Overloaded", "overloaded_error"), 3, "Overloaded"),
         ({"choices": None, "base_resp": {"status_code": 1002, "status_msg": "slow down"}}, 3, "slow down"),
         ({"errors": [{"message": "first"}, {"message": "second"}]}, 3, "first"),
@@ -314,7 +307,6 @@ TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "
     [
         ("openai", openai_body([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "finished"),
         ("openai", {**openai_body("x"), **NO_ERROR}, "x", "finished"),
-        ("openai", openai_body("x", "eos"), "x", "finished"),
         ("openai", openai_body("x", None), "x", "finished"),
         ("openai", openai_body("x", reasoning_content="y"), "x", "finished"),
         ("openai", openai_body("<think>y</think> x"), "<think>y</think> x", "finished"),
@@ -322,17 +314,13 @@ TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "
         ("openai", openai_body("cut of", "MAX_TOKENS"), None, "cut_off"),
         ("openai", openai_body(None, "length", reasoning="Option 1"), None, "cut_off"),
         ("openai", {**openai_body("x", None), "usage": {"completion_tokens": 16}}, None, "cut_off"),
-        ("openai", openai_body(None), None, "empty"),
         ("openai", openai_body(" \n\u200b"), None, "empty"),
         ("openai", openai_body("", reasoning_content="Option 1"), None, "empty"),
         ("openai", openai_body("<think>Option 1"), None, "empty"),
         ("openai", openai_body("Option 1</think>\n"), None, "empty"),
-        ("openai", openai_body("[THINK]Option 1[/THINK]"), None, "empty"),
         ("openai", openai_body([{"type": "image_url", "image_url": {"url": "x"}}]), None, "empty"),
-        ("openai", openai_body("", "content_filter"), None, "filtered"),
         ("openai", openai_body("Option 1", "SAFETY"), None, "filtered"),
         ("openai", openai_body(None, refusal="I cannot say Option 1"), None, "filtered"),
-        ("openai", openai_body(None, "tool_calls", tool_calls=TOOL), None, "tool_call"),
         ("openai", openai_body(None, tool_calls=TOOL), None, "tool_call"),
         ("openai", openai_body("Option 1 is", "abort"), None, "interrupted"),
         ("anthropic", anthropic_body("a", "b"), "ab", "finished"),
@@ -342,7 +330,6 @@ TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "
         ("anthropic", anthropic_body("a", stop="refusal"), None, "filtered"),
         ("anthropic", {**anthropic_body(), "content": [{"type": "tool_use"}]}, None, "tool_call"),
         ("anthropic", anthropic_body("a", stop="pause_turn"), None, "interrupted"),
-        ("anthropic", anthropic_body("a", stop=None), None, "interrupted"),
         ("anthropic", {**anthropic_body(), "content": [THOUGHT, *anthropic_body("a")["content"]]}, "a", "finished"),
     ],
 )
@@ -388,13 +375,11 @@ def test_a_provider_is_a_class_and_nothing_more(server, monkeypatch):
 
 def test_costs():
     assert hosted.cost("gpt-4o-mini", 1_000_000, 100_000) == pytest.approx(0.15 + 0.06)
-    assert hosted.cost("gpt-4o-mini-2024-07-18", 10, 0) == pytest.approx(1.5e-6)
     assert hosted.cost("claude-haiku-4-5-20251001", 0, 1000) == pytest.approx(0.005)
     assert hosted.cost("some-model", 10, 10) is None
     assert hosted.cost("gpt-4o-audio-preview", 10, 10) is None
     assert hosted.cost("gpt-4o", None, 10) is None
     assert hosted.cost("gpt-4o", 1_000_000, 0, {"gpt-4o": (1.0, 2.0)}) == 1.0
-    assert hosted.cost("mine", 0, 500_000, {"mine": (1.0, 2.0)}) == 1.0
 
 
 def test_prices_are_those_of_the_providers_own_servers(server):
@@ -473,7 +458,6 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
     ("name", "options", "message"),
     [
         ("gpt-4o", {}, ("unknown-api",)),
-        ("openai:", {}, ("unknown-api",)),
         ("openai:x@http://", {}, ("bad-url", "http://")),
         ("openai:x@127.0.0.1:80/v1", {}, ("bad-url", "http://")),
         ("openai:x@ws://h/v1", {}, ("bad-url", "http://")),
@@ -597,9 +581,23 @@ def test_a_second_interrupt_is_not_held_back(server, name):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def _start(name, folder, num, concurrency):
-    arguments = [sys.executable, "-m", "tests.responders.hosted_run", name, str(folder), str(num), str(concurrency)]
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+_RUN = """
+import sys
+from tests.responders.api_server import questions
+from winobench.responders.hosted import HostedModel
+from winobench.runs import responses
+model, requests = HostedModel(sys.argv[1], concurrency=4, first_wait=0.01), questions(30)
+keys = [responses.key(model.fingerprint(), request) for request in requests]
+with responses.ResponseStore(f"{sys.argv[2]}/responses") as store:
+    missing = [index for index, key in enumerate(keys) if key not in store]
+    for number, raw in model.ask([requests[index] for index in missing]):
+        store.add(keys[missing[number]], requests[missing[number]], raw, raw["seconds"])
+    print(len(store))
+"""
+
+
+def _start(name, folder):
+    return subprocess.Popen([sys.executable, "-c", _RUN, name, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def _stored(folder):
@@ -608,7 +606,7 @@ def _stored(folder):
 
 def test_a_killed_run_asks_for_nothing_twice(server, tmp_path):
     name = f"openai:small-1@{server.address}/v1"
-    process = _start(name, tmp_path, 30, 4)
+    process = _start(name, tmp_path)
     patience = time.monotonic() + 30
     while _stored(tmp_path) < 7 and time.monotonic() < patience:
         time.sleep(0.005)
@@ -627,7 +625,7 @@ def test_a_killed_run_asks_for_nothing_twice(server, tmp_path):
     server.answer = lambda prompt: "second run"
     calls = len(server.calls)
     # The calls that were held when the kill came are gone with their connections.
-    process = _start(name, tmp_path, 30, 4)
+    process = _start(name, tmp_path)
     while len(server.calls) < calls + 4:
         assert time.monotonic() < patience
         time.sleep(0.005)
@@ -652,7 +650,6 @@ def test_waits_in_headers():
         ({"x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-remaining-requests": "0"}, 429, 3723.5, 3723.5),
         ({"x-ratelimit-reset-requests": "17ms", "x-ratelimit-remaining-requests": "5"}, 429, None, None),
         ({"anthropic-ratelimit-tokens-reset": iso}, 429, 35, 40),
-        ({"x-ratelimit-reset": "12"}, 429, 12, 12),
         ({"x-ratelimit-reset": str(int(time.time() + 20))}, 429, 15, 20),
         ({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429, 15, 20),
         ({}, 429, None, None),

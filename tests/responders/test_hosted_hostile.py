@@ -74,7 +74,6 @@ def whole(body, *headers):
 
 
 def sending(head, piece, seconds=0.0):
-
     def behaviour(connection, number, ended):
         connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
         while not ended.wait(seconds):
@@ -146,7 +145,6 @@ def test_headers_without_end_are_a_failed_call(api):
 
 
 def test_answers_after_a_late_one_are_whole(api):
-
     def behaviour(connection, number, ended):
         if number == 2:
             ended.wait(60)
@@ -284,11 +282,9 @@ def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api)
         ({"concurrency": True}, ("out-of-range", "concurrency", "True")),
         ({"attempts": 10**9}, ("out-of-range", "1,000")),
         ({"extra_body": {"x": float("nan")}}, ("not-json", "extra_body", "NaN")),
-        ({"extra_body": {"x": object()}}, ("not-json", "extra_body")),
         ({"extra_body": {"x": "\ud83d"}}, ("not-json", "extra_body")),
         ({"extra_body": [1]}, ("not-json", "extra_body")),
         ({"base_url": "http://127.0.0.1:1/v1\nx"}, ("bad-url", "URL")),
-        ({"base_url": "http://127.0.0.1:1/\ud83d"}, ("bad-url", "URL")),
         ({"base_url": 5}, ("bad-url", "URL")),
         ({"prices": {"m": (float("nan"), 1.0)}}, ("out-of-range", "price", "nan")),
     ],

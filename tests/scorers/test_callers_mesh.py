@@ -158,7 +158,6 @@ def test_errors_come_one_by_one_between_the_callers_own_work():
 
 
 def test_weights_that_a_caller_has_split(pipeline):
-    """Of a network in training under explicit axes: the scorer follows it."""
     scorer = DiffusionITM(pipeline, mesh=parallel.make_mesh(jax.devices()[:2]))
     images = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), np.uint8) for seed in range(2)]
     before = jax.tree.map(jnp.asarray, nnx.state(pipeline.unet))

@@ -17,7 +17,6 @@ def test_distinct():
 
 
 def test_scores_that_are_no_numbers_are_refused():
-    """Wherever they come from: an image's vector, a text's, or the pair."""
     scores = np.float32([[0.1, 0.2], [0.3, 0.4]])
     assert common.finite_scores(scores) is scores
     scores[1, 0] = np.nan

@@ -48,7 +48,6 @@ def test_vectors_and_scores(scorer, images):
 
 
 def test_pairs_in_any_order(scorer, images):
-    """Every pair's score, in order; what comes early in the list is there before the last image is encoded."""
     scores = scorer.score(images, TEXTS)
     pairs = np.random.default_rng(1).permutation(np.indices((7, 4)).reshape(2, -1).T)
     pairs = np.concatenate([pairs, pairs[:5]])

@@ -89,7 +89,6 @@ def test_scores(parts, expected, one_device, head):
 
 
 def test_what_is_given_twice_is_scored_once(scorer, expected, tmp_path, monkeypatch):
-
     class Lazy:
         content_hash = "one"
         opened = 0
@@ -122,7 +121,7 @@ def test_pairs_in_any_order(parts, expected, one_device, head, options):
 
 
 def test_number_of_devices_changes_nothing(parts, one_device):
-    several = parallel.make_mesh()
+    several = parallel.make_mesh(jax.devices()[:3])
     assert parallel.data_parallelism(several) > 1
     first, second = (ItmHead(*parts, mesh=mesh).score(IMAGES, TEXTS) for mesh in (one_device, several))
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
@@ -190,7 +189,6 @@ def test_fingerprint(folder, parts, copy):
         ({"first_token": "dec"}, ("bad-value", "first_token", "'dec'")),
         ({"head": "itc", "first_token": "enc"}, ("bad-value", "first_token", "'enc'")),
         ({"max_text_tokens": 21}, ("out-of-range", "max_text_tokens", "21", "3", "20")),
-        ({"max_text_tokens": 2}, ("out-of-range", "max_text_tokens", "2")),
         ({"batch_size": 0}, ("out-of-range", "batch_size", "0")),
         ({"table_rows": 1.5}, ("out-of-range", "table_rows", "1.5")),
         ({"dtype": "int8"}, ("unsupported-dtype", "'int8'", "float32")),

@@ -43,7 +43,7 @@ def test_names_and_folders(folder):
         ("config.json", {"text_config": 3}, ("not-an-object", "SiglipTextConfig")),
         ("config.json", {"text_config": {}, "vision_config": {}}, ("mismatched-parts", "30", "224")),
         ("config.json", {"text_config": {"projection_size": 32, "vocab_size": 9}}, ("mismatched-parts", "39", "9")),
-        ("preprocessor_config.json", {"image_processor_type": "CLIP"}, ("wrong-kind-of-processor", "CLIP", "Siglip")),
+        ("preprocessor_config.json", {"image_processor_type": "CLIP"}, ("wrong-kind-of-processor", "CLIP")),
         ("preprocessor_config.json", {"do_convert_rgb": False}, ("unsupported-option", "do_convert_rgb=False")),
         ("tokenizer.json", {"model": {}}, ("unreadable-tokenizer",)),
         ("tokenizer.json", None, ("no-such-file", "tokenizer.json")),

@@ -171,7 +171,6 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
     [("instructblip", "{}"), pytest.param("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:", marks=pytest.mark.slow)],
 )
 def test_questions_with_answers_of_their_own(load, scorer, llava, family, template):
-    """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
     question, loaded, scorer = "Is it red?", load(family), scorer if family == "instructblip" else llava
     texts = [question_texts.join(question, "yes"), TEXTS[0], question_texts.join(question, "no")]
     yes, no = (VQAScore(loaded, question=template, answer=answer, batch_size=2) for answer in ("yes", "no"))
@@ -225,21 +224,6 @@ def test_published_formula(folders, family):
         # Otherwise any order would do.
         assert np.ptp(wanted, axis=0).min() > 1e-3 * np.abs(wanted).max()
         assert np.ptp(wanted, axis=1).min() > 1e-3 * np.abs(wanted).max()
-
-
-@pytest.mark.slow
-def test_any_order_and_number_of_devices(folder, loaded, scorer):
-    whole = scorer.score(IMAGES, TEXTS)
-    pairs = np.random.default_rng(1).permutation(np.argwhere(whole < np.inf))[:-2]
-    small = VQAScore(loaded, batch_size=2, table_rows=2)
-    rows, scores = map(np.concatenate, zip(*small.iter_scores(IMAGES, TEXTS, pairs), strict=True))
-    np.testing.assert_array_equal(rows, np.arange(len(pairs)))
-    np.testing.assert_allclose(scores, whole[tuple(pairs.T)], rtol=1e-5)
-    several = VQAScore.from_pretrained(folder, batch_size=2)
-    assert parallel.data_parallelism(several.mesh) > 1
-    images = [IMAGES[1], IMAGES[0].copy(), IMAGES[1]]
-    again = several.score(images, [TEXTS[1], *TEXTS])
-    np.testing.assert_allclose(again, whole[np.ix_([1, 0, 1], [1, 0, 1, 2])], rtol=1e-5)
 
 
 def test_images_are_encoded_once_and_nothing_is_compiled_again(loaded, scorer, monkeypatch, compilations):
@@ -323,7 +307,6 @@ def test_how_a_llava_is_asked(llava):
 
 
 def test_what_questions_share_of_an_image(llava):
-    """Keys and values of all tokens up to the question, which has none of them."""
     tokenizer, slot = llava._loaded.tokenizer, llava.config.image_token_index
     before = tokenizer(BEFORE)["input_ids"]
     whole = tokenizer(llava.question.replace("{}", TEXTS[0]))["input_ids"]
@@ -340,13 +323,10 @@ def test_what_questions_share_of_an_image(llava):
     assert {each.shape for each in (*keys, *values)} == {(2, heads, width * length)}
 
 
-def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
+def test_names_and_folders_bring_the_scorer(folder):
     for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl", "blip2-opt-2.7b", "blip2-opt-6.7b"):
         assert registry.MODELS[name].scorer == "vqa_score"
-    row = registry.MODELS["instructblip-flan-t5-xl"]
-    monkeypatch.setitem(registry.MODELS, "instructblip-flan-t5-xl", type(row)(str(folder), "", row.scorer))
-    for name in (str(folder), "instructblip-flan-t5-xl"):
-        assert type(loading.load_scorer(name, batch_size=3)) is VQAScore
+    assert type(loading.load_scorer(str(folder), batch_size=3)) is VQAScore
 
 
 @pytest.mark.parametrize(
@@ -409,7 +389,7 @@ def test_parts_of_other_models(folder, tmp_path):
     images = processor["image_processor"]
     faults = [
         ({"image_processor": images | {"size": {"height": 24, "width": 24}}}, ("mismatched-parts", "24", "32")),
-        ({"image_processor": images | {"image_processor_type": "CLIP"}}, ("wrong-kind-of-processor", "'CLIP'")),
+        ({"image_processor": images | {"image_processor_type": "CLIP"}}, ("wrong-kind-of-processor", "CLIP")),
         ({"num_query_tokens": 5}, ("mismatched-parts", "num_query_tokens=5", "4")),
     ]
     copy = shutil.copytree(folder, tmp_path / "copy")
