@@ -158,21 +158,14 @@ def test_a_dense_layer_may_be_stored_as_a_1x1_convolution_but_not_in_integers(ne
     expect(folder, "mismatched-parts", "q_proj.weight", "8", "1", "2")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_config_problems_name_the_file(folder):
+    config = json.loads((folder / "config.json").read_text())
+    for changes, words in (
         ({"hidden_act": "relu"}, ("unsupported-option", "hidden_act='relu'")),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, ("unsupported-checkpoint", "'bitsandbytes'")),
-    ],
-)
-def test_config_problems_name_the_file(folder, changes, words):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
-    expect(folder, *words, "config.json")
-
-
-def test_an_empty_quantisation_and_no_config(folder):
-    config = json.loads((folder / "config.json").read_text())
+    ):
+        (folder / "config.json").write_text(json.dumps(config | changes))
+        expect(folder, *words, "config.json")
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": None}))
     assert CLIPTextModel.from_pretrained(folder).config == CONFIG
     (folder / "config.json").unlink()
