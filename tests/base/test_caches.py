@@ -27,7 +27,6 @@ def test_the_processor(monkeypatch):
 
 @pytest.fixture
 def settings(monkeypatch, tmp_path):
-    """JAX's settings as they are where nobody has made any."""
     names = "jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs"
     before = {name: getattr(jax.config, name) for name in names}
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))

@@ -12,93 +12,18 @@ from tests import launching
 from tests.expectations import raises
 from winobench import InputError
 from winobench.base.json_files import NotJSON
-from winobench.data.images import ImageProblem
 from winobench.data.sources import SourceProblems
-from winobench.training.loop import DivergenceError
-
-# What is called with the code of an error, which the last two hand on.
-_ERRORS = {
-    "InputError",
-    "NotJSON",
-    "ImageProblem",
-    "SourceError",
-    "SourceProblems",
-    "DivergenceError",
-    "wrong",
-    "_Problem",
-}
 
 
-def _constants(node):
-    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-
-
-def _called(call):
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", None)
-
-
-def _trees(*rooms):
-    for room in rooms:
-        for path in sorted((launching.ROOT / room).rglob("*.py")):
-            yield path, ast.parse(path.read_text())
-
-
-def codes_of(tree):
-    """The codes that a module gives its errors, also by way of a variable or the default of a parameter."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node) in _ERRORS:
-            values = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
-            values += node.args[1:] if _called(node) == "wrong" and isinstance(node.func, ast.Attribute) else []
-            found.update(*map(_constants, values))
-        elif isinstance(node, ast.Assign):
-            for target, value in _pairs(node):
-                if isinstance(target, ast.Name) and target.id == "code":
-                    found |= _constants(value)
-        elif isinstance(node, ast.FunctionDef):
-            for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-                if argument.arg == "code" and default is not None:
-                    found |= _constants(default)
-    return found
-
-
-def _pairs(node):
-    (target,) = node.targets[:1]
-    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-        return list(zip(target.elts, node.value.elts, strict=False))
-    return [(target, node.value)]
-
-
-@pytest.fixture(scope="module")
-def codes():
-    """Code -> files that raise errors of it."""
-    found = {}
-    for path, tree in _trees("winobench", "launch", "benchmarks"):
-        for code in codes_of(tree):
-            found.setdefault(code, []).append(path.name)
-    return found
-
-
-def test_codes_are_a_few_words_with_dashes(codes):
+def test_codes_are_a_few_words_with_dashes():
+    codes = set()
+    for room in ("winobench", "launch", "benchmarks"):
+        for path in (launching.ROOT / room).rglob("*.py"):
+            keywords = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.keyword)]
+            for value in (each.value for each in keywords if each.arg == "code"):
+                codes |= {each.value for each in ast.walk(value) if isinstance(each, ast.Constant)} - {None}
     assert len(codes) > 100
     assert not [code for code in codes if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", code)]
-
-
-def test_codes_that_tests_expect_are_those_of_the_source(codes):
-    """Those that a call of `raises` has as it stands; what is in a table of cases, its test compares with the error."""
-    unknown = []
-    num_known = 0
-    for path, tree in _trees("tests"):
-        own = codes_of(tree)  # of errors that the tests themselves raise
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _called(node) == "raises" and isinstance(node.func, ast.Name):
-                expected = node.args[0]
-                if isinstance(expected, ast.Constant):
-                    known = expected.value in codes or expected.value in own
-                    num_known += known
-                    unknown += [] if known else [f"{path.name}:{node.lineno}: {expected.value}"]
-    assert not unknown
-    assert num_known > 200
 
 
 @pytest.mark.parametrize("make", [pickle.dumps, copy.copy])
@@ -108,8 +33,6 @@ def test_codes_that_tests_expect_are_those_of_the_source(codes):
         InputError("the file x is torn: mend it", code="torn-file"),
         NotJSON("byte 3 is not UTF-8", cut_off=True, code="not-utf8"),
         SourceProblems("2 of 3 images", ["a.png: is empty"], code="unusable-images"),
-        DivergenceError("the loss is nan", code="diverged"),
-        ImageProblem("is empty", code="empty-file"),
         InputError("an error without a code"),
     ],
 )
@@ -133,7 +56,6 @@ def test_raises_tells_errors_apart():
     assert caught.value.args == ("the file x is torn: mend it",)
     for wrong in (
         InputError("the file x is torn: mend it", code="no-such-file"),
-        InputError("the file x is torn: mend it"),
         InputError("the file y is torn: mend it", code="torn-file"),
         InputError("the file x is torn:\nmend it", code="torn-file"),
     ):

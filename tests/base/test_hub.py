@@ -43,19 +43,6 @@ def _full():
 
 
 @contextlib.contextmanager
-def _hanging_up():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer():
-            with contextlib.suppress(OSError):
-                while True:
-                    listener.accept()[0].close()
-
-        threading.Thread(target=answer, daemon=True).start()
-        yield listener.getsockname()[1]
-
-
-@contextlib.contextmanager
 def _answering(seconds=0.0, status=404):
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self):
@@ -91,7 +78,7 @@ def at(monkeypatch, tmp_path):
     huggingface_hub.close_session()
 
 
-@pytest.mark.parametrize("place", [_refusing, _silent, _full, _hanging_up])
+@pytest.mark.parametrize("place", [_refusing, _silent, _full])
 def test_where_nobody_answers_the_cache_alone_is_asked(at, tmp_path, place):
     with place() as port:
         at(port)
@@ -115,7 +102,7 @@ def test_a_name_whose_look_up_hangs(at, monkeypatch):
     assert time.monotonic() - started < 20
 
 
-@pytest.mark.parametrize("status", [200, 307, 404, 429, 503])
+@pytest.mark.parametrize("status", [200, 503])
 def test_any_answer_will_do_also_a_late_one(at, monkeypatch, status):
     asked = []
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **options: asked.append(options) or "path")

@@ -41,12 +41,7 @@ IMAGE = np.zeros((64, 64, 3), np.uint8)
     ("call", "message"),
     [
         (lambda s: type(s)(s.pipeline, image_size=65_536), ("out-of-memory", "65,536", "GB")),
-        (
-            lambda s: type(s)(s.pipeline, image_size=10**7),
-            ("bad-value", "image_size", "10000000"),
-        ),
         (lambda s: type(s)(s.pipeline, batch_size=2**20), ("out-of-memory", "1,048,576", "batch_size")),
-        (lambda s: type(s)(s.pipeline, batch_size=10**11), ("bad-value", "batch_size", "100000000000")),
         (lambda s: s.errors([IMAGE], ["a"], num_samples=10**12), ("bad-value", "num_samples", "1000000000000")),
         (lambda s: s.pipeline.generate(["a"], batch_size=2**20), ("out-of-memory", "GB")),
     ],
@@ -67,14 +62,10 @@ def test_errors_of_many_images_and_texts(embedded, monkeypatch):
     ("keywords", "message"),
     [
         ({"guidance_scale": float("nan")}, ("bad-value", "guidance_scale", "nan")),
-        ({"guidance_scale": float("inf")}, ("bad-value", "guidance_scale", "inf")),
         ({"num_steps": 0}, ("bad-value", "num_steps", "0")),
-        ({"num_steps": 1001}, ("bad-value", "num_steps", "1001")),
         ({"num_steps": 2.0}, ("bad-value", "num_steps", "2.0")),
         ({"seed": -1}, ("bad-value", "seed", "-1")),
-        ({"seed": True}, ("bad-value", "seed", "True")),
         ({"batch_size": 0}, ("bad-value", "batch_size", "0")),
-        ({"texts": "a red cube"}, ("wrong-type", "texts")),
         ({"texts": []}, ("empty-list", "texts")),
         ({"texts": ["a", 5]}, ("wrong-type", "texts[1]")),
         ({"texts": ["\ud83d"]}, ("lone-surrogate",)),

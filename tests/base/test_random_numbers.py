@@ -39,7 +39,7 @@ def drawn():
     ]
 
 
-@pytest.mark.parametrize("seed", [0, 7, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
 def test_they_are_jaxs_own(seed):
     ours, theirs = random_numbers.seed_key(seed), jax.random.key(seed)
     np.testing.assert_array_equal(jax.random.key_data(ours), jax.random.key_data(theirs))

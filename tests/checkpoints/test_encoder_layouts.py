@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 from flax import nnx
 
 from tests.expectations import raises
@@ -33,7 +32,6 @@ def fingerprint(folder):
 
 
 def copy_with(folder, target, arrays, **options):
-    """The folder with other weights and options."""
     shutil.copytree(folder, target)
     safetensors.numpy.save_file(arrays, target / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((target / "config.json").read_text())
@@ -85,15 +83,6 @@ def test_layouts(name, folder, arrays, fingerprint, tmp_path):
     assert checkpoints.weights_sha256(encoder_layouts.load_bert(other).model) == fingerprint
 
 
-def test_pickles_where_allowed(folder, arrays, fingerprint, tmp_path):
-    other = shutil.copytree(folder, tmp_path / "other")
-    (other / "model.safetensors").unlink()
-    torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, other / "pytorch_model.bin")
-    expect(other, "weights-are-a-pickle")
-    loaded = encoder_layouts.load_bert(other, allow_pickle=True)
-    assert checkpoints.weights_sha256(loaded.model) == fingerprint
-
-
 def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
     assert encoder_layouts.load_bert(folder).tokenizer("a ball")["input_ids"] == [2, 5, 10, 3]
     rest = {name: array for name, array in arrays.items() if not name.startswith(("bert.pooler", "classifier"))}
@@ -137,7 +126,6 @@ def test_tokenizers(folder, tmp_path):
 
 
 def test_t5_from_a_folder(tiny_t5):
-    """The head that transformers 5 leaves out of the file; on one device, and in parts on four."""
     loaded = encoder_layouts.load_t5(tiny_t5, mesh=parallel.make_mesh(jax.devices()[:1]))
     assert loaded.config.tie_word_embeddings
     assert not loaded.config.scale_decoder_outputs

@@ -14,27 +14,20 @@ import tokenizers
 import transformers
 from flax import nnx
 from huggingface_hub import constants
-from jax.sharding import PartitionSpec
 
 from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, models, weights
-from winobench.models import decoder, decoder_cache
+from winobench.models import decoder
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config
 
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
 CONFIG = DecoderConfig(
-    vocab_size=24,
-    hidden_size=32,
-    intermediate_size=32,  # as wide as the states: fewer shapes to compile for
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    bos_token_id=1,
-    eos_token_id=2,
+    vocab_size=24, hidden_size=32, intermediate_size=32, num_hidden_layers=2, bos_token_id=1, eos_token_id=2, **HEADS
 )
 WORDS = ["<unk>", "<s>", "</s>", "a", "cup", "of", "cold", "tea", "on", "the", "table", "is", "not", "hot", "at", "all"]
 IDS = np.random.default_rng(0).integers(0, 20, (2, 8)).astype(np.int32)
@@ -59,7 +52,6 @@ def tensors():
     found = {}
     for path, leaf in nnx.to_flat_state(state):
         shape = models._torch_shape(path, leaf.shape)
-        shape = models._torch_shape(path, leaf.shape)
         spread = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
         values = (rng.standard_normal(shape) * spread + (len(shape) == 1)).astype(np.float32)
         key = models._torch_key(path)
@@ -73,7 +65,6 @@ def write_config(folder, **changes):
 
 @pytest.fixture(scope="module")
 def published(tensors, tmp_path_factory):
-    """A folder that tests must not change."""
     folder = tmp_path_factory.mktemp("decoder")
     write_config(folder)
     weights.write_weights(folder / "model.safetensors", tensors)
@@ -136,7 +127,6 @@ def test_values_are_those_of_the_files(loaded, tensors):
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_devices_share_one_copy(published, tensors, expected, int8):
-    """Each of four holds its part only, and computes what one computes."""
     mesh = parallel.make_mesh(model_parallel=4)
     shared = language_models.load_decoder(published, mesh=mesh, int8=int8)
     kernel = shared.module().layers[1].mlp.down_proj.kernel[...]
@@ -164,30 +154,7 @@ def test_devices_share_one_copy(published, tensors, expected, int8):
     np.testing.assert_allclose(logits(shared), expected_here, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-def test_rows_and_heads_are_split_at_once(published, expected):
-    """Rows over one axis of the mesh, layers and the cache's heads over the other."""
-    mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
-    shared = language_models.load_decoder(published, mesh=mesh)
-    graph, state = shared.network
-    cache = jax.tree.map(
-        parallel.put, decoder_cache.make_cache(CONFIG, 2, 8), decoder_cache.cache_shardings(CONFIG, 2, mesh)
-    )
-
-    def run(state, cache, ids, positions):
-        model = nnx.merge(graph, state)
-        hidden, cache = model(ids, positions, cache)
-        return model.logits(hidden), cache.keys
-
-    rows = PartitionSpec("data")
-    specs = (PartitionSpec(), rows, rows, rows), (rows, rows)
-    mapped = jax.jit(parallel.map_over_data(run, mesh, *specs), compiler_options=QUICK_COMPILATION)
-    result, keys = mapped(state, cache, IDS, POSITIONS)
-    np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
-    assert keys[1].addressable_shards[0].data.shape == (1, 1, 8, 8)
-
-
 def test_hub_ids_are_read_from_one_commit(published, loaded, tmp_path, monkeypatch):
-    """Network and tokenizer both; nothing but the cache is there."""
     commit = "0123456789abcdef0123456789abcdef01234567"
     repository = tmp_path / "models--owner--name"
     (repository / "refs").mkdir(parents=True)
@@ -202,7 +169,6 @@ def test_hub_ids_are_read_from_one_commit(published, loaded, tmp_path, monkeypat
 
 
 def test_shards_and_vintages(published, loaded, tensors, tmp_path):
-    """An index with two shards, a buffer of old files, and bfloat16 in the file."""
     folder = shutil.copytree(published, tmp_path / "shards")
     (folder / "model.safetensors").unlink()
     old = {**tensors, "model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(4, np.float32)}
@@ -244,7 +210,6 @@ def test_stop_ids_are_those_of_all_files(folder):
 
 @pytest.mark.parametrize("ids", ["</s>", {}, [2, True], -1, [[2]]])
 def test_stop_ids_that_are_no_tokens_are_refused(folder, ids):
-    """Without them, an answer would run to the last allowed token."""
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
     expect(folder, "wrong-type", "eos_token_id", "generation_config.json")
 
@@ -274,13 +239,7 @@ def _edit(path, change):
     ("name", "change", "words"),
     [
         ("tokenizer_config.json", {"tokenizer_class": "FooTokenizer"}, ("wrong-kind-of-tokenizer", "'FooTokenizer'")),
-        ("tokenizer_config.json", {"tokenizer_class": 5}, ("wrong-kind-of-tokenizer", "5")),
-        # Made of another kind of model, texts would become other tokens.
-        (
-            "tokenizer_config.json",
-            {"tokenizer_class": "GPT2Tokenizer"},
-            ("wrong-kind-of-tokenizer", "WordLevel", "GPT2Tokenizer", "BPE"),
-        ),
+        ("tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer"}, ("wrong-kind-of-tokenizer", "GPT2Tokenizer")),
         # The library's part in Rust panics at this.
         ("tokenizer.json", {"added_tokens": [{"id": 2**63}]}, ("unreadable-tokenizer",)),
     ],
@@ -299,33 +258,17 @@ def test_tied_output_may_be_in_the_file(folder, tensors):
     expect(folder, "mismatched-parts", "lm_head.weight", "model.embed_tokens.weight", "tie_word_embeddings")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({QUERY: None}, ("mismatched-parts", QUERY)),
-        ({QUERY: np.zeros((32, 32), np.int32)}, ("wrong-dtype", QUERY, "int32")),
-        *(
-            ({QUERY: np.full((32, 32), value, np.float32)}, ("not-finite", QUERY))
-            for value in (np.nan, np.inf, -np.inf)
-        ),
-    ],
-)
-def test_weights_that_cannot_be_used(folder, tensors, changes, words):
-    changed = {name: values for name, values in (tensors | changes).items() if values is not None}
-    weights.write_weights(folder / "model.safetensors", changed)
-    expect(folder, *words)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"vocab_size": 14}, ("mismatched-parts", "2", "all, at", "14")),
-        ({"num_hidden_layers": 10**6}, ("mismatched-parts", "Decoder", "num_hidden_layers=1000000")),
-    ],
-)
-def test_configs_that_cannot_be_used(folder, changes, words):
-    write_config(folder, **changes)
-    expect(folder, *words)
+def test_weights_and_configs_that_cannot_be_used(folder, tensors):
+    for value in (np.nan, np.inf):
+        odd = np.full((32, 32), value, np.float32)
+        weights.write_weights(folder / "model.safetensors", tensors | {QUERY: odd})
+        expect(folder, "not-finite", QUERY)
+    weights.write_weights(folder / "model.safetensors", {key: tensors[key] for key in tensors if key != QUERY})
+    expect(folder, "mismatched-parts", QUERY)
+    write_config(folder, num_hidden_layers=10**6)
+    expect(folder, "mismatched-parts", "Decoder", "num_hidden_layers=1000000")
+    write_config(folder, vocab_size=14)
+    expect(folder, "mismatched-parts", "2", "all, at", "14")
 
 
 def test_more_layers_of_a_t5_than_tensors_are_refused_before_they_are_made():
@@ -348,13 +291,6 @@ def test_padding_token_needs_no_row(folder):
     assert load(folder).tokenizer.pad_token_id == 24
 
 
-def test_pickles_are_read_where_allowed(folder, tensors, loaded):
-    torch = pytest.importorskip("torch")
-    (folder / "model.safetensors").unlink()
-    torch.save({name: torch.from_numpy(values) for name, values in tensors.items()}, folder / "pytorch_model.bin")
-    assert load(folder, allow_pickle=True).fingerprint == loaded.fingerprint
-
-
 def test_too_little_memory_is_one_sentence(folder, monkeypatch):
     def place(*args):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes")
@@ -363,31 +299,10 @@ def test_too_little_memory_is_one_sentence(folder, monkeypatch):
     expect(folder, "out-of-memory", "GiB", "model_parallel")
 
 
-def test_parameters_of_13_billion():
-    """LLaVA-1.5-13B's language side but for its 64 added tokens. Nothing is allocated."""
-    config = DecoderConfig(
-        hidden_size=5120,
-        intermediate_size=13824,
-        num_hidden_layers=40,
-        num_attention_heads=40,
-        max_position_embeddings=4096,
-    )
-    leaves = jax.tree.leaves(nnx.state(language_models.abstract_decoder(config)))
-    assert sum(leaf.size for leaf in leaves) == 13_015_864_320
+KINDS = {"llama": "decoder", "llava": "decoder", "t5": "t5", "bert": "bert", "clip": "clip"}
 
 
-@pytest.mark.parametrize(
-    ("model_type", "kind"),
-    [
-        ("llama", "decoder"),
-        ("qwen3", "decoder"),
-        ("llava", "decoder"),
-        ("t5", "t5"),
-        ("bert", "bert"),
-        ("clip", "clip"),
-        ("clip_text_model", "clip"),
-    ],
-)
+@pytest.mark.parametrize(("model_type", "kind"), KINDS.items())
 def test_kinds(tmp_path, model_type, kind):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     assert language_models.language_model_kind(tmp_path) == kind

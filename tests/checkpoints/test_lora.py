@@ -10,10 +10,9 @@ import pytest
 import safetensors.numpy
 
 from tests.expectations import raises
-from tests.models.test_lora import adapted, inputs, network, relative_difference, run
+from tests.models.test_lora import adapted, network
 from winobench import checkpoints
 from winobench.checkpoints import lora_configs, lora_keys
-from winobench.diffusion import stable_diffusion
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, lora
 
 UNET_LAYER = "mid_block.attentions.0.transformer_blocks.0.attn2"
@@ -88,8 +87,6 @@ def path(tmp_path):
 
 
 class Pipeline:
-    """The networks of a pipeline."""
-
     DENOISER, LARGE_ENCODERS, NETWORKS = "unet", (), ("unet", "text_encoder")
 
     def __init__(self, unet=None, text_encoder=None):
@@ -167,59 +164,26 @@ def test_layers_may_differ_in_rank(path):
     assert sorted(adapter.factors.scale for adapter in read.parts["unet"].values()) == [2 / 5, 1]
 
 
+# The first one counts; a circumflex ties it to the beginning of the name.
+PATTERNS = {"^to_k": 1, "transformer_blocks\\.[0-9]+.*to_[kv]": 9, ".*to_v": 3, "^mid_block.*to_q": 12}
+SOME = {"to_k": 1, "attn2.to_out.0": 9}
+OF_UNET = {"unet.r": 3, "unet.lora_alpha": 6}
+
+
 @pytest.mark.parametrize(
     ("config", "scales"),
     [
-        ({"unet.r": 3, "unet.lora_alpha": 6}, {"to_q": 2, "to_k": 2, "to_v": 2, "to_out.0": 2}),
-        (
-            {"unet.r": 3, "unet.lora_alpha": 6, "unet.alpha_pattern": {"to_k": 1, "attn2.to_out.0": 9}},
-            {"to_q": 2, "to_k": 1 / 3, "to_v": 2, "to_out.0": 3},
-        ),
-        # The first pattern counts; a circumflex ties it to the beginning of the name.
-        (
-            {
-                "r": 3,
-                "lora_alpha": 6,
-                "alpha_pattern": {
-                    "^to_k": 1,
-                    "transformer_blocks\\.[0-9]+.*to_[kv]": 9,
-                    ".*to_v": 3,
-                    "^mid_block.*to_q": 12,
-                },
-            },
-            {"to_q": 4, "to_k": 3, "to_v": 3, "to_out.0": 2},
-        ),
-        (
-            {"unet.r": 3, "unet.lora_alpha": 6, "unet.use_rslora": True},
-            dict.fromkeys(("to_q", "to_k", "to_v", "to_out.0"), pytest.approx(6 / 3**0.5)),
-        ),
-        ({"text_encoder.lora_alpha": 6}, {"to_q": 1, "to_k": 1, "to_v": 1, "to_out.0": 1}),
+        (OF_UNET, dict.fromkeys(UNET_FIRST, 2)),
+        ({"r": 3, "lora_alpha": 6, "alpha_pattern": PATTERNS}, {"to_q": 4, "to_k": 3, "to_v": 3, "to_out.0": 2}),
+        (OF_UNET | {"unet.use_rslora": True}, dict.fromkeys(UNET_FIRST, pytest.approx(6 / 3**0.5))),
+        (OF_UNET | {"unet.alpha_pattern": SOME}, {"to_q": 2, "to_k": 1 / 3, "to_v": 2, "to_out.0": 3}),
+        ({"text_encoder.lora_alpha": 6}, dict.fromkeys(UNET_FIRST, 1)),
     ],
 )
 def test_pefts_config_in_the_metadata(config, scales, path):
     read = checkpoints.read_lora(write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config))
     found = {name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.parts["unet"].items()}
     assert found == scales
-
-
-@pytest.mark.slow
-def test_fused_is_apart_times_the_scale(path):
-    text = tensors_of(TEXT_FORMS["peft"], text_pairs(), 6.0)
-    write(path, tensors_of(UNET_FORMS["processor, bare"], unet_pairs()) | text)
-    outputs = {}
-    for scale, fuse in ((0.0, True), (0.5, False), (0.5, True), (1.0, True)):
-        pipeline = Pipeline()
-        checkpoints.load_lora(pipeline, path, scale=scale, fuse=fuse)
-        assert bool(lora.adapters(pipeline.unet)) is not fuse
-        outputs[scale, fuse] = (run(pipeline.unet, *inputs()), run(pipeline.text_encoder, *inputs("text")))
-    base = Pipeline()
-    plain = (run(base.unet, *inputs()), run(base.text_encoder, *inputs("text")))
-    for part in (0, 1):
-        np.testing.assert_array_equal(outputs[0.0, True][part], plain[part])
-        assert relative_difference(outputs[0.5, False][part], plain[part]) > 0.01
-        assert relative_difference(outputs[0.5, False][part], outputs[1.0, True][part]) > 0.01
-        # Float32: fusing changes the order of two products.
-        assert relative_difference(outputs[0.5, True][part], outputs[0.5, False][part]) < 1e-5
 
 
 A, B, ALPHA = (f"unet.{UNET_LAYER}.to_q.{end}" for end in PEFT)
@@ -256,20 +220,12 @@ DOWN, UP = pair(0)
         ),
         *(
             ({f"lora_unet_{name}.lora_down.weight": DOWN}, ("not-a-lora",))
-            for name in [
-                "input_blocks",
-                "input_blocks_4",
-                "input_blocks_x_1_q",
-                "middle_block_7_q",
-                "output_blocks_1_",
-                "_",
-                "To_Q",
-            ]
+            for name in ("input_blocks", "input_blocks_x_1_q", "middle_block_7_q", "output_blocks_1_", "_", "To_Q")
         ),
         *(
             ({A: DOWN, B: UP} | {name: np.ones((3, 3), dtype)}, ("wrong-dtype", name, np.dtype(dtype).name))
             for name in (A, B)
-            for dtype in (np.int8, np.uint8, np.bool_, np.int64, np.complex64)
+            for dtype in (np.int8, np.bool_, np.complex64)
         ),
     ],
 )
@@ -313,7 +269,6 @@ def peft_folder(folder, config, *, tensors=None, name="adapter_model.safetensors
 
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "mine.safetensors"])
 def test_a_file_is_never_read_without_the_config_next_to_it(name, tmp_path):
-    """Nor are tensors of peft's without any, whose strength nothing says."""
     folder = peft_folder(tmp_path / "a", {"use_rslora": True, "alpha_pattern": {"to_v": 3}}, name=name)
     read = checkpoints.read_lora(folder / name)
     scales = {layer[-4:]: adapter.factors.scale for layer, adapter in read.parts["unet"].items()}
@@ -328,7 +283,6 @@ def test_a_file_is_never_read_without_the_config_next_to_it(name, tmp_path):
 
 
 def test_folders_of_networks(tmp_path):
-    """Each network's adapter in a folder of its name; all of them are read, or none."""
     peft_folder(tmp_path / "unet", {})
     text = tensors_of(TEXT_FORMS["peft"], text_pairs())
     text = {key.removeprefix("text_encoder."): value for key, value in text.items()}
@@ -349,8 +303,6 @@ def test_folders_of_networks(tmp_path):
         ({"peft_type": "LOHA"}, ("unsupported-option", "LOHA")),
         ({"peft_type": None}, ("not-a-lora", "peft_type")),
         ({"use_dora": True}, ("unsupported-option", "use_dora=True")),
-        ({"lora_bias": True}, ("unsupported-option", "lora_bias=True")),
-        ({"bias": "lora_only"}, ("unsupported-option", "bias='lora_only'")),
         ({"modules_to_save": ["conv_out"]}, ("unsupported-option", "modules_to_save")),
         ({"init_lora_weights": "pissa_niter_4"}, ("unsupported-option", "init_lora_weights='pissa_niter_4'")),
         ({"option_of_later": 1}, ("unsupported-option", "option_of_later=1")),
@@ -362,7 +314,6 @@ def test_folders_of_networks(tmp_path):
         ({"target_modules": ["to_q"]}, ("mismatched-parts", "target_modules")),
         ({"target_modules": "(a|b)*"}, ("mismatched-parts", "target_modules")),
         ({"target_modules": 3}, ("wrong-type", "target_modules")),
-        ({"exclude_modules": ["to_q"]}, ("mismatched-parts", "target_modules")),
         ({"layers_to_transform": [5], "layers_pattern": "attentions"}, ("mismatched-parts", "target_modules")),
         ({"use_rslora": 1}, ("wrong-type", "use_rslora")),
     ],
@@ -389,15 +340,12 @@ def test_options_of_peft_that_change_no_strength(config, tmp_path):
     [
         ("model.diffusion_model.double_blocks.0.img_mlp.0.lora_A.weight", ("unet", "double_blocks.0.img_mlp.0")),
         ("double_blocks.1.processor.qkv_lora1.down.weight", ("unet", "double_blocks.1.img_attn.qkv")),
-        ("diffusion_model.double_blocks.1.processor.proj_lora2.down.weight", ("unet", "double_blocks.1.txt_attn.proj")),
         ("single_blocks.2.processor.qkv_lora.down.weight", ("unet", "single_blocks.2.qkv")),
         ("single_blocks.2.processor.proj_lora.down.weight", ("unet", "single_blocks.2.linear2")),
         (f"text_encoders.clip_l.transformer.{TEXT_LAYER}.q.lora_A.weight", ("text_encoder", f"{TEXT_LAYER}.q")),
-        (f"text_encoders.clip_g.transformer.{TEXT_LAYER}.q.lora_down.weight", ("text_encoder_2", f"{TEXT_LAYER}.q")),
         (f"{TEXT_LAYER}.q.lora_A.weight", ("text_encoder", f"{TEXT_LAYER}.q")),
         ("lora_unet_down_blocks_0_downsamplers_0_conv.lora_down.weight", ("unet", "down_blocks.0.downsamplers.0.conv")),
         ("lora_unet_input_blocks_0_0.lora_down.weight", ("unet", "conv_in")),
-        ("lora_unet_out_2.lora_down.weight", ("unet", "conv_out")),
         ("double_blocks.1.processor.qkv_lora3.down.weight", None),
     ],
 )
@@ -409,12 +357,10 @@ def test_names_of_other_programs(name, expected):
     ("name", "depths", "expected"),
     [
         ("input_blocks_4_1_proj_in", (2, 2, 2), "down_blocks.1.attentions.0.proj_in"),
-        ("input_blocks_3_1_proj_in", (1, 1), "down_blocks.1.attentions.0.proj_in"),
         ("input_blocks_3_0_op", (2, 2), "down_blocks.0.downsamplers.0.conv"),
         ("output_blocks_3_0_in_layers_2", (1, 2), "up_blocks.1.resnets.0.conv1"),
         ("output_blocks_2_2_conv", (2, 2), "up_blocks.0.upsamplers.0.conv"),
         ("middle_block_2_out_layers_3", (2,), "mid_block.resnets.1.conv2"),
-        ("middle_block_1_proj_out", (2,), "mid_block.attentions.0.proj_out"),
         ("input_blocks_9_0_op", (2, 2), None),
     ],
 )
@@ -422,26 +368,26 @@ def test_blocks_of_the_original_code(name, depths, expected):
     assert lora_keys.of_original_block(name, depths) == expected
 
 
-def test_two_alphas_must_agree(path):
+def test_two_alphas_must_agree_and_one_may_be_a_whole_number(path):
     tensors = tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=6.0)
     config = {"unet.r": 3, "unet.lora_alpha": 6}
     assert {one.alpha for one in checkpoints.read_lora(write(path, tensors, config)).parts["unet"].values()} == {6}
     expect(write(path, tensors, config | {"unet.lora_alpha": 7}), "mismatched-parts", "6", "7")
     del tensors[f"unet.{UNET_LAYER}.to_k.alpha"]
     expect(write(path, tensors), "incomplete-file", "alpha", f"{UNET_LAYER}.to_k")
+    whole = tensors_of(UNET_FORMS["peft"], {"to_q": pair(0)}) | {ALPHA: np.int64(6)}
+    assert [one.factors.scale for one in checkpoints.read_lora(write(path, whole)).parts["unet"].values()] == [2]
 
 
 @pytest.mark.parametrize(
-    ("tensors", "words"),
+    ("name", "width", "words"),
     [
-        ({"up_blocks.9.attn1.to_q": pair(0)}, ("UNet2DConditionModel", "up_blocks.9.attn1.to_q")),
-        ({f"{UNET_LAYER}.to_q": pair(0, width=16)}, ("[16, 3]", "[3, 16]", "8")),
-        ({f"{UNET_LAYER}.to_k": pair(0)}, ("[8, 3]", "[3, 8]", "12", "8")),
+        ("up_blocks.9.attn1.to_q", 8, ("UNet2DConditionModel", "up_blocks.9.attn1.to_q")),
+        (f"{UNET_LAYER}.to_q", 16, ("[16, 3]", "[3, 16]", "8")),
     ],
 )
-def test_loras_of_other_models_change_nothing(tensors, words, path):
-    """The text encoder's part fits, but is not loaded either."""
-    named = {f"unet.{name}.{end}": v for name, both in tensors.items() for end, v in zip(PEFT[:2], both, strict=True)}
+def test_loras_of_other_models_change_nothing(name, width, words, path):
+    named = {f"unet.{name}.{end}": values for end, values in zip(PEFT[:2], pair(0, width=width), strict=True)}
     write(path, named | tensors_of(TEXT_FORMS["peft"], text_pairs()))
     pipeline = Pipeline()
     with raises("lora-misfit", *words) as error:
@@ -543,30 +489,3 @@ def test_hashes_tell_loras_apart(tmp_path):
     }
     assert hashes["same"] == hashes["same alpha"] == hashes[""]
     assert len(set(hashes.values())) == 4
-
-
-@pytest.mark.slow
-def test_a_pipeline_forgets_what_it_knew(tiny_pipeline, path):
-    """Its fingerprint, and the functions compiled for the former weights."""
-    pipeline = stable_diffusion.StableDiffusion.from_pretrained(tiny_pipeline)
-    prints, states = [pipeline.fingerprint], [np.asarray(pipeline.encode_texts(["a red cube"]))]
-    layer = "text_model.encoder.layers.0.self_attn.q_proj"
-    down, up = pair(0, width=24)
-    write(path, {f"text_encoder.{layer}.lora_A.weight": down, f"text_encoder.{layer}.lora_B.weight": up})
-    for scale in (0.5, 1.0):
-        checkpoints.load_lora(pipeline, path, scale=scale, fuse=False)
-        prints.append(pipeline.fingerprint)
-        states.append(np.asarray(pipeline.encode_texts(["a red cube"])))
-        pipeline = stable_diffusion.StableDiffusion.from_pretrained(tiny_pipeline)
-    checkpoints.load_lora(pipeline, path)
-    prints.append(pipeline.fingerprint)
-    assert len(set(prints)) == 4
-    assert relative_difference(states[1], states[0]) > 1e-3
-    assert relative_difference(states[2], states[1]) > 1e-3
-    assert relative_difference(pipeline.encode_texts(["a red cube"]), states[2]) < 1e-5
-
-
-def test_an_alpha_may_be_a_whole_number(path):
-    tensors = tensors_of(UNET_FORMS["peft"], {"to_q": pair(0)}, alpha=6.0)
-    read = checkpoints.read_lora(write(path, tensors | {ALPHA: np.int64(6)}))
-    assert [adapter.factors.scale for adapter in read.parts["unet"].values()] == [2]

@@ -11,6 +11,8 @@ from tests.expectations import raises
 from winobench.base import memory, registry
 from winobench.diffusion.stable_diffusion import StableDiffusion
 
+SCHEDULER = "scheduler/scheduler_config.json"
+
 
 @pytest.fixture
 def copy(tmp_path):
@@ -28,38 +30,14 @@ def change(folder, name, **values):
     ("name", "values", "message"),
     [
         ("unet/config.json", {"layers_per_block": 10**6}, ("mismatched-parts", "UNet2DConditionModel")),
-        ("unet/config.json", {"layers_per_block": [1, 10**6]}, ("mismatched-parts", "layers_per_block=1000000")),
-        (
-            "unet/config.json",
-            {"transformer_layers_per_block": 10**6},
-            ("mismatched-parts", "transformer_layers_per_block=1000000"),
-        ),
-        ("vae/config.json", {"layers_per_block": 10**6}, ("mismatched-parts", "AutoencoderKL")),
-        ("text_encoder/config.json", {"num_hidden_layers": 10**6}, ("mismatched-parts", "num_hidden_layers=1000000")),
-        (
-            "text_encoder/config.json",
-            {"vocab_size": 10**9},
-            ("mismatched-parts", "token_embedding.weight", "1000000000"),
-        ),
+        ("text_encoder/config.json", {"vocab_size": 10**9}, ("mismatched-parts", "token_embedding.weight", f"{10**9}")),
         ("text_encoder/config.json", {"vocab_size": 10**50}, ("unsupported-option", "vocab_size=1" + 50 * "0")),
         ("unet/config.json", {"norm_eps": float("inf")}, ("not-a-json-number", "Infinity")),
         ("unet/config.json", {"norm_eps": 1e30}, ("unsupported-option", "norm_eps=1e+30", "1e-37", "0.1")),
-        ("unet/config.json", {"mid_block_scale_factor": 1e30}, ("unsupported-option", "mid_block_scale_factor")),
         ("vae/config.json", {"scaling_factor": 1e-30}, ("unsupported-option", "scaling_factor=1e-30", "1e-06")),
-        ("text_encoder/config.json", {"layer_norm_eps": 5}, ("unsupported-option", "layer_norm_eps=5")),
-        ("scheduler/scheduler_config.json", {"num_train_timesteps": 10**10}, ("out-of-range", "10000000000")),
-        (
-            "scheduler/scheduler_config.json",
-            {"_winobench": {"timestep_range": [800, 300]}},
-            ("bad-value", "timestep_range", "_winobench"),
-        ),
-        ("scheduler/scheduler_config.json", {"_winobench": {"timestep_range": [0, 1001]}}, ("bad-value", "1,000")),
-        (
-            "scheduler/scheduler_config.json",
-            {"_winobench": {"timesteps": 5}},
-            ("not-an-object", "_winobench", "timestep_range"),
-        ),
-        ("scheduler/scheduler_config.json", {"_winobench": 5}, ("not-an-object", "_winobench", "5")),
+        (SCHEDULER, {"num_train_timesteps": 10**10}, ("out-of-range", "10000000000")),
+        (SCHEDULER, {"_winobench": {"timestep_range": [800, 300]}}, ("bad-value", "timestep_range", "_winobench")),
+        (SCHEDULER, {"_winobench": {"timesteps": 5}}, ("not-an-object", "_winobench", "timestep_range")),
     ],
 )
 def test_configs_that_ask_for_too_much(copy, name, values, message):
@@ -82,7 +60,6 @@ def test_a_sample_size_beyond_all_memory(copy, monkeypatch, size, message):
 
 @pytest.mark.slow
 def test_a_models_timesteps_lie_in_its_folder(copy, tmp_path):
-    """The same weights are judged alike whatever they are called; fingerprints by name are those of recorded runs."""
     recorded = {
         "scorer": "diffusion_itm",
         "scoring_version": 1,

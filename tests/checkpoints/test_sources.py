@@ -1,5 +1,4 @@
 import itertools
-import json
 import pathlib
 
 import huggingface_hub
@@ -18,14 +17,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def hub_cache(tmp_path, monkeypatch):
-    """An empty hub cache, offline: nothing leaves the machine."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return tmp_path / "cache"
 
 
 def cache_repository(cache: pathlib.Path, repo_id: str, files: dict[str, str]) -> None:
-    """Lays out a repository as huggingface_hub's cache does."""
     folder = cache / f"models--{repo_id.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text(COMMIT)
@@ -97,8 +94,6 @@ def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
 
 @pytest.fixture
 def download(monkeypatch):
-    """Makes the hub's downloads raise these errors, one after the other, and the last one for ever."""
-
     def fail(*causes):
         left = itertools.chain(causes, itertools.repeat(causes[-1]))
 
@@ -108,13 +103,6 @@ def download(monkeypatch):
         monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
 
     return fail
-
-
-def test_no_connection_is_explained(hub_cache, monkeypatch, download):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    download(errors.LocalEntryNotFoundError("no connection"))
-    with raises("hub-not-reached"):
-        sources.resolve("owner/name").require("model_index.json", "so it is no pipeline")
 
 
 class _Response:
@@ -155,16 +143,10 @@ def test_a_full_disk_or_a_lost_connection_is_one_sentence(download):
     assert source.hint() != ""
 
 
-@pytest.mark.parametrize(
-    ("content", "code"), [("", "not-json"), ("[1]", "not-an-object"), ("{", "not-json"), ("\x00", "not-json")]
-)
-def test_damaged_json(tmp_path, content, code):
-    path = tmp_path / "config.json"
-    path.write_text(content)
-    with raises(code, "config.json"):
-        sources.read_json(path)
-    path.write_text(json.dumps({"a": 1}))
-    assert sources.read_json(path) == {"a": 1}
+def test_json_is_an_object(tmp_path):
+    (tmp_path / "config.json").write_text("[1]")
+    with raises("not-an-object", "config.json"):
+        sources.read_json(tmp_path / "config.json")
 
 
 def test_shorten():
@@ -216,9 +198,7 @@ def test_what_a_commit_is_known_to_lack_needs_no_network(hub_cache, monkeypatch)
     assert source.hint() == ""
 
 
-@pytest.mark.parametrize(
-    "name", ["model_index.json", "vae/diffusion_pytorch_model.safetensors", "tokenizer/vocab.json"]
-)
+@pytest.mark.parametrize("name", ["model_index.json", "vae/diffusion_pytorch_model.safetensors"])
 def test_pointers_of_git_lfs_are_named(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ from tests.expectations import raises
 from winobench.checkpoints import tokenizer_files
 from winobench.checkpoints.tokenizer_files import learn_merges, write_clip_tokenizer
 
+SPECIAL = "special_tokens_map.json"
 WORDS = ["a", "red", "rubber", "true", "purple", "cube", "cubes", "the", "left", "of", "banana", "ana", "é", "7", "..."]
 
 
@@ -58,15 +59,6 @@ def test_same_words_same_files(folder, tmp_path):
         assert (folder / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
-def test_later_words_do_not_split_earlier_ones(tmp_path):
-    """With prefix merges alone, "ru" from "rubber" would win inside "true" and leave it in pieces."""
-    words = ["rubber", "true", "brute", "utter", "tetter", "uttered"]
-    assert len(set(learn_merges(words))) == len(learn_merges(words))
-    write_clip_tokenizer(tmp_path, words, 12)
-    tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
-    assert [len(tokenizer.tokenize(word)) for word in words] == [1] * len(words)
-
-
 @pytest.mark.parametrize(
     ("word", "code"),
     [
@@ -86,9 +78,9 @@ def test_too_short_texts_are_refused(tmp_path):
 
 
 def test_many_words_that_share_their_pieces(tmp_path):
-    """Words of three letters only: every pair of pieces is contested."""
     generator = random.Random(0)
     words = ["".join(generator.choices("abc", k=generator.randint(1, 9))) for _ in range(400)]
+    assert len(set(learn_merges(words))) == len(learn_merges(words))
     write_clip_tokenizer(tmp_path, words, 12)
     tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
     assert [word for word in words if len(tokenizer.tokenize(word)) != 1] == []
@@ -126,32 +118,14 @@ def _settings(name, **changes):
         ),
         (_vocabulary(lambda ids: ids.pop("red</w>")), ("unreadable-tokenizer",)),
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), ("damaged-tokenizer", "eos_token")),
-        (_vocabulary(lambda ids: ids.pop("<|startoftext|>")), ("damaged-tokenizer", "bos_token")),
         (_merges(lambda text: ""), ("damaged-tokenizer", "tokens", "merges.txt")),
-        (
-            _merges(lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n"),
-            ("damaged-tokenizer", "tokens", "merges.txt"),
-        ),
         (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "1")),
-        (
-            _settings("tokenizer_config.json", tokenizer_class="FooTokenizer"),
-            ("wrong-kind-of-tokenizer", "'FooTokenizer'", "CLIPTokenizer"),
-        ),
-        (_settings("tokenizer_config.json", tokenizer_class="BertTokenizerFast"), ("wrong-kind-of-tokenizer",)),
+        (_settings("tokenizer_config.json", tokenizer_class="Foo"), ("wrong-kind-of-tokenizer", "'Foo'")),
         (_settings("tokenizer_config.json", tokenizer_class=[]), ("wrong-kind-of-tokenizer",)),
-        (_settings("tokenizer_config.json", eos_token={"content": 5}), ("damaged-tokenizer", "eos_token", "5")),
         (_settings("tokenizer_config.json", bos_token=5), ("damaged-tokenizer", "bos_token", "5")),
-        (_settings("tokenizer_config.json", unk_token=[]), ("damaged-tokenizer", "unk_token")),
-        (_settings("special_tokens_map.json", pad_token={}), ("damaged-tokenizer", "pad_token")),
-        (_settings("special_tokens_map.json", pad_token=True), ("damaged-tokenizer", "pad_token", "True")),
-        (
-            _settings("special_tokens_map.json", eos_token="cube</w>"),
-            ("damaged-tokenizer", "eos_token", "'cube</w>'", "tokenizer_config.json"),
-        ),
-        (
-            lambda folder: (folder / "special_tokens_map.json").write_text("[1]"),
-            ("not-an-object", "special_tokens_map.json"),
-        ),
+        (_settings(SPECIAL, pad_token=True), ("damaged-tokenizer", "pad_token", "True")),
+        (_settings(SPECIAL, eos_token="cube</w>"), ("damaged-tokenizer", "eos_token", "'cube</w>'")),
+        (lambda folder: (folder / SPECIAL).write_text("[1]"), ("not-an-object", SPECIAL)),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(folder, tmp_path, change, said):

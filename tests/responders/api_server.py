@@ -17,24 +17,20 @@ KEY = "sk-test-0123456789abcdefghijklmnop"
 
 
 def question(text, **options):
-    """A request with a system turn."""
     return Generation((Turn("system", "Be brief."), Turn("user", text)), max_tokens=16, **options)
 
 
 def questions(num):
-    """Different requests."""
     return [question(f"question {index}") for index in range(num)]
 
 
 class Server:
     """Answers every question, unless ``script`` says otherwise.
 
-    ``script`` holds what happens to the coming calls, an entry each: a word (``"ok"``, ``"malformed"``, ``"html"``,
-    ``"reset"``, ``"close"``, ``"cut"``, ``"silence"``, ``"refusal"``, ``"no choices"``) or a tuple (status, headers,
-    body). When none is left, all is well. ``seconds`` is how long each answer takes; while ``holds`` is cleared, there
-    are none, and ``held`` counts the calls that wait. ``calls`` lists (path, headers, body) of each call, ``times``
-    when it came, ``answered`` the last user turns that a whole answer was sent to; ``most`` is how many calls there
-    were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
+    ``script`` holds what happens to the coming calls, an entry each: a word that `_answer` knows or a tuple (status,
+    headers, body). ``seconds`` is how long each answer takes; while ``holds`` is cleared, there are none, and ``held``
+    counts the calls that wait. ``answered`` lists the last user turns that a whole answer was sent to; ``most`` is how
+    many calls there were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
     """
 
     def __init__(self, address: str):
@@ -53,14 +49,11 @@ class Server:
 
     @property
     def prompts(self) -> list[str]:
-        """The last user turn of each call."""
         return [body["messages"][-1]["content"] for _, _, body in self.calls]
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """Starts it, and stops it at the end."""
-
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -99,7 +92,6 @@ def running() -> Iterator[Server]:
 
 @contextlib.contextmanager
 def running_with_keys(monkeypatch) -> Iterator[Server]:
-    """As `running`, with an environment in which its clients are set up at once."""
     set_keys(monkeypatch)
     with running() as server:
         yield server
@@ -116,32 +108,19 @@ def set_keys(monkeypatch) -> None:
 
 
 def openai_error(message, code=None, kind="invalid_request_error"):
-    """An error as OpenAI writes it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def anthropic_error(message, kind="invalid_request_error"):
-    """An error as Anthropic writes it."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
 
 
 def openai_body(text, finish="stop", **message):
-    """A chat completion."""
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1760000000,
-        "model": "small-1",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text, "refusal": None, **message},
-                "logprobs": None,
-                "finish_reason": finish,
-            }
-        ],
-        "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17},
-    }
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1760000000, "model": "small-1"}
+    message = {"role": "assistant", "content": text, "refusal": None, **message}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    usage = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
+    return {**head, "choices": [choice], "usage": usage}
 
 
 def likely_body(text, **probabilities):
@@ -153,22 +132,10 @@ def likely_body(text, **probabilities):
 
 
 def anthropic_body(*texts, stop="end_turn"):
-    """A message."""
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-small-1",
-        "content": [{"type": "text", "text": text} for text in texts],
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": {
-            "input_tokens": 12,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 3,
-            "output_tokens": 5,
-        },
-    }
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-small-1"}
+    content = [{"type": "text", "text": text} for text in texts]
+    usage = {"input_tokens": 12, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 3, "output_tokens": 5}
+    return {**head, "content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
 
 
 def _answer(handler, server):

@@ -34,12 +34,9 @@ from winobench.runs.requests import Generation, Options, Responder, Turn
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+@pytest.fixture(params=["openai:small-1@{}/v1", "anthropic:claude-small-1@{}"], ids=["openai", "anthropic"])
 def name(request, server):
-    return {
-        "openai": f"openai:small-1@{server.address}/v1",
-        "anthropic": f"anthropic:claude-small-1@{server.address}",
-    }[request.param]
+    return request.param.format(server.address)
 
 
 def make(name, **options):
@@ -77,14 +74,8 @@ def test_what_is_sent(server):
     path, headers, body = server.calls.pop()
     roles = [{"role": turn.role, "content": turn.text} for turn in turns]
     assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
-    assert body == {
-        "model": "m",
-        "messages": roles,
-        "max_tokens": 7,
-        "temperature": 0.5,
-        "seed": 12,
-        "reasoning_effort": "low",
-    }
+    fields = {"max_tokens": 7, "temperature": 0.5, "seed": 12, "reasoning_effort": "low"}
+    assert body == {"model": "m", "messages": roles, **fields}
     options = {"max_tokens_field": "max_completion_tokens", "send_temperature": False}
     ask(make(f"openai:m@{server.address}/v1", **options), [request])
     assert server.calls.pop()[2] == {"model": "m", "messages": roles, "max_completion_tokens": 7}
@@ -127,7 +118,7 @@ def test_answers_that_nobody_has_taken_hold_back_new_calls(server, name):
     assert len(server.calls) <= 2
 
 
-@pytest.mark.parametrize("trouble", [408, 409, 429, 500, 503, 529, "reset", "close", "cut"])
+@pytest.mark.parametrize("trouble", [408, 409, 429, 500, "reset", "close", "cut"])
 def test_passing_trouble_is_tried_again(server, name, trouble):
     server.script = [(trouble, {}, openai_error("busy")) if isinstance(trouble, int) else trouble] * 2
     model = make(name, concurrency=1)
@@ -209,19 +200,7 @@ def test_a_server_that_is_down_ends_the_run(server, name):
         (400, anthropic_error("Your credit balance is too low"), ("no-credit",)),
         (307, "", ("server-moved", "URL")),
         (200, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": 401}}, ("key-refused",)),
-        (
-            400,
-            openai_error(
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
-                "unsupported_parameter",
-            ),
-            ("field-refused",),
-        ),
-        (
-            400,
-            anthropic_error("`temperature` is deprecated for this model."),
-            ("field-refused", "send_temperature", "False"),
-        ),
+        (400, anthropic_error("`temperature` is deprecated."), ("field-refused", "send_temperature", "False")),
     ],
 )
 def test_errors_that_every_call_would_meet_end_the_run(server, name, status, body, message):
@@ -245,7 +224,6 @@ def test_answers_under_way_are_kept_when_the_run_ends(server, name):
 
 
 def refusing(field):
-    """A server that takes only the other name of the limit."""
     other = "max_tokens" if field == "max_completion_tokens" else "max_completion_tokens"
     words = f"Unsupported parameter: '{field}' is not supported with this model. Use '{other}' instead."
     return (400, {}, openai_error(words, "unsupported_parameter"))
@@ -264,12 +242,10 @@ def test_the_limit_is_sent_in_the_field_that_the_server_takes(server):
         ask(model, questions(1))
 
 
-@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_a_field_that_is_asked_for_is_not_changed(server, field):
-    model = make(f"openai:m@{server.address}/v1", concurrency=1, max_tokens_field=field)
-    server.script = [refusing(field)]
-    other = "max_completion_tokens" if field == "max_tokens" else "max_tokens"
-    with raises("field-refused", f"field {field}", f"--config.api.max_tokens_field={other}"):
+def test_a_field_that_is_asked_for_is_not_changed(server):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1, max_tokens_field="max_tokens")
+    server.script = [refusing("max_tokens")]
+    with raises("field-refused", "field max_tokens", "--config.api.max_tokens_field=max_completion_tokens"):
         ask(model, questions(1))
 
 
@@ -302,13 +278,8 @@ def test_an_incomplete_answer_is_asked_for_again_a_few_times(server, name):
         ({"error": {"message": "overloaded", "code": 502}}, 3, "overloaded"),
         ({**openai_body("Option 1"), "error": "no upstream"}, 3, "no upstream"),
         ({"choices": [{**openai_body("1")["choices"][0], "error": {"message": "x", "code": "429"}}]}, 3, "x"),
-        (
-            {"choices": [{**openai_body("1")["choices"][0], "finish_reason": "error"}]},
-            3,
-            "the answer ended in an error",
-        ),
+        (openai_body("1", "error"), 3, "the answer ended in an error"),
         ({"error": {"message": "too long", "code": 400}}, 1, "too long"),
-        (anthropic_error("prompt is too long"), 1, "prompt is too long"),
         (anthropic_error("Overloaded", "overloaded_error"), 3, "Overloaded"),
         ({"choices": None, "base_resp": {"status_code": 1002, "status_msg": "slow down"}}, 3, "slow down"),
         ({"errors": [{"message": "first"}, {"message": "second"}]}, 3, "first"),
@@ -327,6 +298,7 @@ def test_an_error_in_a_body_of_status_200_is_a_failed_call(server, name, body, a
 
 
 NO_ERROR = {"error": None, "errors": [], "base_resp": {"status_code": 0}, "msg": "success"}
+THOUGHT = {"type": "thinking", "thinking": "..."}
 TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "Option 1"}}]
 
 
@@ -334,9 +306,7 @@ TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "
     ("api", "body", "text", "ending"),
     [
         ("openai", openai_body([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "finished"),
-        ("openai", {**openai_body("x"), "usage": None}, "x", "finished"),
         ("openai", {**openai_body("x"), **NO_ERROR}, "x", "finished"),
-        ("openai", openai_body("x", "eos"), "x", "finished"),
         ("openai", openai_body("x", None), "x", "finished"),
         ("openai", openai_body("x", reasoning_content="y"), "x", "finished"),
         ("openai", openai_body("<think>y</think> x"), "<think>y</think> x", "finished"),
@@ -344,39 +314,23 @@ TOOL = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "
         ("openai", openai_body("cut of", "MAX_TOKENS"), None, "cut_off"),
         ("openai", openai_body(None, "length", reasoning="Option 1"), None, "cut_off"),
         ("openai", {**openai_body("x", None), "usage": {"completion_tokens": 16}}, None, "cut_off"),
-        ("openai", openai_body(None), None, "empty"),
         ("openai", openai_body(" \n\u200b"), None, "empty"),
         ("openai", openai_body("", reasoning_content="Option 1"), None, "empty"),
         ("openai", openai_body("<think>Option 1"), None, "empty"),
         ("openai", openai_body("Option 1</think>\n"), None, "empty"),
-        ("openai", openai_body("[THINK]Option 1[/THINK]"), None, "empty"),
         ("openai", openai_body([{"type": "image_url", "image_url": {"url": "x"}}]), None, "empty"),
-        ("openai", openai_body("", "content_filter"), None, "filtered"),
         ("openai", openai_body("Option 1", "SAFETY"), None, "filtered"),
         ("openai", openai_body(None, refusal="I cannot say Option 1"), None, "filtered"),
-        ("openai", openai_body(None, "tool_calls", tool_calls=TOOL), None, "tool_call"),
         ("openai", openai_body(None, tool_calls=TOOL), None, "tool_call"),
-        ("openai", openai_body(None, "function_call"), None, "tool_call"),
         ("openai", openai_body("Option 1 is", "abort"), None, "interrupted"),
-        ("openai", openai_body("Option 1", {}), None, "interrupted"),
         ("anthropic", anthropic_body("a", "b"), "ab", "finished"),
         ("anthropic", anthropic_body("a", stop="stop_sequence"), "a", "finished"),
         ("anthropic", anthropic_body("a", stop="max_tokens"), None, "cut_off"),
-        ("anthropic", anthropic_body("a", stop="model_context_window_exceeded"), None, "cut_off"),
         ("anthropic", anthropic_body(), None, "empty"),
         ("anthropic", anthropic_body("a", stop="refusal"), None, "filtered"),
         ("anthropic", {**anthropic_body(), "content": [{"type": "tool_use"}]}, None, "tool_call"),
         ("anthropic", anthropic_body("a", stop="pause_turn"), None, "interrupted"),
-        ("anthropic", anthropic_body("a", stop=None), None, "interrupted"),
-        (
-            "anthropic",
-            {
-                **anthropic_body("a"),
-                "content": [{"type": "thinking", "thinking": "..."}, {"type": "text", "text": "a"}],
-            },
-            "a",
-            "finished",
-        ),
+        ("anthropic", {**anthropic_body(), "content": [THOUGHT, *anthropic_body("a")["content"]]}, "a", "finished"),
     ],
 )
 def test_reading(server, api, body, text, ending):
@@ -390,8 +344,6 @@ def test_reading(server, api, body, text, ending):
     [
         "",
         "[]",
-        "null",
-        '{"choices": []}',
         '{"choices": [1], "content": [1]}',
         '{"choices": [{"message": {"content": 3}}], "content": [{"type": "text"}]}',
         '{"choices": [{"finish_reason": "stop"}], "content": "text"}',
@@ -423,13 +375,11 @@ def test_a_provider_is_a_class_and_nothing_more(server, monkeypatch):
 
 def test_costs():
     assert hosted.cost("gpt-4o-mini", 1_000_000, 100_000) == pytest.approx(0.15 + 0.06)
-    assert hosted.cost("gpt-4o-mini-2024-07-18", 10, 0) == pytest.approx(1.5e-6)
     assert hosted.cost("claude-haiku-4-5-20251001", 0, 1000) == pytest.approx(0.005)
     assert hosted.cost("some-model", 10, 10) is None
     assert hosted.cost("gpt-4o-audio-preview", 10, 10) is None
     assert hosted.cost("gpt-4o", None, 10) is None
     assert hosted.cost("gpt-4o", 1_000_000, 0, {"gpt-4o": (1.0, 2.0)}) == 1.0
-    assert hosted.cost("mine", 0, 500_000, {"mine": (1.0, 2.0)}) == 1.0
 
 
 def test_prices_are_those_of_the_providers_own_servers(server):
@@ -483,15 +433,7 @@ def test_the_key_is_nowhere(server, name, tmp_path, caplog, capfd, monkeypatch):
     assert not [text for text in written + shown if KEY in text]
 
 
-def test_a_key_among_the_servers_headers_is_blanked(server, name, tmp_path):
-    server.headers = {"x-request-id": KEY, "request-id": KEY}
-    server.script = [(500, {}, openai_error("broken"))]
-    raw = ask(make(name, attempts_log=tmp_path / "attempts.jsonl"), questions(1))[0]
-    assert KEY not in json.dumps(raw) + (tmp_path / "attempts.jsonl").read_text()
-
-
 def test_what_a_server_shows_of_a_wrong_key_is_not_written(server, name, tmp_path, caplog):
-    """OpenAI quotes the first and the last letters."""
     server.script = [(401, {}, openai_error(f"Incorrect API key provided: {KEY[:8]}****{KEY[-4:]}."))]
     with raises("key-refused") as raised:
         ask(make(name, attempts_log=tmp_path / "attempts.jsonl"), questions(1))
@@ -516,26 +458,18 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
     ("name", "options", "message"),
     [
         ("gpt-4o", {}, ("unknown-api",)),
-        ("openai:", {}, ("unknown-api",)),
-        ("mistral:x", {}, ("unknown-api",)),
         ("openai:x@http://", {}, ("bad-url", "http://")),
         ("openai:x@127.0.0.1:80/v1", {}, ("bad-url", "http://")),
-        ("openai:x@localhost", {}, ("bad-url", "http://")),
         ("openai:x@ws://h/v1", {}, ("bad-url", "http://")),
-        ("openai:x@[::1]:80/v1", {}, ("bad-url", "http://")),
         ("openai:http://h/v1", {}, ("bad-url", "http://")),
         ("openai:x@http://h:port/v1", {}, ("bad-url", "http://h:port/v1")),
-        ("openai:x", {"base_url": "localhost:80"}, ("bad-url", "localhost:80")),
         ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url", "'http://b/v1'")),
         ("openai:x@https://me:secret@host/v1", {}, ("bad-url", "host", "password")),
-        ("openai:x", {"concurrency": 0}, ("out-of-range", "1,000")),
         ("openai:x", {"attempts": 1.5}, ("out-of-range", "1,000")),
-        ("openai:x", {"timeout": 0}, ("out-of-range", "0")),
         ("openai:x", {"max_tokens_field": "limit"}, ("unknown-name", "max_tokens", "max_completion_tokens")),
         ("anthropic:x", {"seed": 1}, ("option-of-others", "seed", "OpenAI's")),
         ("openai:x", {"prices": {"x": (1.0,)}}, ("out-of-range", "price", "(1.0,)")),
         ("openai:x", {"prices": {"x": "12"}}, ("out-of-range", "price", "'12'")),
-        ("openai:x", {"prices": {"x": 1.0}}, ("out-of-range", "price", "1.0")),
         *(
             ("openai:x@http://127.0.0.1:9/v1", {"extra_body": {field: "x"}}, ("reserved-field", "extra_body", field))
             for field in ("messages", "model", "system", "stream", "n")
@@ -619,28 +553,25 @@ def test_an_interrupt_takes_what_is_under_way_and_no_more(server, name):
     assert 2 <= len(server.calls) <= 6
 
 
-def _interrupt_at_the_first(found, taken):
-    for index, _ in found:
-        if not taken:
-            signal.raise_signal(signal.SIGINT)
-        taken.append(f"question {index}")
-
-
-def test_an_interrupt_while_an_answer_is_stored_loses_nothing(server, name):
+@pytest.mark.parametrize("num", [1, 20])
+def test_an_interrupt_while_an_answer_is_stored_loses_nothing(server, name, num):
     server.seconds = 0.05
-    taken = []
+    found, taken = make(name, concurrency=3).ask(questions(num)), []
+
+    def take():
+        for index, _ in found:
+            if not taken:
+                signal.raise_signal(signal.SIGINT)
+            taken.append(f"question {index}")
+
     with pytest.raises(KeyboardInterrupt):
-        _interrupt_at_the_first(make(name, concurrency=3).ask(questions(20)), taken)
+        take()
     assert sorted(taken) == sorted(server.prompts)
     assert 1 <= len(taken) <= 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_with_the_last_answer_and_a_second_one(server, name):
-    taken = []
-    with pytest.raises(KeyboardInterrupt):
-        _interrupt_at_the_first(make(name).ask(questions(1)), taken)
-    assert taken == ["question 0"]
+def test_a_second_interrupt_is_not_held_back(server, name):
     asked = make(name).ask(questions(5))
     next(asked)
     signal.raise_signal(signal.SIGINT)
@@ -650,9 +581,23 @@ def test_an_interrupt_with_the_last_answer_and_a_second_one(server, name):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def _start(name, folder, num, concurrency):
-    arguments = [sys.executable, "-m", "tests.responders.hosted_run", name, str(folder), str(num), str(concurrency)]
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+_RUN = """
+import sys
+from tests.responders.api_server import questions
+from winobench.responders.hosted import HostedModel
+from winobench.runs import responses
+model, requests = HostedModel(sys.argv[1], concurrency=4, first_wait=0.01), questions(30)
+keys = [responses.key(model.fingerprint(), request) for request in requests]
+with responses.ResponseStore(f"{sys.argv[2]}/responses") as store:
+    missing = [index for index, key in enumerate(keys) if key not in store]
+    for number, raw in model.ask([requests[index] for index in missing]):
+        store.add(keys[missing[number]], requests[missing[number]], raw, raw["seconds"])
+    print(len(store))
+"""
+
+
+def _start(name, folder):
+    return subprocess.Popen([sys.executable, "-c", _RUN, name, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def _stored(folder):
@@ -661,7 +606,7 @@ def _stored(folder):
 
 def test_a_killed_run_asks_for_nothing_twice(server, tmp_path):
     name = f"openai:small-1@{server.address}/v1"
-    process = _start(name, tmp_path, 30, 4)
+    process = _start(name, tmp_path)
     patience = time.monotonic() + 30
     while _stored(tmp_path) < 7 and time.monotonic() < patience:
         time.sleep(0.005)
@@ -680,7 +625,7 @@ def test_a_killed_run_asks_for_nothing_twice(server, tmp_path):
     server.answer = lambda prompt: "second run"
     calls = len(server.calls)
     # The calls that were held when the kill came are gone with their connections.
-    process = _start(name, tmp_path, 30, 4)
+    process = _start(name, tmp_path)
     while len(server.calls) < calls + 4:
         assert time.monotonic() < patience
         time.sleep(0.005)
@@ -700,16 +645,13 @@ def test_waits_in_headers():
         ({"retry-after": "7"}, 503, 7, 7),
         ({"retry-after": date}, 503, 25, 30),
         ({"retry-after": "soon"}, 503, None, None),
-        ({"retry-after": "nan"}, 503, None, None),
         ({"x-ratelimit-reset-requests": "6m0s"}, 429, 360, 360),
         ({"x-ratelimit-reset-requests": "6m0s"}, 503, None, None),
         ({"x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-remaining-requests": "0"}, 429, 3723.5, 3723.5),
         ({"x-ratelimit-reset-requests": "17ms", "x-ratelimit-remaining-requests": "5"}, 429, None, None),
         ({"anthropic-ratelimit-tokens-reset": iso}, 429, 35, 40),
-        ({"x-ratelimit-reset": "12"}, 429, 12, 12),
         ({"x-ratelimit-reset": str(int(time.time() + 20))}, 429, 15, 20),
         ({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429, 15, 20),
-        ({"x-ratelimit-reset": "?"}, 429, None, None),
         ({}, 429, None, None),
     ):
         wait = hosted.waits.requested_wait(headers, status)

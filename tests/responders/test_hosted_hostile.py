@@ -74,8 +74,6 @@ def whole(body, *headers):
 
 
 def sending(head, piece, seconds=0.0):
-    """Sends a piece after so many seconds, again and again."""
-
     def behaviour(connection, number, ended):
         connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
         while not ended.wait(seconds):
@@ -128,7 +126,6 @@ def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
 
 @pytest.mark.parametrize("behaviour", SLOW)
 def test_a_call_that_takes_too_long_is_given_up(api, behaviour):
-    """Although a byte comes in every now and then, which satisfies the clients' own limits."""
     with serving(SLOW[behaviour]) as (address, calls):
         model = make(api, address, timeout=0.2)
         started = time.monotonic()
@@ -148,8 +145,6 @@ def test_headers_without_end_are_a_failed_call(api):
 
 
 def test_answers_after_a_late_one_are_whole(api):
-    """A connection that was cut is not used again, and one that was not is."""
-
     def behaviour(connection, number, ended):
         if number == 2:
             ended.wait(60)
@@ -219,13 +214,12 @@ def test_a_key_in_parts_is_blanked_where_they_meet(api):
     assert model.read(question("?"), {"body": json.dumps(body)}).text == "key: [key]"
 
 
-@pytest.mark.parametrize("status", [400, 404, 429, 500])
+@pytest.mark.parametrize("status", [404, 500])
 @pytest.mark.parametrize(
     "body",
     [
         b'{"error": {"message": "half \\ud83d", "code": ["\\ud83d"]}}',
         b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"error": {"message": {"deep": ' + b"[" * 90 + b"]" * 90 + b"}}}",
         b'{"error": {"message": "' + b"x" * 300_000 + b'\\u001b[2J\\n\\n"}}',
         b'{"error": {"message": 1' + b"0" * 5000 + b"}}",
         b"\xff\xfe\x00",
@@ -283,20 +277,14 @@ def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api)
     [
         ({"timeout": float("nan")}, ("out-of-range", "nan", "0")),
         ({"timeout": float("inf")}, ("out-of-range", "inf", "86,400")),
-        ({"timeout": "5"}, ("out-of-range", "'5'")),
-        ({"timeout": True}, ("out-of-range", "True")),
         ({"first_wait": -1.0}, ("out-of-range", "first_wait", "0")),
         ({"longest_wait": float("nan")}, ("out-of-range", "longest_wait", "0")),
         ({"concurrency": True}, ("out-of-range", "concurrency", "True")),
-        ({"concurrency": 10**6}, ("out-of-range", "1,000")),
         ({"attempts": 10**9}, ("out-of-range", "1,000")),
         ({"extra_body": {"x": float("nan")}}, ("not-json", "extra_body", "NaN")),
-        ({"extra_body": {"x": object()}}, ("not-json", "extra_body")),
         ({"extra_body": {"x": "\ud83d"}}, ("not-json", "extra_body")),
         ({"extra_body": [1]}, ("not-json", "extra_body")),
         ({"base_url": "http://127.0.0.1:1/v1\nx"}, ("bad-url", "URL")),
-        ({"base_url": "http://127.0.0.1:1/\ud83d"}, ("bad-url", "URL")),
-        ({"base_url": "http://127.0.0.1:1/ v1"}, ("bad-url", "URL")),
         ({"base_url": 5}, ("bad-url", "URL")),
         ({"prices": {"m": (float("nan"), 1.0)}}, ("out-of-range", "price", "nan")),
     ],
@@ -308,21 +296,12 @@ def test_options_that_cannot_be_are_one_sentence(api, options, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("\ud83d", ("lone-surrogate",)),
-        ("x" * 1_000_001, ("text-too-long", "1,000,001")),
-        (5, ("wrong-type", "5")),
-        (None, ("wrong-type", "None")),
-    ],
-)
-def test_texts_that_cannot_be_sent_are_one_sentence_before_anything_is_asked(api, text, message):
-    with raises(*message):
-        list(make(api, "http://127.0.0.1:1").ask([*questions(2), Generation((Turn("user", text),))]))
+def test_texts_that_cannot_be_sent_are_one_sentence_before_anything_is_asked(api):
+    with raises("lone-surrogate"):
+        list(make(api, "http://127.0.0.1:1").ask([*questions(2), Generation((Turn("user", "\ud83d"),))]))
 
 
-@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "é\u4e2d"])
+@pytest.mark.parametrize("value", ["a\nb", "a\0b", "é\u4e2d"])
 @pytest.mark.parametrize("variable", ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
 def test_headers_that_cannot_be_sent_are_one_sentence_at_once(monkeypatch, variable, value):
     monkeypatch.setattr(os, "environ", {**os.environ, variable: value})  # the system's own table takes no NUL

@@ -151,12 +151,7 @@ def test_log_likelihoods_behind_what_all_options_begin_with(server, picture):
         (NUMBERED, ("Option 1", "Option 2"), NUMBERED, ("Option 1", "Option 2")),
         ("Which letter?", ("B", "A"), "Which letter?", ("B", "A")),
         ("Colour?", ("red", "dark blue"), "Colour?\nAnswer with one of these and nothing else: red; dark blue.", None),
-        (
-            "What?",
-            ("a dog", "a cat"),
-            "What?\nA) a dog\nB) a cat\nAnswer with one letter and nothing else.",
-            ("A", "B"),
-        ),
+        ("?", ("a dog", "a cat"), "?\nA) a dog\nB) a cat\nAnswer with one letter and nothing else.", ("A", "B")),
     ],
 )
 def test_how_options_are_put(picture, question, options, asked, marks):
@@ -203,10 +198,7 @@ def test_votes_are_kept_one_by_one(server, picture, tmp_path):
 
 def test_who_votes(server):
     assert "votes" not in make(server).fingerprint()
-    assert (
-        make(server, votes=7, logprobs=False).fingerprint() | {"votes": 7, "logprobs": False}
-        == make(server, votes=7, logprobs=False).fingerprint()
-    )
+    assert {"votes": 7, "logprobs": False}.items() <= make(server, votes=7, logprobs=False).fingerprint().items()
     with raises("option-of-others", "logprobs"):
         make(server, "anthropic", logprobs=True)
     assert not HostedModel("openai:gpt-5-mini", base_url=server.address)._logprobs

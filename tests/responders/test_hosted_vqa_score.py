@@ -21,7 +21,6 @@ PROBABILITIES = {"a dog": 0.75, "a cat": 0.125}
 
 
 def likely(prompt):
-    """P(yes) of the text in the question."""
     (text,) = (part["text"] for part in prompt if part["type"] == "text")
     shown = re.fullmatch(r'Does this figure show "(.*)"\? Please answer yes or no\.', text)
     yes = PROBABILITIES.get(shown[1], 0.5) if shown else 0.625

@@ -19,7 +19,6 @@ TEXTS = ("a red cube", "a blue ball left of the cube")
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Five pictures, of which two are equal."""
     folder = tmp_path_factory.mktemp("pictures")
     found = []
     for number in range(5):

@@ -16,13 +16,11 @@ ENDLESS = (
     "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "{% macro again(n) %}{% for i in range(99999) %}{{ again(n) }}{% endfor %}{% endmacro %}{{ again(1) }}",
-    "{% set a = 'x' * 9999 %}{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}",
 )
 LARGE = (
     "{{ 'x' * 10**10 }}{{ messages[0].content }}",
     "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
     "{{ 2**10000000000 }}",
-    "{{ [1]|slice(10**10)|list }}",
 )
 HOSTILE = (*ENDLESS, *LARGE)
 TURNS = (Turn("system", "Be brief."), Turn("user", "Q1"), Turn("assistant", "A1"), Turn("user", "Q2"))

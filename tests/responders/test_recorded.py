@@ -126,7 +126,6 @@ def test_the_fingerprint_is_the_content(tmp_path):
     [
         (None, ("no-such-file", "CSV")),
         (b"", ("empty-file", "CSV")),
-        (b"\n \n", ("empty-file", "CSV")),
         (b"\xef\xbb\xbf", ("empty-file", "header")),
         (b"prompt,response\n", ("empty-file", "rows")),
         (b"question,answer\n1,2\n", ("missing-column", "responses")),
@@ -145,11 +144,6 @@ def test_bad_files(tmp_path, content, message):
     with raises(*message) as raised:
         RecordedModel(f"recorded:{path}")
     assert "\n" not in str(raised.value)
-
-
-def test_a_folder_is_no_file(tmp_path):
-    with raises("cannot-read", "Is a directory"):
-        RecordedModel(f"recorded:{tmp_path}")
 
 
 def test_a_byte_order_mark_and_a_long_field(tmp_path):

@@ -47,7 +47,6 @@ def scores(encoder, answers):
 
 
 def test_probabilities_are_those_of_torch(folder, encoder, answers):
-    """Pairs of 8 to 50 tokens in batches of 4, against one pair at a time."""
     assert isinstance(encoder, Responder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -58,12 +57,6 @@ def test_probabilities_are_those_of_torch(folder, encoder, answers):
             expected = [float(network(**batch).logits.softmax(dim=-1)[0, 1]) for batch in batches]
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.std(scores(encoder, answers)) > 1e-3
-
-
-def test_raw_answers_are_json(answers):
-    assert sorted(answers) == list(range(len(REQUESTS)))
-    assert json.loads(json.dumps(answers[0])) == answers[0]
-    assert [len(row) for row in answers[0]["logits"]] == [3, 3]
 
 
 def test_order_repetitions_and_neighbours_change_nothing(encoder, answers):
@@ -102,7 +95,6 @@ def test_fingerprints(folder, encoder, tmp_path):
 
 
 def test_nearly_certain_answers_differ(encoder):
-    """In float32 both probabilities would be 1."""
     rows = [[0.0, 20.0, 0.0], [0.0, 21.0, 0.0]]
     one, two = encoder.read(Entailment("", ("", "")), {"logits": rows}).scores
     assert one < two < 1
@@ -112,9 +104,7 @@ def test_nearly_certain_answers_differ(encoder):
     "raw",
     [
         {"error": {"kind": "memory", "message": "none left", "attempts": 1}},
-        {},
         {"logits": [[0.0, 1.0, 2.0]]},
-        {"logits": [[0.0, 1.0], [0.0, 1.0]]},
         {"logits": [[0.0, 1.0, float("nan")], [0.0, 1.0, 2.0]]},
         {"logits": [[0.0, 1.0, "2"], [0.0, 1.0, 2.0]]},
     ],

@@ -80,7 +80,6 @@ def test_greedy_texts_are_those_of_torch(model, folder, family):
 
 @pytest.mark.slow
 def test_sampled_texts(model, family, folder):
-    """They depend on the seed, the image, the prompt and the sample alone, not on the batch or the devices."""
     if family != "instructblip":
         pytest.skip("what draws does not know the family")
     drawn = model.write(IMAGES, PROMPTS, max_tokens=12, temperature=1.0)
@@ -97,9 +96,7 @@ def test_sampled_texts(model, family, folder):
     [
         (([],), ("empty-list", "images")),
         ((IMAGES, PROMPTS[:2]), ("wrong-length", "2", "3")),
-        ((IMAGES, ["a", "b", 3]), ("wrong-type", "3")),
         ((IMAGES, "a <image>"), ("image-slot-in-text", "'a <image>'")),
-        ((["nowhere.png"],), ("no-such-file", "nowhere.png")),
     ],
 )
 def test_bad_images_and_prompts(model, arguments, message):

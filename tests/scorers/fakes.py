@@ -28,8 +28,6 @@ class VAEConfig:
 
 
 class VAE(nnx.Module):
-    """The latents are the means of 4 x 4 pixels."""
-
     def __init__(self):
         self.config = VAEConfig()
         self.dtype = jnp.float32
@@ -47,8 +45,6 @@ class TextOutput:
 
 
 class TextEncoder(nnx.Module):
-    """A text's states are its token ids."""
-
     def __init__(self):
         self.config = None
         self.dtype = jnp.float32

@@ -20,7 +20,7 @@ from tests.models.test_networks import filled
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
 from winobench import checkpoints, evaluate, evaluate_questions, parallel
-from winobench.checkpoints import models, vision_language
+from winobench.checkpoints import language_models, models, vision_language
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import holding, lora
 from winobench.responders.language_model import LanguageModel
@@ -57,8 +57,6 @@ def change(network, factor=0.5):
 
 @dataclasses.dataclass
 class Kind:
-    """How one kind of model is made, again of the same model, and asked; its network can be changed."""
-
     make: object
     network: object
     again: object
@@ -77,6 +75,31 @@ def _answers(request, *names):
     return ask
 
 
+def _of_parts(cls, name, parts, ask):
+    """A kind of a model and what it needs besides."""
+    return Kind(
+        lambda at: cls.from_pretrained(at(name), batch_size=2, mesh=one_device()),
+        lambda s: s.model,
+        lambda s: cls(*(getattr(s, part) for part in ("model", *parts)), batch_size=2, mesh=one_device()),
+        ask,
+    )
+
+
+def _of_loaded(cls, load, name, ask):
+    """A kind of a model in one piece."""
+    return Kind(
+        lambda at: cls(load(at(name), mesh=one_device()), batch_size=2),
+        lambda s: s._loaded.module(),
+        lambda s: cls(s._loaded, batch_size=2),
+        ask,
+    )
+
+
+def _options_about_pictures(model):
+    return [scores for _, scores in model.iter_option_scores(IMAGES, ["a", "a"], [TEXTS, TEXTS])]
+
+
+LOAD, DECODER = vision_language.load_vision_language, language_models.load_decoder
 KINDS = {
     "diffusion": Kind(
         lambda at: DiffusionITM(StableDiffusion.from_pretrained(at("sd")), batch_size=4, mesh=one_device()),
@@ -90,42 +113,12 @@ KINDS = {
         lambda s: DiffusionITM(s.pipeline, encoders="staged", batch_size=4, mesh=one_device()),
         lambda s: s.score(IMAGES, TEXTS, num_samples=2),
     ),
-    "contrastive": Kind(
-        lambda at: Contrastive.from_pretrained(at("clip"), batch_size=2, mesh=one_device()),
-        lambda s: s.model,
-        lambda s: Contrastive(s.model, s.tokenizer, s.processor, batch_size=2, mesh=one_device()),
-        _score,
-    ),
-    "matching": Kind(
-        lambda at: ItmHead.from_pretrained(at("blip"), batch_size=2, mesh=one_device()),
-        lambda s: s.model,
-        lambda s: ItmHead(s.model, s.tokenizer, s.processor, batch_size=2, mesh=one_device()),
-        _score,
-    ),
-    "vision_language": Kind(
-        lambda at: VQAScore(_loaded(at), batch_size=2),
-        lambda s: s._loaded.module(),
-        lambda s: VQAScore(s._loaded, batch_size=2),
-        _score,
-    ),
-    "options_about_pictures": Kind(
-        lambda at: VisionLanguageModel(_loaded(at), batch_size=2),
-        lambda s: s._loaded.module(),
-        lambda s: VisionLanguageModel(s._loaded, batch_size=2),
-        lambda s: [scores for _, scores in s.iter_option_scores(IMAGES, ["a", "a"], [TEXTS, TEXTS])],
-    ),
-    "language_model": Kind(
-        lambda at: LanguageModel.from_pretrained(at("language"), batch_size=2, mesh=one_device()),
-        lambda s: s._loaded.module(),
-        lambda s: LanguageModel(s._loaded, batch_size=2),
-        _answers(OPTIONS, "scores"),
-    ),
-    "nli": Kind(
-        lambda at: NliEncoder.from_pretrained(at("bert"), batch_size=2, mesh=one_device()),
-        lambda s: s.model,
-        lambda s: NliEncoder(s.model, s.tokenizer, batch_size=2, mesh=one_device()),
-        _answers(ENTAILMENT, "logits"),
-    ),
+    "contrastive": _of_parts(Contrastive, "clip", ("tokenizer", "processor"), _score),
+    "matching": _of_parts(ItmHead, "blip", ("tokenizer", "processor"), _score),
+    "nli": _of_parts(NliEncoder, "bert", ("tokenizer",), _answers(ENTAILMENT, "logits")),
+    "vision_language": _of_loaded(VQAScore, LOAD, "vision_language", _score),
+    "options_about_pictures": _of_loaded(VisionLanguageModel, LOAD, "vision_language", _options_about_pictures),
+    "language_model": _of_loaded(LanguageModel, DECODER, "language", _answers(OPTIONS, "scores")),
     "clip_text": Kind(
         lambda at: ClipText.from_pretrained(at("clip"), batch_size=2, mesh=one_device()),
         lambda s: s.scorer.model,
@@ -135,13 +128,8 @@ KINDS = {
 }
 
 
-def _loaded(at):
-    return vision_language.load_vision_language(at("vision_language"), mesh=one_device())
-
-
 @pytest.fixture(scope="module")
 def at(tmp_path_factory, tiny_pipeline, tiny_language_model):
-    """Name of a model -> its folder, written once."""
     folder, written = tmp_path_factory.mktemp("models"), {"sd": tiny_pipeline, "language": tiny_language_model}
     write = {
         "clip": tiny_models.write_clip,
@@ -199,8 +187,6 @@ def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
 
 @pytest.fixture(scope="module")
 def make(at):
-    """A scorer of a pipeline of its own, whose programs are compiled once for all."""
-
     def make(**options):
         return DiffusionITM(StableDiffusion.from_pretrained(at("sd"), **options), batch_size=4, mesh=one_device())
 
@@ -216,7 +202,6 @@ def run(scorer, task, folder, **options):
 
 
 def recorded(folder):
-    """(image, text, sample) -> error, of all parts."""
     return {
         (row["image"], row["text"], row["first_sample"] + number): error
         for path in (folder / "errors").iterdir()
@@ -226,8 +211,6 @@ def recorded(folder):
 
 
 def task_with(load_first=lambda: None):
-    """Two questions; something is done while they are loaded."""
-
     def load(data_dir, limit):
         load_first()
         return [Example(str(number), (image,), tuple(TEXTS), 0) for number, image in enumerate(IMAGES)]
@@ -288,7 +271,6 @@ def test_questions_are_answered_by_the_weights_of_the_beginning(at, tmp_path):
 
 
 def answers(folder):
-    """Key -> raw answer."""
     lines = [line for path in (folder / "responses").glob("*.jsonl") for line in path.read_text().splitlines()]
     return {line["key"]: line["raw"] for line in map(json.loads, lines)}
 
@@ -305,8 +287,6 @@ def test_a_session_keeps_the_weights_that_it_began_with(make):
 
 
 class Wrapped:
-    """A scorer of somebody else, without `held`."""
-
     def __init__(self, scorer, change_at):
         self.scorer, self.calls, self.change_at = scorer, 0, change_at
 
@@ -435,7 +415,7 @@ def test_what_is_drawn_follows_the_weights(make):
 
 @pytest.mark.slow
 def test_another_network_in_a_loaded_model_is_another_identity(at):
-    loaded = _loaded(at)
+    loaded = LOAD(at("vision_language"), mesh=one_device())
     assert loaded.identity() == loaded.fingerprint == loaded.held().identity()
     state = jax.tree.map(lambda leaf: leaf + 1, loaded.network[1])
     other = dataclasses.replace(loaded, network=(loaded.network[0], state))

@@ -17,7 +17,6 @@ def test_distinct():
 
 
 def test_scores_that_are_no_numbers_are_refused():
-    """Wherever they come from: an image's vector, a text's, or the pair."""
     scores = np.float32([[0.1, 0.2], [0.3, 0.4]])
     assert common.finite_scores(scores) is scores
     scores[1, 0] = np.nan
@@ -41,7 +40,6 @@ def test_image_keys(tmp_path):
 
 @pytest.mark.parametrize(("megabytes", "devices"), [(1, 8), (512, 4), (5000, 1)])
 def test_cpu_devices_share_the_memory(monkeypatch, megabytes, devices):
-    """Each device has a copy of the parameters; together they take 2 GiB at most."""
     if jax.devices()[0].platform != "cpu" or len(jax.devices()) != 8:
         pytest.skip("needs 8 CPU devices")
 

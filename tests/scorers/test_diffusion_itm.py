@@ -15,7 +15,6 @@ from winobench.base.errors import InputError
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
 from winobench.metrics import normalization
-from winobench.parallel import mesh as mesh_module
 from winobench.scorers import denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
@@ -33,7 +32,6 @@ def given_noise(count=5):
 
 
 def by_hand(noise, timesteps, *, prediction_type="epsilon", target="own", gain=0.5, offset=0.1):
-    """Squared distances [image, text, sample] from the definition, in float64."""
     schedule = NoiseSchedule(prediction_type=prediction_type)
     result = np.zeros((len(IMAGES), len(TEXTS), len(noise)))
     for i, image in enumerate(IMAGES):
@@ -53,8 +51,7 @@ def by_hand(noise, timesteps, *, prediction_type="epsilon", target="own", gain=0
 
 
 @pytest.mark.parametrize("prediction_type", ["epsilon", "v_prediction"])
-@pytest.mark.parametrize("target", ["own", "epsilon"])
-@pytest.mark.parametrize("error", ["squared_l2", "l2"])
+@pytest.mark.parametrize(("target", "error"), [("own", "squared_l2"), ("epsilon", "l2")])
 def test_errors_are_the_definition(prediction_type, target, error):
     timesteps = [0, 10, 500, 998, 500]
     squared = by_hand(given_noise(), timesteps, prediction_type=prediction_type, target=target)
@@ -66,27 +63,6 @@ def test_errors_are_the_definition(prediction_type, target, error):
     assert got.dtype == np.float32
     # Float32 against float64; the smallest error is 1e-2 of the largest term in it.
     np.testing.assert_allclose(got, expected, rtol=2e-5)
-
-
-def test_a_perfect_denoiser_has_no_error():
-    noise = given_noise(2)
-    z = jnp.asarray(fakes.latents(IMAGES[0]), jnp.float32)[None]
-
-    def denoiser(params, noisy, times, states):
-        kept = jnp.asarray(NoiseSchedule().alphas_cumprod)[times.astype(int)][:, None, None, None]
-        return (noisy - jnp.sqrt(kept) * z) / jnp.sqrt(1 - kept)
-
-    zero = jnp.zeros(2, jnp.int32)
-    errors = denoising.denoising_errors(
-        denoiser,
-        None,
-        NoiseSchedule(),
-        z,
-        jnp.zeros((1, 1, 1)),
-        denoising.Triples(zero, zero, jnp.arange(2), jnp.array([500, 900])),
-        noise,
-    )
-    np.testing.assert_allclose(errors, 0, atol=1e-8)
 
 
 def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
@@ -123,24 +99,8 @@ def test_drawn_noise_and_timesteps_are_those_of_samples():
     assert not np.allclose(drawn, s.errors(IMAGES, TEXTS, num_samples=6, seed=10))
 
 
-def test_uniform_samples_are_a_prefix_of_more_samples():
-    s = scorer()
-    np.testing.assert_array_equal(
-        s.errors(IMAGES, TEXTS, num_samples=5), s.errors(IMAGES, TEXTS, num_samples=11)[..., :5]
-    )
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_batch_size_changes_nothing(batch_size):
-    expected = scorer(batch_size=8).errors(IMAGES, TEXTS, num_samples=7, seed=2)
-    got = scorer(batch_size=batch_size).errors(IMAGES, TEXTS, num_samples=7, seed=2)
-    # Only the order of a sum may differ.
-    np.testing.assert_allclose(got, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("error", ["squared_l2", "l2"])
-def test_scores(error):
-    s = scorer(error=error)
+def test_scores():
+    s = scorer(error="l2")
     errors = s.errors(IMAGES, TEXTS, num_samples=4).astype(np.float64)
     plain = s.score(IMAGES, TEXTS, num_samples=4, normalize="none")
     np.testing.assert_allclose(plain, -errors.mean(axis=-1), rtol=1e-12)
@@ -151,9 +111,9 @@ def test_scores(error):
     assert plain.shape == (3, 3)
 
 
-@pytest.mark.parametrize("normalize", [None, *normalization.NORMALIZATIONS])
+@pytest.mark.parametrize("normalize", normalization.NORMALIZATIONS)
 def test_a_score_depends_on_its_own_image_and_text_alone(normalize):
-    s, how = scorer(), {"num_samples": 4} | ({} if normalize is None else {"normalize": normalize})
+    s, how = scorer(), {"num_samples": 4, "normalize": normalize}
     together = s.score(IMAGES, [*TEXTS, "a text of more words than the others have"], **how)
     for row, image in enumerate(IMAGES):
         for column, text in enumerate(TEXTS):
@@ -173,7 +133,6 @@ def test_the_gray_image_is_subtracted_text_by_text():
 
 
 def count_triples(monkeypatch):
-    """Records the triples that reach the device."""
     seen = []
     original = DiffusionITM.iter_errors
 
@@ -202,12 +161,8 @@ def test_repeated_images_and_texts_are_scored_once(monkeypatch, tmp_path):
     images = [IMAGES[0], str(path), IMAGES[0].copy(), path, picture, picture]
     errors = scorer().errors(images, ["a", "b", "a"], num_samples=2)
     ((distinct, texts, triples),) = seen
-    assert len(distinct) == 3
-    assert texts == ["a", "b"]
-    assert len(triples) == 3 * 2 * 2
-    np.testing.assert_array_equal(errors[0], errors[2])
-    np.testing.assert_array_equal(errors[1], errors[3])
-    np.testing.assert_array_equal(errors[1], errors[4])
+    assert (len(distinct), texts, len(triples)) == (3, ["a", "b"], 3 * 2 * 2)
+    np.testing.assert_array_equal(errors[[0, 1, 1]], errors[[2, 3, 4]])
     np.testing.assert_array_equal(errors[:, 0], errors[:, 2])
     assert (errors[0] != errors[1]).all()
 
@@ -231,9 +186,7 @@ def test_texts_of_an_image_and_a_sample_are_scored_together():
     np.testing.assert_array_equal(scored, np.array([(i, t, n) for i in range(3) for n in range(4) for t in range(3)]))
 
 
-class CountingUNet(fakes.SharingUNet):
-    """Of a class of its own, so that no other test has compiled it."""
-
+class CountingUNet(fakes.SharingUNet):  # of a class of its own, so that no other test has compiled it
     traced: ClassVar[list[int]] = []
 
 
@@ -242,14 +195,7 @@ class CountingUNet(fakes.SharingUNet):
     [
         (1, 1, 24),
         (2, 4, 7),
-        *(
-            pytest.param(devices, *case, marks=pytest.mark.slow)
-            for devices, cases in (
-                (1, [(2, 13), (3, 13), (4, 7), (7, 7), (9, 4)]),
-                (2, [(1, 24), (2, 13), (7, 7), (9, 4)]),
-            )
-            for case in cases
-        ),
+        *(pytest.param(1, *case, marks=pytest.mark.slow) for case in ((3, 13), (9, 4))),
     ],
 )
 def test_what_comes_ahead_of_the_texts_is_computed_once(devices, texts, noised):
@@ -265,7 +211,6 @@ def test_what_comes_ahead_of_the_texts_is_computed_once(devices, texts, noised):
 
 
 def test_sharing_where_it_does_not_fit():
-    """Many texts for one image, one text each for others: two programs, and every error is right."""
     expected = scorer().errors(IMAGES, TEXTS, num_samples=11)
     triples = [(0, t, n) for t in range(3) for n in range(11)] + [(i, 1, n) for i in (1, 2) for n in range(11)]
     s = scorer(pipeline={"unet": CountingUNet()}, batch_size=8)
@@ -305,6 +250,7 @@ def test_nothing_is_compiled_when_images_texts_or_samples_change(compilations):
     s = scorer()
     s.score(IMAGES, TEXTS, num_samples=3)
     with compilations() as count:
+        scorer().errors(IMAGES, TEXTS, num_samples=3)
         s.score(IMAGES[:2], ["new text"], num_samples=17, seed=5)
         s.errors([fakes.image(seed) for seed in range(40)], [f"text {n}" for n in range(50)], num_samples=1)
         s.score(IMAGES[:1], ["a", "b"], timesteps="even", num_samples=4)
@@ -320,13 +266,6 @@ def test_nothing_is_compiled_when_images_texts_or_samples_change(compilations):
         # The counter counts: another batch size is another shape.
         scorer(batch_size=5).errors(IMAGES, TEXTS, num_samples=3)
     assert count.total > 0
-
-
-def test_equal_scorers_share_a_compilation(compilations):
-    scorer().errors(IMAGES, TEXTS, num_samples=3)
-    with compilations() as count:
-        scorer().errors(IMAGES, TEXTS, num_samples=3)
-    assert count.total == 0
 
 
 def test_nothing_hidden_crosses_between_host_and_device():
@@ -352,14 +291,10 @@ def test_images_are_read_shortly_before_they_are_needed(monkeypatch):
     s = scorer(batch_size=1)
     triples = np.stack([np.arange(300), np.zeros(300, int), np.zeros(300, int)], axis=1)
     iterator = s.iter_errors(images, ["a"], triples, num_samples=1)
-    assert read == []
     next(iterator)
     assert 0 < len(read) < 60
     iterator.close()
-    after = len(read)
-    assert after < 60
-    assert len(list(s.iter_errors(images, ["a"], triples, num_samples=1))) == 300
-    assert len(read) == after + 300
+    assert len(read) < 60
 
 
 def test_fingerprint_tells_scorers_apart():
@@ -401,19 +336,12 @@ def test_bfloat16_is_near_float32():
         (lambda s: s.score(IMAGES, []), ("empty-list", "texts")),
         (lambda s: s.score(IMAGES, "a cat"), ("wrong-type", "texts")),
         (lambda s: s.score("cat.png", ["a"]), ("wrong-type", "images")),
+        (lambda s: s.score(IMAGES[0], ["a"]), ("wrong-type", "images")),
+        (lambda s: s.score(IMAGES, ["a"], noise=jax.random.key(0)), ("wrong-shape", "noise")),
         (lambda s: s.score(IMAGES, [7]), ("wrong-type", "texts[0]")),
         (lambda s: s.score(IMAGES, ["a"], normalize="gray"), ("bad-value", "normalize", "'gray'")),
-        (
-            lambda s: s.score(IMAGES, ["a"], normalize="auto"),
-            ("bad-value", "'auto'", "unconditional", "none"),
-        ),
-        (lambda s: s.score(IMAGES, ["a"], num_samples=0), ("bad-value", "num_samples", "0")),
-        (lambda s: s.score(IMAGES, ["a"], timesteps=[1000]), ("out-of-range", "timesteps")),
-        (
-            lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((2, 3, 4, 4))),
-            ("wrong-shape", "noise", "num_samples", "4"),
-        ),
-        (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((4, 4, 3))), ("wrong-shape", "noise")),
+        (lambda s: s.score(IMAGES, ["a"], normalize="auto"), ("bad-value", "'auto'", "unconditional", "none")),
+        (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((2, 3, 4, 4))), ("wrong-shape", "noise", "num_samples", "4")),
         (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((0, 4, 4, 3))), ("wrong-shape", "noise")),
         (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((2, 4, 4, 3), int)), ("wrong-shape", "noise")),
         (lambda s: s.errors(IMAGES, ["a"], noise=given_noise(2), timesteps=[1, 2, 3]), ("wrong-shape", "2")),
@@ -421,7 +349,6 @@ def test_bfloat16_is_near_float32():
         (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 0]], num_samples=1), ("wrong-shape", "triples")),
         (lambda s: s.iter_errors(IMAGES, ["a"], [[0.0, 0, 0]], num_samples=1), ("wrong-shape", "triples")),
         (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 1, 0]], num_samples=1), ("out-of-range", "triples", "1")),
-        (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 0, 1]], num_samples=1), ("out-of-range", "triples")),
         (lambda s: s.iter_errors(IMAGES, ["a"], [[-1, 0, 0]], num_samples=1), ("out-of-range", "triples", "images")),
         (lambda s: s.score(["/nowhere/cat.png"], ["a"]), ("no-such-file", "/nowhere/cat.png")),
     ],
@@ -435,7 +362,6 @@ def test_bad_input(call, words):
     ("options", "words"),
     [
         ({"error": "l1"}, ("bad-value", "error", "'l1'")),
-        ({"target": "v"}, ("bad-value", "target", "'v'")),
         ({"batch_size": 0}, ("bad-value", "batch_size", "0")),
         ({"batch_size": "fast"}, ("out-of-range", "batch_size", "'fast'", "1")),
         ({"table_rows": 0}, ("bad-value", "table_rows", "0")),
@@ -449,36 +375,19 @@ def test_bad_options(options, words):
         scorer(**options)
 
 
-def test_the_number_of_devices_changes_nothing():
+def test_neither_the_batch_size_nor_the_number_of_devices_changes_anything():
     devices = jax.devices("cpu")
     assert len(devices) >= 8  # tests/conftest.py asks for them
-    images, texts = [fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""]
-    one, *others = (
-        scorer(batch_size=2, mesh=mesh).errors(images, texts, num_samples=7)
-        for mesh in (
-            parallel.make_mesh(devices[:1]),
-            parallel.make_mesh(devices[:8]),
-            parallel.make_mesh(devices[:8], model_parallel=2),
-            jax.make_mesh((3,), ("data",), devices=devices[:3]),
-        )
-    )
-    for errors in others:
-        np.testing.assert_allclose(errors, one, rtol=1e-5)
-
-
-def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
-    pipeline = fakes.Pipeline()
-    assert DiffusionITM(pipeline).mesh.size == jax.device_count()
-    monkeypatch.setattr(mesh_module, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
-    devices = jax.local_devices(backend="cpu")
-    monkeypatch.setattr(jax, "local_devices", lambda: devices)
-    assert DiffusionITM(pipeline).mesh.size == min(3, jax.device_count())
-    monkeypatch.setattr(mesh_module, "_CPU_COPIES_BYTES", 1)
-    assert DiffusionITM(pipeline).mesh.size == 1
+    assert DiffusionITM(fakes.Pipeline()).mesh.size == jax.device_count()
+    expected = scorer(batch_size=8).errors(IMAGES, TEXTS, num_samples=7)
+    np.testing.assert_allclose(scorer(batch_size=3).errors(IMAGES, TEXTS, num_samples=7), expected, rtol=1e-6)
+    split = parallel.make_mesh(devices[:8], model_parallel=2)
+    for mesh in (split, jax.make_mesh((3,), ("data",), devices=devices[:3])):
+        found = scorer(batch_size=2, mesh=mesh).errors(IMAGES, TEXTS, num_samples=7)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def in_one_piece(parts, count):
-    """The errors of (triples, errors) parts, which must have each of them once."""
     errors, times = np.full(count, np.nan, np.float32), np.zeros(count, int)
     for rows, part in parts:
         assert rows.shape == part.shape
@@ -488,10 +397,8 @@ def in_one_piece(parts, count):
     return errors
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_a_batch_that_does_not_fit_is_halved(devices, caplog):
-    """What the network needs is refused by the device itself."""
-    mesh = parallel.make_mesh(jax.devices()[:devices])
+def test_a_batch_that_does_not_fit_is_halved(caplog):
+    mesh = parallel.make_mesh(jax.devices()[:2])
     triples = np.indices((3, 3, 9)).reshape(3, -1).T
     expected = in_one_piece(scorer(mesh=mesh, batch_size=2).iter_errors(IMAGES, TEXTS, triples, num_samples=9), 81)
     greedy = scorer(mesh=mesh, batch_size=9, pipeline={"unet": fakes.GreedyUNet()})
@@ -508,10 +415,7 @@ def test_a_batch_that_does_not_fit_is_halved(devices, caplog):
     assert len(caplog.records) == 2
 
 
-@pytest.mark.parametrize(
-    ("part", "noun", "sizes"),
-    [("vae", "image", [4]), ("text_encoder", "text", [8, 4])],
-)
+@pytest.mark.parametrize(("part", "noun", "sizes"), [("vae", "image", [4]), ("text_encoder", "text", [8, 4])])
 def test_what_does_not_fit_while_encoding_is_halved(part, noun, sizes, caplog):
     kind = {"vae": fakes.GreedyVAE, "text_encoder": fakes.GreedyTextEncoder}[part]
     images, texts = [fakes.image(seed) for seed in range(9)], ["x" * n for n in range(1, 19)]
@@ -537,8 +441,7 @@ def out_of_memory():
     return jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
 
 
-@pytest.mark.parametrize("at", ["dispatch", "fetch"])
-@pytest.mark.parametrize("fails", [1, 3, 8])
+@pytest.mark.parametrize(("at", "fails"), [("dispatch", 3), ("fetch", 1), ("fetch", 8)])
 def test_work_goes_on_where_it_stopped(at, fails, monkeypatch, caplog):
     expected = scorer().errors(IMAGES, TEXTS, num_samples=9).ravel()
     module, name = (denoising, "fused_step") if at == "dispatch" else (parallel, "fetch")
@@ -589,8 +492,7 @@ def test_processes_that_share_a_mesh_do_not_halve(monkeypatch):
     assert s.batch_size == 8
 
 
-def test_a_session_survives_a_failure(monkeypatch):
-    """Also one that it ended with: what was lost is encoded again."""
+def test_a_session_survives_a_failure_also_at_its_end(monkeypatch):
     s = scorer(batch_size=1)
     expected = s.errors(IMAGES, TEXTS, num_samples=2).ravel()
     triples = np.indices((3, 3, 2)).reshape(3, -1).T
@@ -633,11 +535,8 @@ def test_the_batch_size_is_searched_for_once(cache, monkeypatch, caplog):
         rtol=1e-5,
     )
     # Other latents, other networks and other devices have sizes of their own.
-    for options in (
-        {"image_size": 32},
-        {"image_size": 64, "pipeline": {"unet": fakes.UNet(dtype=jnp.bfloat16)}},
-        {"image_size": 64, "mesh": parallel.make_mesh(jax.devices()[:2])},
-    ):
+    others = {"pipeline": {"unet": fakes.UNet(dtype=jnp.bfloat16)}}, {"mesh": parallel.make_mesh(jax.devices()[:2])}
+    for options in ({"image_size": 32}, *({"image_size": 64, **other} for other in others)):
         with pytest.raises(TypeError, match="not callable"):
             scorer(batch_size="search", **options)
 
@@ -681,11 +580,3 @@ def test_a_plain_module_is_a_denoiser_with_two_attributes():
         fakes.Pipeline().replace(unet=Plain(config=None))
     plain = DiffusionITM(fakes.Pipeline().replace(unet=Plain(config=None, dtype=jnp.float32)), batch_size=2)
     assert np.isfinite(plain.errors(IMAGES, TEXTS, num_samples=2)).all()
-
-
-def test_one_image_and_keys_are_refused_in_one_sentence():
-    with raises("wrong-type", "images"):
-        scorer().score(IMAGES[0], TEXTS)
-    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
-        with raises("wrong-shape", "noise"):
-            scorer().score(IMAGES, TEXTS, noise=key)

@@ -58,7 +58,6 @@ def scorer(parts, one_device):
 
 @pytest.fixture(scope="module")
 def expected(parts):
-    """Head -> scores pair by pair from the network's own functions, float [images, texts]."""
     model, _, processor = parts
     assert processor == ImageProcessor(resize=(SIZE, SIZE))
     pixels = np.stack([processor.normalize(processor(image)) for image in IMAGES])
@@ -79,8 +78,7 @@ def expected(parts):
     return {"itm": logits[..., 1] - logits[..., 0], "itc": np.asarray(cosines)}
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("head", ["itm", "itc"])
+@pytest.mark.parametrize("head", ["itm", pytest.param("itc", marks=pytest.mark.slow)])
 def test_scores(parts, expected, one_device, head):
     scores = ItmHead(*parts, head=head, mesh=one_device).score(IMAGES, TEXTS)
     assert scores.dtype == np.float32
@@ -91,8 +89,6 @@ def test_scores(parts, expected, one_device, head):
 
 
 def test_what_is_given_twice_is_scored_once(scorer, expected, tmp_path, monkeypatch):
-    """Arrays, PIL images, paths and images that open themselves give the same."""
-
     class Lazy:
         content_hash = "one"
         opened = 0
@@ -112,46 +108,26 @@ def test_what_is_given_twice_is_scored_once(scorer, expected, tmp_path, monkeypa
     assert Lazy.opened == 1
 
 
-@pytest.mark.parametrize("head", ["itm", "itc"])
-@pytest.mark.parametrize("options", [{"batch_size": 3, "table_rows": 2}, {"batch_size": 64}])
+@pytest.mark.parametrize(
+    ("head", "options"), [("itm", {"batch_size": 3, "table_rows": 2}), ("itc", {"batch_size": 64})]
+)
 def test_pairs_in_any_order(parts, expected, one_device, head, options):
-    """Also with more images and texts than the tables have rows."""
     pairs = np.random.default_rng(1).permutation(np.argwhere(expected[head] < np.inf))[:-3]
     scorer = ItmHead(*parts, head=head, mesh=one_device, **options)
     rows, scores = zip(*scorer.iter_scores(IMAGES, TEXTS, pairs), strict=True)
     np.testing.assert_array_equal(np.concatenate(rows), np.arange(len(pairs)))
     np.testing.assert_allclose(np.concatenate(scores), expected[head][tuple(pairs.T)], rtol=1e-5, atol=1e-6)
+    assert list(scorer.iter_scores(IMAGES, TEXTS, [])) == []
 
 
 def test_number_of_devices_changes_nothing(parts, one_device):
-    several = parallel.make_mesh()
+    several = parallel.make_mesh(jax.devices()[:3])
     assert parallel.data_parallelism(several) > 1
     first, second = (ItmHead(*parts, mesh=mesh).score(IMAGES, TEXTS) for mesh in (one_device, several))
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_split_parameters(parts, expected):
-    scorer = ItmHead(*parts, mesh=parallel.make_mesh(jax.devices()[:4], model_parallel=2))
-    np.testing.assert_allclose(scorer.score(IMAGES, TEXTS), expected["itm"], rtol=1e-5, atol=1e-6)
-
-
-def test_images_and_texts_are_encoded_once(parts, one_device, monkeypatch):
-    scorer = ItmHead(*parts, mesh=one_device, batch_size=2)
-    encoded = {"image": 0, "text": 0}
-    for name, encoder in (("image", scorer._image_encoder), ("text", scorer._text_encoder)):
-
-        def write(table, rows, items, name=name, original=encoder.write):
-            encoded[name] += len(items)
-            return original(table, rows, items)
-
-        monkeypatch.setattr(encoder, "write", write)
-    scorer.score(IMAGES, TEXTS)
-    assert encoded == {"image": len(IMAGES), "text": len(TEXTS)}
-
-
 def test_other_numbers_of_pairs_compile_nothing(parts, one_device, compilations):
-    """An evaluation has one shape, whatever it asks."""
     scorer = ItmHead(*parts, mesh=one_device, batch_size=2)
     scorer.score(IMAGES, TEXTS)
     with compilations() as count:
@@ -160,12 +136,7 @@ def test_other_numbers_of_pairs_compile_nothing(parts, one_device, compilations)
     assert count.total == 0
 
 
-def test_an_evaluation_without_pairs(scorer):
-    assert list(scorer.iter_scores(IMAGES, TEXTS, [])) == []
-
-
 def test_log_odds_stay_apart_where_probabilities_do_not(parts, one_device):
-    """Odds of e^30 to 1 and of e^40 to 1 are both a probability of 1 in float32."""
     model, *others = parts
     graph, state = nnx.split(model)
     sure = nnx.merge(graph, jax.tree.map(jnp.copy, state))
@@ -182,16 +153,6 @@ def test_long_texts_are_cut_off(parts, expected, one_device, caplog):
     assert "1 of 4 texts are longer than 5 tokens" in caplog.text
     np.testing.assert_allclose(scores[:, [0, 1, 3]], expected["itm"][:, [0, 1, 3]], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(scores[:, 2], scorer.score(IMAGES, ["ball of cube"])[:, 0], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_bfloat16(folder, expected):
-    scorer = ItmHead.from_pretrained(folder, "bfloat16")
-    scores = scorer.score(IMAGES, TEXTS)
-    assert scores.dtype == np.float32
-    # Of scores of about 1, whose inputs are rounded to 8 bits in each layer.
-    np.testing.assert_allclose(scores, expected["itm"], atol=0.1)
-    assert np.any(scores != scores.astype(jnp.bfloat16).astype(np.float32))
 
 
 def test_fingerprint(folder, parts, copy):
@@ -228,11 +189,9 @@ def test_fingerprint(folder, parts, copy):
         ({"first_token": "dec"}, ("bad-value", "first_token", "'dec'")),
         ({"head": "itc", "first_token": "enc"}, ("bad-value", "first_token", "'enc'")),
         ({"max_text_tokens": 21}, ("out-of-range", "max_text_tokens", "21", "3", "20")),
-        ({"max_text_tokens": 2}, ("out-of-range", "max_text_tokens", "2")),
         ({"batch_size": 0}, ("out-of-range", "batch_size", "0")),
         ({"table_rows": 1.5}, ("out-of-range", "table_rows", "1.5")),
         ({"dtype": "int8"}, ("unsupported-dtype", "'int8'", "float32")),
-        ({"variant": "fp16"}, ("no-weights", "model.fp16.safetensors")),
     ],
 )
 def test_unknown_options(folder, options, message):
@@ -244,8 +203,6 @@ def test_unknown_options(folder, options, message):
     ("arguments", "message"),
     [
         ((IMAGES, "a ball"), ("wrong-type", "texts")),
-        ((IMAGES, []), ("empty-list", "texts")),
-        ((IMAGES, ["a", 3]), ("wrong-type", "texts[1]")),
         (([], TEXTS), ("empty-list", "images")),
         ((["nowhere.png"], TEXTS), ("no-such-file", "nowhere.png")),
         (([np.zeros((4, 4), np.uint8)], TEXTS), ("wrong-shape", "uint8", "[height, width, 3]", "[4, 4]")),
@@ -262,7 +219,6 @@ def test_bad_images_and_texts(scorer, arguments, message):
         ([[0, 0, 0]], ("wrong-shape", "pairs", "[1, 3]")),
         ([[0.0, 1.0]], ("wrong-shape", "float64")),
         ([[0, 4]], ("out-of-range", "pairs", "4")),
-        ([[5, 0]], ("out-of-range", "pairs", "5")),
         ([[-1, 0]], ("out-of-range", "pairs", "-1")),
     ],
 )
@@ -274,29 +230,13 @@ def test_bad_pairs(scorer, pairs, message):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", None, ("no-such-file", "config.json")),
-        ("config.json", "{", ("not-json", "config.json")),
-        (
-            "config.json",
-            '{"model_type": "blip", "depth": 3}',
-            ("unknown-option", "config.json", "BlipConfig", "depth=3"),
-        ),
-        ("model.safetensors", None, ("no-weights", "model.safetensors")),
-        ("model.safetensors", "cut off", ("incomplete-file", "model.safetensors")),
+        ("config.json", '{"model_type": "blip", "depth": 3}', ("unknown-option", "BlipConfig", "depth=3")),
         ("vocab.txt", None, ("no-such-file", "vocab.txt", "BERT")),
         ("tokenizer.json", "{", ("unreadable-tokenizer", "BERT")),
         ("preprocessor_config.json", None, ("no-such-file", "preprocessor_config.json")),
-        (
-            "preprocessor_config.json",
-            '{"do_rescale": false}',
-            ("unsupported-option", "preprocessor_config.json", "do_rescale"),
-        ),
+        ("preprocessor_config.json", '{"do_rescale": false}', ("unsupported-option", "do_rescale")),
         ("preprocessor_config.json", '{"size": 24}', ("mismatched-parts", "24", "16")),
-        (
-            "preprocessor_config.json",
-            '{"image_processor_type": "CLIPImageProcessor"}',
-            ("wrong-kind-of-processor", "CLIPImageProcessor"),
-        ),
+        ("preprocessor_config.json", '{"image_processor_type": "CLIP"}', ("wrong-kind-of-processor", "CLIP")),
     ],
 )
 def test_missing_and_damaged_files(copy, file, content, message):
@@ -309,30 +249,11 @@ def test_missing_and_damaged_files(copy, file, content, message):
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "message"),
-    [
-        (
-            "vision_config",
-            {"intermediate_size": 24},
-            ("mismatched-parts", "vision_model.encoder.layers.0.mlp.fc1.bias", "[16]"),
-        ),
-        ("text_config", {"num_hidden_layers": 2}, ("mismatched-parts", "text_encoder.encoder.layer.1")),
-        ("text_config", {"vocab_size": len(BLIP_VOCABULARY)}, ("mismatched-parts", "text_encoder")),
-    ],
-)
-def test_config_and_weights_of_two_models(copy, part, change, message):
+def test_config_and_weights_of_two_models(copy):
     config = json.loads((copy / "config.json").read_text())
-    config[part].update(change)
+    config["vision_config"]["intermediate_size"] = 24
     (copy / "config.json").write_text(json.dumps(config))
-    with raises(*message):
-        ItmHead.from_pretrained(copy)
-
-
-def test_tokenizer_of_another_model(copy):
-    words = [*BLIP_VOCABULARY, "and", "other", "words"]
-    (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    with raises("mismatched-parts", "17", "16"):
+    with raises("mismatched-parts", "vision_model.encoder.layers.0.mlp.fc1.bias", "[16]"):
         ItmHead.from_pretrained(copy)
 
 

@@ -50,7 +50,6 @@ def _quick():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Family -> its model's folder, written when it is first needed."""
     folder = tmp_path_factory.mktemp("models")
     return functools.cache(lambda family: write_vision_language(folder / family, family))
 
@@ -153,7 +152,6 @@ def llava_log_likelihoods(folder, answer):
 
 
 def test_published_preprocessing(loaded, scorer, monkeypatch):
-    """Landscape, portrait, extreme, tiny, square and gray; and the model's own processor as the alternative."""
     random = np.random.default_rng(3)
     squashing = VQAScore(loaded, preprocessing="processor", batch_size=2)
     for shape in ((48, 97, 3), (91, 40, 3), (200, 34, 3), (3, 5, 3), (1, 1, 3), (SIZE, SIZE, 3), (33, 47)):
@@ -173,7 +171,6 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
     [("instructblip", "{}"), pytest.param("llava", f"{BEFORE}<image>\n{{}} ASSISTANT:", marks=pytest.mark.slow)],
 )
 def test_questions_with_answers_of_their_own(load, scorer, llava, family, template):
-    """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
     question, loaded, scorer = "Is it red?", load(family), scorer if family == "instructblip" else llava
     texts = [question_texts.join(question, "yes"), TEXTS[0], question_texts.join(question, "no")]
     yes, no = (VQAScore(loaded, question=template, answer=answer, batch_size=2) for answer in ("yes", "no"))
@@ -210,7 +207,6 @@ def test_how_an_opt_is_asked(load):
 
 @pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS, "llava"])
 def test_published_formula(folders, family):
-    """exp(-mean of the answer's cross-entropies), and the log-odds of two answers."""
     loaded = vision_language.load_vision_language(folders(family))
     longest = None if family == "llava" else LONGEST
     torchs = llava_log_likelihoods if family == "llava" else functools.partial(torch_log_likelihoods, family=family)
@@ -228,22 +224,6 @@ def test_published_formula(folders, family):
         # Otherwise any order would do.
         assert np.ptp(wanted, axis=0).min() > 1e-3 * np.abs(wanted).max()
         assert np.ptp(wanted, axis=1).min() > 1e-3 * np.abs(wanted).max()
-
-
-@pytest.mark.slow
-def test_any_order_and_number_of_devices(folder, loaded, scorer):
-    """Also with more images and texts than the tables have rows, and with those that are given twice."""
-    whole = scorer.score(IMAGES, TEXTS)
-    pairs = np.random.default_rng(1).permutation(np.argwhere(whole < np.inf))[:-2]
-    small = VQAScore(loaded, batch_size=2, table_rows=2)
-    rows, scores = map(np.concatenate, zip(*small.iter_scores(IMAGES, TEXTS, pairs), strict=True))
-    np.testing.assert_array_equal(rows, np.arange(len(pairs)))
-    np.testing.assert_allclose(scores, whole[tuple(pairs.T)], rtol=1e-5)
-    several = VQAScore.from_pretrained(folder, batch_size=2)
-    assert parallel.data_parallelism(several.mesh) > 1
-    images = [IMAGES[1], IMAGES[0].copy(), IMAGES[1]]
-    again = several.score(images, [TEXTS[1], *TEXTS])
-    np.testing.assert_allclose(again, whole[np.ix_([1, 0, 1], [1, 0, 1, 2])], rtol=1e-5)
 
 
 def test_images_are_encoded_once_and_nothing_is_compiled_again(loaded, scorer, monkeypatch, compilations):
@@ -320,16 +300,13 @@ def test_long_questions_to_llava_lose_their_beginning_behind_the_image(load, cap
     assert load("llava").tokenizer.decode(ids[:-1]).endswith("ASSISTANT:")
 
 
-def test_options_of_llava_change_the_fingerprint(llava):
-    options = ({"question": "USER: <image> {}? ASSISTANT:"}, {"answer": "yes"}, {"preprocessing": "processor"})
-    prints = [llava.fingerprint(), *(VQAScore(llava._loaded, **one).fingerprint() for one in options)]
-    assert len({json.dumps(one, sort_keys=True) for one in prints}) == len(prints)
-    assert prints[0]["answer"] == "Yes"
+def test_how_a_llava_is_asked(llava):
+    assert llava.fingerprint()["answer"] == "Yes"
+    assert VQAScore(llava._loaded, preprocessing="processor").fingerprint() != llava.fingerprint()
     assert llava._of_answer("no").question == f"{BEFORE}<image>\n{{}} ASSISTANT:"
 
 
 def test_what_questions_share_of_an_image(llava):
-    """Keys and values of all tokens up to the question, which has none of them."""
     tokenizer, slot = llava._loaded.tokenizer, llava.config.image_token_index
     before = tokenizer(BEFORE)["input_ids"]
     whole = tokenizer(llava.question.replace("{}", TEXTS[0]))["input_ids"]
@@ -346,13 +323,10 @@ def test_what_questions_share_of_an_image(llava):
     assert {each.shape for each in (*keys, *values)} == {(2, heads, width * length)}
 
 
-def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
+def test_names_and_folders_bring_the_scorer(folder):
     for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl", "blip2-opt-2.7b", "blip2-opt-6.7b"):
         assert registry.MODELS[name].scorer == "vqa_score"
-    row = registry.MODELS["instructblip-flan-t5-xl"]
-    monkeypatch.setitem(registry.MODELS, "instructblip-flan-t5-xl", type(row)(str(folder), "", row.scorer))
-    for name in (str(folder), "instructblip-flan-t5-xl"):
-        assert type(loading.load_scorer(name, batch_size=3)) is VQAScore
+    assert type(loading.load_scorer(str(folder), batch_size=3)) is VQAScore
 
 
 @pytest.mark.parametrize(
@@ -360,16 +334,11 @@ def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
     [
         ({"preprocessing": "crop"}, ("bad-value", "preprocessing", "'crop'", "processor")),
         ({"score": "logits"}, ("bad-value", "score", "'logits'", "log_odds")),
-        ({"scores": "log_odds"}, ("unknown-option", "'scores'", "VQAScore")),
-        ({"question": "Is it?"}, ("bad-template", "question", "'Is it?'", "{}")),
         ({"question": "{} or {}?"}, ("bad-template", "question")),
         ({"answer": ""}, ("unknown-answer", "answer", "''")),
         ({"score": "log_odds", "opposite": "yes"}, ("unknown-answer", "opposite", "'yes'")),
         ({"max_text_tokens": 65}, ("out-of-range", "max_text_tokens", "65", "64")),
-        ({"batch_size": 0}, ("out-of-range", "batch_size", "0")),
-        ({"table_rows": 1.5}, ("out-of-range", "table_rows", "1.5")),
         ({"dtype": "float16"}, ("unsupported-dtype", "float16", "bfloat16")),
-        ({"variant": "fp16"}, ("no-weights", "model.fp16.safetensors")),
     ],
 )
 def test_unknown_options(folder, options, message):
@@ -381,7 +350,6 @@ def test_unknown_options(folder, options, message):
     ("options", "message"),
     [
         ({"question": "Is it {}?"}, ("bad-template", "question", "'Is it {}?'", "<image>")),
-        ({"question": "Is it {}? <image>"}, ("bad-template", "question", "<image>")),
         ({"question": "USER: <image>{}"}, ("bad-template", "question", "<image>")),
         ({"question": "USER: <image> <image> {}?"}, ("bad-template", "question", "<image>")),
         ({"question": "USER: <image> ASSISTANT:"}, ("bad-template", "question", "{}")),
@@ -394,7 +362,6 @@ def test_unknown_options_of_llava(folders, options, message):
 
 
 def test_an_answer_without_tokens_of_its_own():
-    """A tokenizer with words only has none for others."""
     tokenizer = transformers.BertTokenizerFast(vocab={word: number for number, word in enumerate(VOCABULARY)})
     with raises("unknown-answer", "answer", "'yes'"):
         vqa_score._answer_tokens("answer", "yes", tokenizer, False)
@@ -418,15 +385,11 @@ def test_a_text_only_model(tmp_path):
 
 
 def test_parts_of_other_models(folder, tmp_path):
-    """A processor for other images, of another family, for more queries; a tokenizer with another token for images."""
     processor = json.loads((folder / "processor_config.json").read_text())
     images = processor["image_processor"]
     faults = [
         ({"image_processor": images | {"size": {"height": 24, "width": 24}}}, ("mismatched-parts", "24", "32")),
-        (
-            {"image_processor": images | {"image_processor_type": "CLIPImageProcessor"}},
-            ("wrong-kind-of-processor", "processor_config.json", "CLIPImageProcessor"),
-        ),
+        ({"image_processor": images | {"image_processor_type": "CLIP"}}, ("wrong-kind-of-processor", "CLIP")),
         ({"num_query_tokens": 5}, ("mismatched-parts", "num_query_tokens=5", "4")),
     ]
     copy = shutil.copytree(folder, tmp_path / "copy")
@@ -455,16 +418,4 @@ def test_a_tokenizer_without_the_token_of_llavas_images(folders, tmp_path):
         (copy / name).write_text((copy / name).read_text().replace("<image>", "<picture>"))
     assert words != (copy / "tokenizer.json").read_text()
     with raises("mismatched-parts", "tokenizer", "no token <image>"):
-        VQAScore.from_pretrained(copy)
-
-
-def test_weights_without_the_vision_tower(folder, tmp_path):
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    index = json.loads((copy / "model.safetensors.index.json").read_text())
-    index["weight_map"] = {
-        name: file for name, file in index["weight_map"].items() if file == "model-00001-of-00002.safetensors"
-    }
-    assert not any(name.startswith("vision_model.") for name in index["weight_map"])
-    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    with raises("mismatched-parts", "InstructBlipForConditionalGeneration", "missing"):
         VQAScore.from_pretrained(copy)
