@@ -352,7 +352,7 @@ def _column(
     width = shapes.width(int(lengths.max()))
     if longest is not None and lengths.max() > longest:
         raise InputError(
-            f"the prompt {option_checks.shown(prompts[int(np.argmax(lengths))])} has {lengths.max()} tokens, but"
+            f"the prompt {option_checks.quote(prompts[int(np.argmax(lengths))])} has {lengths.max()} tokens, but"
             f" {reader} reads {longest} at most: shorten it",
             code="text-too-long",
         )
