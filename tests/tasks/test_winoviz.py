@@ -39,22 +39,18 @@ INSTRUCTION = (
 
 # fmt: off
 FIRST = [
-    "Option 1", "  option1 ", "Option 1!", "Options 1", "**Option 1**", '"Option 1"', "Option １", "(1)",
-    "Option one is correct.", "The first option", "The correct answer is (1).", "The answer is 1",
-    "The answer: Option one.", "The best choice is 1.", "Option 1: The tomato was green.", "the tomato was green",
-    "1. The tomato was green.", "I'd go with Option 1 here.", "I prefer Option 1 to Option 2.",
-    "Option 1 rather than Option 2", "The more likely option to be true is Option 1.",
+    "Option 1", "  option1 ", "Options 1", "**Option 1**", "Option １", "(1)", "The first option",
+    "The answer: Option one.", "The best choice is 1.", "the tomato was green", "1. The tomato was green.",
+    "I'd go with Option 1 here.", "I prefer Option 1 to Option 2.", "The more likely option to be true is Option 1.",
     "Option 1, because the tomato was red... no, green",
     "Option 1\n\nSentence: The dog barked.\nOption 1: a\nOption 2: b\nAnswer: Option 2",
 ]
 SECOND = [
-    "option 2.", "OPTION TWO", "Option #2", "Option (2)", "Option2", "Option\n2", "Choice 2", "Output: Option 2",
-    "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.", r"$\boxed{2}$",
-    r"The answer is $\boxed{\text{Option 2}}$.", "“Option 2”", "2", "2.", "[2]", "Answer: 2", "**Answer:** Option 2",
-    "Answer: **2**", "It's Option 2.", "The answer is Option 2.", "The answer is the second option.",
-    "The answer is 2, not 1.", "The second option is more plausible.", "I would choose option two.",
-    "The tomato was red.", '"The tomato was red."', "Option 2 is more likely than Option 1.",
-    "Option 1 is less likely than Option 2.", "Option 2, not Option 1.", "Not Option 1 but Option 2.",
+    "OPTION TWO", "Option #2", "Option\n2", "Choice 2", "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.",
+    r"The answer is $\boxed{\text{Option 2}}$.", "“Option 2”", "2.", "[2]", "Answer: **2**", "It's Option 2.",
+    "The answer is the second option.", "The answer is 2, not 1.", "The second option is more plausible.",
+    '"The tomato was red."', "Option 2 is more likely than Option 1.", "Option 1 is less likely than Option 2.",
+    "Option 2, not Option 1.", "Not Option 1 but Option 2.",
     "Option 1 is not correct. Option 2 is correct.", "Option 1 is likely false, so Option 2.",
     "Given the sentence, option 1 would not be true, so option 2 is true.",
     "Based on the sentence, Option 2 is more likely to be true.",
@@ -77,17 +73,13 @@ NEITHER = [
 REASONED = {
     "Option 1 would need an unripe tomato. The tomato burst. So the answer is Option 2.": 1,
     "At first, the answer is Option 1. But wait, it burst. The answer is Option 2.": 1,
-    "Option 1 is correct if unripe; it is ripe, hence Option 2 is correct.": 1,
-    "Ripe tomatoes are red. Option 2": 1,
     "Option 1 says green. Option 2 says red. Therefore, Option 2.": 1,
     "A tomato that bursts is ripe. Therefore the tomato was red.": 1,
-    "So the answer is Option 2. I hope this helps!": 1,
     "A ripe tomato is red, so it is 2.\n2": 1,
     "Option 2 is more likely than Option 1 because it is ripe.": 1,
     "Option 1 says green. Option 2 says red.\n\nAnswer: 1": 0,
     "So the answer is Option 1.\n\nSentence: It rained.\nOption 1: a.\nAnswer: So the answer is Option 2.": 0,
     "Option 1 says green and Option 2 says red.": None,
-    "It could be anything.": None,
     "": None,
 }
 
@@ -109,11 +101,7 @@ def test_an_option_that_begins_like_the_other():
     options = ("The lid was open.", "The lid was open and bent.")
     assert read_choice("The lid was open and bent.", options) == 1
     assert read_choice("The lid was open.", options) == 0
-
-
-def test_numbers_are_read_without_the_options():
-    assert read_choice("Option 2") == 1
-    assert read_choice("The tomato was red.") is None
+    assert read_choice("The lid was open.") is None
 
 
 def test_statements():
@@ -174,19 +162,6 @@ def test_encoders_are_asked_without_a_prompt():
     assert request_of("similarity") == Similarity("The tomato burst.", OPTIONS)
 
 
-def test_protocols():
-    assert next(iter(winoviz.PROTOCOLS)) == "zero_shot"
-    for name, protocol in winoviz.PROTOCOLS.items():
-        assert protocol.name == name
-        if protocol.needs:  # tests/tasks/test_winoviz_pictures.py
-            continue
-        requests = protocol.requests(QUESTION)
-        assert len(requests) == 1 + name.endswith("_swapped")
-        assert {request.kind for request in requests} == {protocol.kind}
-        failed = protocol.read(QUESTION, [None] * len(requests))
-        assert failed.status == FAILED
-
-
 def test_reading_texts():
     read = winoviz.PROTOCOLS["zero_shot"].read
     assert read(QUESTION, [Response(text="Option 2")]) == Answer(ANSWERED, 1)
@@ -225,12 +200,10 @@ def test_swapped_options():
     half = protocol.read(QUESTION, [Response(text="?"), Response(text="Option 1")])
     assert half == Answer(UNPARSABLE, choices=(None, 1))
     assert protocol.read(QUESTION, [Response(text="Option 1"), None]).status == FAILED
-
-
-def test_swapped_scores():
-    protocol = winoviz.PROTOCOLS["few_shot_options_swapped"]
-    answer = protocol.read(QUESTION, [Response(scores=(-2.0, -1.0)), Response(scores=(-3.0, -3.0))])
-    assert answer == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
+    scored = winoviz.PROTOCOLS["few_shot_options_swapped"].read(
+        QUESTION, [Response(scores=(-2.0, -1.0)), Response(scores=(-3.0, -3.0))]
+    )
+    assert scored == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
 
 
 def asked(*pairs):
@@ -290,35 +263,6 @@ def test_position_bias_by_hand():
     }
     assert rows["individual"]["value"] == 1 / 2
     assert rows["position_bias/first_option"]["chance"] == 0.5
-
-
-def test_a_model_that_always_says_option_1_is_found_out():
-    task = get_text_task("winoviz_mini_single")
-    questions = list(task.load(None, None))
-    read = task.protocols["zero_shot_swapped"].read
-    rows = task.metrics(questions, [read(one, [Response(text="Option 1")] * 2) for one in questions])
-    assert rows["individual"]["value"] == 0.5
-    assert rows["pair"]["value"] == 0
-    assert rows["position_bias/first_option"]["value"] == rows["position_bias/flipped"]["value"] == 1
-
-
-def test_metrics_of_nothing():
-    assert winoviz.metrics(asked(("a", "color")), [Answer(FAILED)] * 2) == {}
-
-
-def test_metrics_of_decoupled_items():
-    questions = asked(("s", "combined"), ("p", "pragmatic"), ("v", "visual"))
-    answers = [Answer(ANSWERED, choice) for choice in (0, 0, 0, 1, 1, 1)]
-    rows = winoviz.metrics(questions, answers)
-    assert {name: row["value"] for name, row in rows.items()} == {
-        "combined/individual": 0.5,
-        "combined/pair": 0.0,
-        "pragmatic/individual": 1.0,
-        "pragmatic/pair": 1.0,
-        "visual/individual": 0.5,
-        "visual/pair": 0.0,
-        "unparsable": 0.0,
-    }
 
 
 @pytest.fixture
