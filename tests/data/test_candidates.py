@@ -38,7 +38,7 @@ def test_worked_by_hand():
     assert lists.texts.tolist() == [[0, 2], [2, 0], [3, 2]]
 
 
-@pytest.mark.parametrize(("num_images", "k"), [(12, 10), (40, 3), (31, 10)])
+@pytest.mark.parametrize(("num_images", "k"), [(12, 10), (40, 3)])
 def test_the_search_is_exact(num_images, k, monkeypatch):
     monkeypatch.setattr(candidates, "_BLOCK_ROWS", 7)
     monkeypatch.setattr(candidates, "_BLOCK_COLUMNS", 5)
@@ -71,7 +71,6 @@ def test_equal_candidates_come_in_their_order(monkeypatch):
     ("images", "texts", "owner", "k", "message"),
     [
         (np.eye(3), np.eye(3), [0, 1, 2], 4, ("too-few-images", "4", "3")),
-        (np.eye(3), np.eye(3), [0, 1, 2], 1, ("too-few-images", "1")),
         (np.eye(3), np.eye(3), [0, 0, 2], 2, ("image-without-text", "1")),
         (np.zeros((3, 3)), np.eye(3), [0, 1, 2], 2, ("not-finite", "0")),
         (np.eye(3), [[1, 0, 0], [np.nan, 0, 0], [0, 1, 0]], [0, 1, 2], 2, ("not-finite", "1")),
