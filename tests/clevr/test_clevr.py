@@ -48,8 +48,7 @@ def test_task_scenes_differ_in_everything_and_stand_left_and_right():
     assert np.all(np.abs(sides) == 1)
     assert 0.4 < np.mean(sides[:, 0] == -1) < 0.6
     boxes = clevr_scenes.project_boxes(scenes)
-    assert boxes.min() > 0
-    assert boxes.max() < 1
+    assert 0 < boxes.min() < boxes.max() < 1
     left = np.take_along_axis(boxes, np.argsort(sides, axis=1)[..., None], axis=1)
     assert np.all(left[:, 0, 2] < left[:, 1, 0])
     widths = 64 * (boxes[..., 2] - boxes[..., 0])
@@ -84,8 +83,7 @@ def test_crowds_are_in_frame_and_nobody_is_hidden():
     assert set(scenes.num_objects) == set(range(3, 11))
     there = np.arange(10) < scenes.num_objects[:, None]
     boxes = clevr_scenes.project_boxes(scenes)[there]
-    assert boxes.min() > -0.01
-    assert boxes.max() < 1.01
+    assert -0.01 < boxes.min() < boxes.max() < 1.01
     assert min(seen_shares(scenes, 128)) > 0.6
 
 
@@ -237,5 +235,4 @@ def test_swaps_exchange_one_attribute():
         for name in ("color", "shape", "size", "material"):
             expected = scenes.arrays()[name][:, ::-1] if name == attribute else scenes.arrays()[name]
             np.testing.assert_array_equal(swapped.arrays()[name], expected)
-        assert clevr_scenes.project_boxes(swapped).min() > 0
-        assert clevr_scenes.project_boxes(swapped).max() < 1
+        assert 0 < clevr_scenes.project_boxes(swapped).min() < clevr_scenes.project_boxes(swapped).max() < 1

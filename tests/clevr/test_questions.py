@@ -41,55 +41,10 @@ def test_one_candidate_is_true_of_each_picture(group):
         assert words_of(question.texts) <= set(clevr_questions.VOCABULARY)
 
 
-def test_the_evaluator_tells_true_from_false_and_from_doubtful():
-    """By hand: a large red cube in front on the left, a small blue sphere behind it on the right, a red sphere."""
-    red_cube = clevr_grammar.Fact("red", "cube", 1.0, 0.3, -0.5, -2.0)
-    blue_sphere = clevr_grammar.Fact("blue", "sphere", 0.5, 0.1, 0.5, 2.0)
-    red_sphere = clevr_grammar.Fact("red", "sphere", 1.0, 0.2, 0.45, 2.5)
-    things = [red_cube, blue_sphere, red_sphere]
-    answers = {
-        "There are two spheres.": True,
-        "There are three red objects.": False,
-        "There is no red cube.": False,
-        "There is no blue cube.": True,
-        "There is a red cube, a blue sphere and a red sphere.": True,
-        "There is a red cube, a blue sphere and a blue sphere.": False,
-        "The red cube is larger than the blue sphere.": True,
-        "The red cube is left of the blue sphere.": True,
-        "The red cube is behind the blue sphere.": False,
-        "The red cube is left of both the blue sphere and the red sphere.": True,
-        "The blue sphere is left of both the red cube and the red sphere.": False,
-        "Some spheres are red and some are not.": True,
-        "All spheres are red.": False,
-        "No sphere is green.": True,
-    }
-    assert {sentence: clevr_grammar.is_true(sentence, things) for sentence in answers} == answers
-    for doubtful in ("The blue sphere is left of the red sphere.", "The sphere is larger than the red cube."):
-        with pytest.raises(clevr_grammar.Doubtful):
-            clevr_grammar.is_true(doubtful, things)
-
-
 def form_of(text):
     """A text without the names of things."""
     names = "|".join((*clevr_scenes.COLORS, *(f"{shape}s?" for shape in clevr_scenes.SHAPES)))
     return re.sub(rf"\b({names})\b", "_", text)
-
-
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("group", clevr_questions.GROUPS)
-def test_forms_and_words_are_right_as_often_as_chance_says(group):
-    number = clevr_questions.GROUPS[group]
-    seen, right = collections.Counter(), collections.Counter()
-    for question in questions(group, 700):
-        for index, text in enumerate(question.texts):
-            # The place in the list, the form, and each word where it stands.
-            marks = {f"candidate {index}", form_of(text), *(f"{i} {word}" for i, word in enumerate(text.split()))}
-            seen.update(marks)
-            right.update(marks if index == question.target else ())
-    chance = 1 / number
-    for mark, count in seen.items():
-        margin = 4.5 * math.sqrt(chance * (1 - chance) / count) + 1 / count
-        assert count < 40 or abs(right[mark] / count - chance) < margin, (mark, right[mark], count)
 
 
 def accuracy_of_texts_alone(asked):
@@ -127,16 +82,9 @@ def test_a_model_of_texts_alone_stays_at_chance(group):
     assert abs(accuracy - chance) < _Z * math.sqrt(chance * (1 - chance) / 400)
 
 
-@pytest.mark.parametrize(
-    ("group", "give_away"),
-    [
-        ("counting", lambda question, index: question.target < 2 or index % 2),
-        ("left_right", lambda question, index: question.target == 0 or index % 2),
-    ],
-)
-def test_a_text_that_gives_itself_away_is_found_by_that_model(group, give_away):
-    asked = [q for index, q in enumerate(questions(group, 900)) if give_away(q, index)]
-    chance = 1 / clevr_questions.GROUPS[group]
+def test_a_text_that_gives_itself_away_is_found_by_that_model():
+    asked = [q for index, q in enumerate(questions("left_right", 900)) if q.target == 0 or index % 2]
+    chance = 1 / clevr_questions.GROUPS["left_right"]
     assert accuracy_of_texts_alone(asked) - chance > _Z * math.sqrt(chance * (1 - chance) / (len(asked) / 2))
 
 
@@ -200,7 +148,6 @@ def test_training_scenes_are_drawn_by_number():
     [
         (lambda: clevr_questions.question("poems", 0), ("group", "poems")),
         (lambda: clevr_questions.question("size", 0, split="test"), ("split", "'test'")),
-        (lambda: clevr_questions.training_scenes(-1), ("count",)),
         *(
             (lambda weights=weights: clevr_questions.training_scenes(1, weights=weights), ("weights",))
             for weights in ({}, {"poems": 1.0}, {"size": -1.0, "simple": 2.0})

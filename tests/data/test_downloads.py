@@ -209,8 +209,6 @@ def test_nothing_is_unpacked_outside_of_the_folder(server, tmp_path, make):
     assert not (tmp_path / "evil").exists()
 
 
-# The hub.
-
 HUB = Download("data/images.zip", hub_id="owner/name", filename="images.zip", unpack=True)
 
 
@@ -270,9 +268,6 @@ def test_hub_errors_say_what_to_do(monkeypatch, tmp_path):
         _hub(monkeypatch, error)
         with raises(code, *words):
             fetch(HUB, tmp_path)
-
-
-# Archives that cannot be unpacked.
 
 
 def _zip_with(value, offset):

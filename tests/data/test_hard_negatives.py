@@ -78,7 +78,6 @@ def test_rows_come_with_their_own_negatives_and_captions_of_others(source):
             (others, {text: weight / weights.total() for text, weight in weights.items()}),
         ):
             assert counts.keys() == shares.keys()
-            # Five standard deviations of 600 draws.
             assert all(abs(counts[key] - 600 * p) <= 5 * (600 * p * (1 - p)) ** 0.5 for key, p in shares.items())
 
 
@@ -129,17 +128,14 @@ def test_every_text_is_tokenized_once(source):
     assert sorted(asked) == TEXTS
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+def test_bad_rows(source):
+    for rows, message in (
         ([*ROWS, Row(1, "x", (), (0,))], ("no-negative", "5", "'x'")),
         (ROWS[:2], ("no-other-caption", "2")),
-    ],
-)
-def test_bad_rows(source, rows, message):
-    source.rows = rows
-    with raises(*message):
-        batches(source, 1)
+    ):
+        source.rows = rows
+        with raises(*message):
+            batches(source, 1)
 
 
 def test_prepared_sets(tmp_path):

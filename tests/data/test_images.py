@@ -44,18 +44,6 @@ def test_resize_is_pils_bicubic_without_crop(picture):
     np.testing.assert_array_equal(images.load_image(square, 12), square)
 
 
-def test_missing_and_corrupt_files_are_named(picture, tmp_path):
-    with raises("no-such-file", "absent.png"):
-        images.load_image(tmp_path / "absent.png", 8)
-    path = tmp_path / "broken.png"
-    Image.fromarray(picture).save(path)
-    path.write_bytes(path.read_bytes()[:200])
-    with raises("undecodable-image", "broken.png"):
-        images.image_hash(path)
-
-
-# What pixels of each kind mean.
-
 RAMP = np.linspace(0, 1, 4096).reshape(64, 64)
 GRAY_MEANS = pytest.approx(127.5, abs=0.6)
 
@@ -86,6 +74,8 @@ def test_gray_of_any_order_of_bytes_and_any_depth(tmp_path):
         levels = (RAMP * largest).astype(">u2" if largest > 255 else "u1").tobytes()
         (tmp_path / "ramp.pgm").write_bytes(b"P5 64 64 %d\n" % largest + levels)
         assert np.asarray(images.open_image(tmp_path / "ramp.pgm")).mean() == GRAY_MEANS
+    floats = Image.fromarray(RAMP.astype(np.float32))
+    assert np.asarray(images.open_image(floats)).mean() == _read_back(floats, tmp_path, "TIFF").mean() == GRAY_MEANS
 
 
 def _tiff(values, bits, photometric, sample_format=1):
@@ -104,12 +94,6 @@ def test_tiff_files_in_which_white_is_zero(tmp_path):
         for photometric, mean in ((1, 64), (0, 191)):
             (tmp_path / "dark.tif").write_bytes(_tiff(values, bits, photometric, kind))
             assert np.asarray(images.open_image(tmp_path / "dark.tif")).mean() == pytest.approx(mean, abs=1)
-
-
-def test_floats_from_0_to_1(tmp_path):
-    image = Image.fromarray(RAMP.astype(np.float32))
-    assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
-    assert _read_back(image, tmp_path, "TIFF").mean() == GRAY_MEANS
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.01, 1.01])
@@ -244,9 +228,6 @@ def test_long_texts_of_a_png_file_are_passed_over(tmp_path, words):
     np.testing.assert_array_equal(found, np.rot90(pixels, -1))
 
 
-# What is no image, or too large.
-
-
 def _png(width, height):
     """A PNG file that declares a size and holds nothing."""
 
@@ -286,14 +267,9 @@ def _make(kind, path):
         (b"<html>", "not-an-image", "HTML"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "not-an-image", "git lfs pull"),
         (b"\0\0\0\x18ftypheic" + bytes(90), "not-an-image", "HEIC"),
-        (b"\xff\x0a" + bytes(90), "not-an-image", "JPEG XL"),
-        (b"II*\0\x10\0\0\0CR\2\0" + bytes(90), "not-an-image", "raw"),
         (b"RIFF\0\0\0\0AVI LIST" + bytes(90), "not-an-image", "video"),
-        (bytes(257) + b"ustar", "not-an-image", "tar"),
         (bytes(90), "not-an-image", "zeros"),
         (b"\xef\xbb\xbf <?xml version='1.0'?>\n<svg/>", "not-an-image", "SVG"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not-an-image", ""),
-        (b"\x89PNG\r\n\x1a\n", "not-an-image undecodable-image", ""),  # by PIL's version
         (b"BM" + bytes(60), "undecodable-image", "BMP"),
         (_png(0, 5), "not-an-image empty-file", ""),  # by PIL's version
         (_png(8192, 8193), "too-many-pixels", "8192 x 8193"),
@@ -311,9 +287,9 @@ def test_what_cannot_be_decoded_is_one_sentence(tmp_path, kind, code, named):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("a\0b.png", "zero-byte-in-path"), ("a\ud800.png", "undecodable-image"), ("a" * 5000, "undecodable-image")],
+    [("absent.png", "no-such-file"), ("a\0b.png", "zero-byte-in-path"), ("a" * 5000, "undecodable-image")],
 )
-def test_names_that_no_file_can_have(name, code):
+def test_names_that_no_file_has(name, code):
     with raises(code) as caught:
         images.load_image(name, 8)
     assert len(str(caught.value)) < 400

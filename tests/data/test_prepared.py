@@ -41,7 +41,6 @@ def whole_folder(source, tmp_path_factory):
 
 @pytest.fixture
 def folder(whole_folder, tmp_path):
-    """A copy of it to damage."""
     return shutil.copytree(whole_folder, tmp_path / "toy")
 
 
@@ -60,7 +59,6 @@ def test_the_items_come_back(whole_folder, source):
                 expected = expected.crop(file.box)
             np.testing.assert_array_equal(np.asarray(image.open()), np.asarray(expected))
             assert image.content_hash == images.image_hash(expected)
-            # And where images are taken, these are.
             assert images.image_hash(image) == image.content_hash
 
 
@@ -236,14 +234,10 @@ def test_a_shard_that_breaks_later_is_named(folder, name, damage):
     "changes",
     [
         *({"num_examples": value} for value in (-1, 1.5, "20", None, True, 21, 0)),
-        *({key: "20"} for key in ("num_images", "num_bytes")),
-        {"num_images": 19},
+        *({key: "20"} for key in ("num_images", "num_bytes", "num_published")),
         *({"files": value} for value in (None, [], {"a": 1}, {"a": {"sha256": 1, "num_bytes": 1}})),
         {"files": {"a\0b": {"sha256": "", "num_bytes": 1}}},
-        {"task": 7},
-        {"content": None},
-        {"is_partial": "no"},
-        {"num_published": "20"},
+        *({key: value} for key, value in (("num_images", 19), ("task", 7), ("content", None), ("is_partial", "no"))),
         {"format": [1]},
     ],
 )

@@ -46,15 +46,11 @@ def prepare(root, items, tmp_path):
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    """Twenty images make seven shards."""
     monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
 
 
 def _stamp(folder):
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("images/1.0.0/*")}
-
-
-# What is stored of an image.
 
 
 def _random_image(mode):
@@ -189,16 +185,12 @@ def test_pipes_devices_and_names_that_no_file_can_have_are_problems(tmp_path):
     assert {"pipe.png: is not a file", "zero.png: is not a file"} < set(caught.value.problems)
 
 
-# Bad sources.
-
-
 def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
     (root / "3.jpg").unlink()
     (root / "6.png").unlink()
     (root / "6.png").mkdir()
     with pytest.raises(sources.SourceProblems) as caught:
         prepare()
-    # Once each, though two parts of each are asked about.
     assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is not a file"]
     words = ("2", "10", "'toy'", str(root), str(tmp_path / "toy.problems.txt"), "--allow_partial")
     assert re.search(names(*words, caught.value.problems[0].split(": ")[0]), str(caught.value))
@@ -338,8 +330,6 @@ def test_an_earlier_set_stays_until_the_new_one_is_complete(root, prepare, items
     assert prepared.PreparedSet(tmp_path / "toy").num_examples == 8
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "toy"]
 
-
-# Runs that are stopped.
 
 _KILLED = """
 import pathlib, sys, time

@@ -18,8 +18,6 @@ CAPTION = "A red dog walks on the large beach with her old horse."
 
 
 class Reversing:
-    """Stands for a random generator: every shuffle reverses."""
-
     def permutation(self, values):
         return np.arange(values)[::-1] if isinstance(values, int) else np.asarray(values)[::-1]
 
@@ -71,27 +69,6 @@ def test_cleaning():
     assert word_order.clean_caption("T-shirt, red.") == "t-shirt, red"
 
 
-def test_candidates():
-    candidates = word_order.reordered_captions(CAPTION, stand_in_tagger)
-    assert candidates[0] == "a red dog walks on the large beach with her old horse"
-    assert len(set(candidates)) == 5
-    words = candidates[0].split()
-    assert all(sorted(text.split()) == sorted(words) for text in candidates)
-    nouns, others = candidates[1].split(), candidates[2].split()
-    names, qualities = ["dog", "beach", "horse"], ["red", "large", "old"]
-    for old, new in zip(words, nouns, strict=True):
-        for kind in (names, qualities):
-            assert (old in kind) == (new in kind)
-        if old not in names + qualities:
-            assert new == old
-    assert [word for word in others if word in names + qualities] == ["red", "dog", "large", "beach", "old", "horse"]
-    # The trigrams of the third one have the words of the caption's; the full stop is in the last of five.
-    for start in range(0, 12, 3):
-        assert sorted(candidates[3].split()[start : start + 3]) == sorted(words[start : start + 3])
-    text = candidates[4]
-    assert all(" ".join(words[start : start + 3]) in text for start in range(0, 12, 3))
-
-
 def test_seed_and_caption_decide():
     first = word_order.reordered_captions(CAPTION, stand_in_tagger)
     assert word_order.reordered_captions(CAPTION, stand_in_tagger, seed=1) != first
@@ -100,7 +77,8 @@ def test_seed_and_caption_decide():
         word_order.reordered_captions(CAPTION, stand_in_tagger, perturbations=word_order.PERTURBATIONS[:1]) == first[:2]
     )
     # Nor does it differ from process to process or release to release.
-    assert first[1:] == (
+    assert first == (
+        "a red dog walks on the large beach with her old horse",
         "a red horse walks on the large beach with her old dog",
         "on red dog the with walks large beach her a old horse",
         "red dog a on the walks with large beach her horse old",

@@ -166,27 +166,16 @@ class TestBadFiles:
             wscplus.read(table([ROWS[0], change(ROWS[1], **{column: cell})]))
 
 
-class TestJoin:
-    def recorded(self, items, **changes):
-        return [dataclasses.replace(item, id=f"row-{item.row}", **changes) for item in items]
-
-    def test_of_several_equal_texts_that_with_the_same_reason(self, table):
-        rows = [ROWS[2], change(ROWS[2], reason="Another reason."), ROWS[0]]
-        items = wscplus.read(table(rows))
-        joined = wscplus.join(self.recorded(items[1:]), items)
-        assert joined.items == items[1:]
-
-    def test_edited_and_unknown_rows(self, table):
-        items = wscplus.read(table())
-        edited = dataclasses.replace(items[0], statement="The kettle scorched the new table because it was too hot.")
-        other = dataclasses.replace(items[2], statement="Something else was said of them.")
-        joined = wscplus.join([other, edited, items[1]], items)
-        assert joined == ((None, items[0], items[1]), (1,), (0,))
-
-    def test_no_item_is_given_twice(self, table):
-        items = wscplus.read(table())
-        joined = wscplus.join([items[2], items[2]], items)
-        assert joined == ((items[2], None), (), (1,))
+def test_rows_are_joined(table):
+    items = wscplus.read(table())
+    edited = dataclasses.replace(items[0], statement="The kettle scorched the new table because it was too hot.")
+    other = dataclasses.replace(items[2], statement="Something else was said of them.")
+    assert wscplus.join([other, edited, items[1]], items) == ((None, items[0], items[1]), (1,), (0,))
+    # No item is given twice; of several equal texts, that with the same reason.
+    assert wscplus.join([items[2], items[2]], items) == ((items[2], None), (), (1,))
+    items = wscplus.read(table([ROWS[2], change(ROWS[2], reason="Another reason."), ROWS[0]]))
+    recorded = [dataclasses.replace(item, id=f"row-{item.row}") for item in items[1:]]
+    assert wscplus.join(recorded, items).items == items[1:]
 
 
 class TestValidation:
@@ -263,11 +252,6 @@ def items(folder):
     return wscplus.read(folder / "WSC+.csv")
 
 
-@pytest.fixture(scope="module")
-def asked(folder):
-    return wscplus.validation(folder / "WSC+.csv", folder / "GPT4_results.csv")
-
-
 class TestPublishedFiles:
     def test_everything_is_read(self, items):
         assert len(items) == len({item.id for item in items}) == 3026
@@ -318,19 +302,3 @@ def test_composition_is_that_of_table_2(folder, capsys):
     printed = {row[1]: row[3:] for row in rows if len(row) == 5}
     assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
     assert all(ours == papers for ours, papers in printed.values())
-
-
-def test_types_of_a_published_file_are_found_again(folder, asked, tmp_path):
-    """All types of every 35th row spoilt: each comes back, but for rows whose sentence is not in the data."""
-    with open(folder / "GPT4_results.csv", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    for row in rows[::35]:
-        row[header.index("type")] = "Tradtional"
-    with open(tmp_path / "spoilt.csv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    found = wscplus.validation(folder / wscplus.FILE_NAME, tmp_path / "spoilt.csv")
-    assert len({item.id for item in asked}) == 700
-    others = [number for number, (one, other) in enumerate(zip(found, asked, strict=True)) if one.type != other.type]
-    assert len(others) <= 1
-    assert all(number % 35 == 0 and found[number].type == wscplus.UNTYPED for number in others)
-    assert [item.id for item in found] == [item.id for item in asked]

@@ -4,16 +4,13 @@ import http.client
 import json
 import pathlib
 import re
-import signal
 import socket
-import subprocess
-import sys
 from unittest import mock
 
 import pytest
 
 from tests.expectations import raises
-from tests.judging.asking import Address, ask, ask_for_all, click
+from tests.judging.asking import ask, ask_for_all, click
 from winobench import judging
 from winobench.judging import labels as labels_module
 
@@ -114,31 +111,6 @@ def test_a_full_disk_is_told(opened, monkeypatch):
     assert judging.read_labels(labels.path.parent, CHOICES)["anna"] == {"first": "left", "second": "right"}
 
 
-def test_a_killed_server_has_lost_nothing(tmp_path):
-    program = """if True:
-        import threading
-        from winobench import judging
-        items = [{"id": str(number)} for number in range(4)]
-        with judging.Labels(".", "anna", ("left", "right")) as labels:
-            with judging.serve(judging.Page("", items, labels), 0) as server:
-                print(server.address, flush=True)
-                threading.Event().wait()
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
-    )
-    try:
-        address = Address.parse(process.stdout.readline().strip())
-        for item in "012":
-            assert click(address, item, "left")[0] == 200
-        with raises("in-use", "'anna'"):
-            judging.Labels(tmp_path, "anna", CHOICES).__enter__()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert judging.read_labels(tmp_path, CHOICES) == {"anna": dict.fromkeys("012", "left")}
-
-
 def test_a_port_that_is_taken_is_named(tmp_path, opened):
     _, server = opened
     with (
@@ -163,17 +135,16 @@ def test_no_other_page_can_frame_or_read_this_one(opened, path):
         assert f"script-src 'nonce-{nonce}'" in policy
 
 
+POST = b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         b"GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-        + b"9" * 5000
-        + b"\r\n\r\n",
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 9000\r\n\r\n" + b"[" * 9000,
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b'Content-Length: 9\r\n\r\n"\\ud800"x',
+        POST + b"9" * 5000 + b"\r\n\r\n",
+        POST + b"9000\r\n\r\n" + b"[" * 9000,
+        POST + b'9\r\n\r\n"\\ud800"x',
         b"GET /?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
         b"\x00\xff\r\n\r\n",
         b"GET /?token=TOKEN HTTP/9.9\r\n\r\n",

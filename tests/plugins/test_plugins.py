@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -26,17 +27,13 @@ PACKAGE = pathlib.Path(__file__).parent / "package"
 def site(tmp_path_factory):
     """A folder that the package has been installed into by pip."""
     site = tmp_path_factory.mktemp("site")
-    source = tmp_path_factory.mktemp("source")
-    for path in PACKAGE.iterdir():
-        if path.is_file():
-            (source / path.name).write_bytes(path.read_bytes())
+    source = shutil.copytree(PACKAGE, tmp_path_factory.mktemp("source") / "package")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(site), str(source)], check=True, timeout=300)
     return site
 
 
 def forget():
-    """Has plug-ins read again."""
     tasks._all_tasks.cache_clear()
     registry.plugged_in.cache_clear()
     metrics.METRICS.__dict__.pop("_plugged_in", None)
@@ -120,8 +117,6 @@ def test_its_metric_is_counted_recorded_and_reported(site, evaluated):
 
 
 class _Entry:
-    """An entry point whose code does as it is given."""
-
     def __init__(self, name, load):
         self.name, self.value, self.load = name, f"package:{name}", load
 

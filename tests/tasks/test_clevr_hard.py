@@ -77,20 +77,6 @@ def test_questions_are_those_of_this_version():
     np.testing.assert_allclose(asked[0].scene.position[0, 0], [-0.646598, 2.94028], atol=1e-5)
 
 
-def test_groups_are_reported_apart(sides, tmp_path):
-    class Longest:
-        def score(self, images, texts):
-            return np.asarray([[float(np.asarray(image).mean() + len(text)) for text in texts] for image in images])
-
-    results = evaluate.evaluate(Longest(), sides, tmp_path / "run", progress=False)["tasks"]
-    hard = results["clevr_hard_32"]
-    assert hard["accuracy"]["n"] == 24
-    for group, number in questions.GROUPS.items():
-        assert hard[f"{group}/accuracy"]["n"] == 3
-        assert hard[f"{group}/accuracy"]["chance"] == pytest.approx(1 / number)
-        assert results["clevr_hard_image_32"][f"{group}/accuracy"]["chance"] == 1 / 2
-
-
 @pytest.mark.slow
 def test_the_drawn_questions_are_those_of_this_version():
     path = pathlib.Path(__file__).resolve().parents[2] / "docs" / "draw_hard_questions.py"

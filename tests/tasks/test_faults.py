@@ -48,7 +48,7 @@ _TENCH, _GOLDFISH = (f"val/{wordnet}" for wordnet in (newer_layouts.TENCH, newer
 _CSV, _CIFAR, _AIRCRAFT = "dsg_tifa160_anns.csv", "cifar-10-batches-bin", "fgvc-aircraft-2013b/data"
 _SPLIT, _MUSLIM, _MAN = "annotations/test.txt", "data/Images/Religion/Muslim", "A man walks on the wide beach."
 _VIDEO, _PHOTO = "MSR-VTT-videoTestVideo_video7047-shot1_0", "ILSVRC2012_val_00000003.JPEG"
-_LISTED = "datasets/flickr30k/images/{}.jpg"
+_LISTED, _PROMPTS = "datasets/flickr30k/images/{}.jpg", "flowers_prompts.csv"
 
 # Task -> (file, None for its annotation file; how it is damaged; code; what the message names beside the file). Faults
 # of all annotation files are in test_annotations.
@@ -56,15 +56,12 @@ FAULTS = {
     "aro_coco_order": [
         (None, put(1, "caption", ["Dog."]), "no-other-order", "'caption'", "2", "'Dog.'"),
         (None, again(0), "repeated-image", "'image'", "3", "'val2014/COCO_val2014_000000000000.jpg'"),
-        (None, drop(1, "caption"), "missing-field", "2", "'caption'"),
     ],
     "aro_flickr_order": [(None, drop(1, "image"), "missing-field", "2", "'image'")],
     "aro_vg_attribution": [
         (None, put(4, "attributes", ["white"]), "wrong-number-of-entries", "'attributes'", "5", "1", "2"),
-        (None, drop(1, "attributes"), "missing-field", "2", "'attributes'"),
     ],
     "aro_vg_relation": [
-        (None, drop(1, "bbox_w"), "missing-field", "2", "'bbox_w'"),
         (None, put(2, "bbox_w", 0), "bad-box", "3", "0", "9", "(2, 2)"),
         (None, put(2, "bbox_x", -40), "bad-box", "3"),
         (None, put(2, "bbox_y", "7"), "not-a-number", "'bbox_y'", "3"),
@@ -74,21 +71,13 @@ FAULTS = {
         (None, sub("[2, 3, 0]", "[2, 4, 0]"), "no-such-image", "'neg_image'", "2", "4", "3"),
         (None, sub("[2, 3, 0]", "[2, 3, 0"), "not-a-list", "'neg_image'", "2"),
         (None, sub("\n2\tLugg", "\n1\tLugg"), "rows-out-of-order", "3", "'1'", "2"),
-        (None, sub("\tfilepath", "\tpath"), "missing-column", "'filepath'"),
     ],
     "coco_hardneg_text": [
         (None, sub("\"['luggage on and around Luggage carts']\"", "[]"), "no-negative", "'neg_caption'", "3"),
-        (None, cut(0.8), "not-a-list", "'neg_caption'", "4"),
     ],
-    "cola": [
-        (None, drop(1, 3), "wrong-number-of-entries", "2", "3", "4"),
-        (None, put(0, 0, "http://x/"), "outside-of-folder", "1"),
-    ],
+    "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
     "coco_spatial_two": [("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1")],
-    "colorswap": [
-        (ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1"),
-        (ANNOTATIONS["vismin_object"], drop(0, "caption_2"), "missing-column", "'caption_2'"),
-    ],
+    "colorswap": [(ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1")],
     "countbench": [(None, put(1, "number", 11), "out-of-range", "'number'", "2", "11")],
     "crepe_productivity_swap": [
         (None, sub('"[', '"('), "not-a-list", "'hard_negs'", "1"),
@@ -115,16 +104,9 @@ FAULTS = {
     "flowers102": [
         ("imagelabels.mat", cut(0.3), "damaged-file"),
         ("imagelabels.mat", mat(labels=np.array([[77, 1, 103, 5, 6]])), "out-of-range", "'labels'", "102"),
-        ("setid.mat", mat(trnid=np.array([[1]])), "missing-field", "'tstid'"),
         ("setid.mat", mat(tstid=np.array([[3, 1, 6]])), "bad-annotations", "'tstid'", "6", "5"),
-        *(
-            ("flowers_prompts.csv", lines(lambda old, new=new: [*old[:-1], *new]), *expected)
-            for new, expected in (
-                (["a,b,102\n"], ("out-of-range", "'102'")),
-                (["a,b,0\n"], ("repeated-id", "0")),
-                ([], ("wrong-number-of-entries", "101", "102")),
-            )
-        ),
+        (_PROMPTS, lines(lambda old: [*old[:-1], "a,b,0\n"]), "repeated-id", "0"),
+        (_PROMPTS, lines(lambda old: old[:-1]), "wrong-number-of-entries", "101", "102"),
     ],
     "genderbias": [
         ("suit-images", empty(), "missing-images"),
@@ -135,17 +117,14 @@ FAULTS = {
     "imagecode_static": [
         *(
             ("valid_data.json", put("open-images-2_a", key, "A cup"), "no-such-image", f"'{key}'", "'open-images-2_a'")
-            for key in ("10", "one", "٣")
+            for key in ("10", "٣")
         ),
         ("valid_data.json", twice(_VIDEO), "repeated-key", f"'{_VIDEO}'", "'0'"),
     ],
     "imagenet": [
         (None, drop("7"), "wrong-number-of-entries", "999", "1000"),
         ("val/tench", on(_TENCH, renamed("tench")), "unknown-name", "'tench'"),
-        (
-            *(f"{_GOLDFISH}/{_PHOTO}", copied(f"../{newer_layouts.TENCH}/{_PHOTO}")),
-            *("repeated-id", newer_layouts.GOLDFISH),
-        ),
+        (f"{_GOLDFISH}/{_PHOTO}", copied(f"../{newer_layouts.TENCH}/{_PHOTO}"), "repeated-id"),
         (_TRUTH, devkit(write("3\n4\n2\n")), "unknown-name", "2", "'4'"),
         (f"{_DEVKIT}/meta.mat", devkit(write("no matrix")), "damaged-file"),
     ],
@@ -154,16 +133,10 @@ FAULTS = {
         (None, sub("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,"), "out-of-range", "'Input.image_id'", "27"),
         (None, sub("HIT,0_0,", "HIT,0,"), "wrong-value", "'Input.index'", "1"),
         (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
-        (None, lines(lambda old: [*old, old[1]]), "wrong-number-of-entries", "6", "00000", "5"),
     ],
-    "meta_imagereward": [
-        (None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9"),
-        (None, again(0), "repeated-id", "'id'", "4", "000000-0040"),
-    ],
+    "meta_imagereward": [(None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9")],
     "meta_tifa160": [
         (_CSV, sub('it?",1', 'it?",6'), "out-of-range", "'answer'"),
-        (_CSV, sub("source_id", "source"), "missing-column", "'source_id'"),
-        (_CSV, sub(",mini-dalle,", ",dalle-3,"), "unknown-name", "'dalle-3'"),
         (_CSV, sub(",coco_1,", ",coco_9,"), "unknown-name", "'coco_9_mini_dalle'", "tifa160.json"),
         (
             *(None, on(_CSV, lines(lambda old: [line for line in old if "mini-dalle" not in line]))),
@@ -172,25 +145,16 @@ FAULTS = {
     ],
     "meta_tifa160_authors": [
         (None, put("coco_1_mini_dalle", "human_scores", []), "missing-answer", "'coco_1_mini_dalle'"),
-        (
-            None,
-            put("coco_1_vq_diffusion", "text", "x"),
-            "contradicting-rows",
-            "coco_1_vq_diffusion",
-            "coco_1_mini_dalle",
-        ),
+        (None, put("coco_1_vq_diffusion", "text", "x"), "contradicting-rows", "coco_1_vq_diffusion"),
     ],
     "mmbias": [
         (None, put("pleasant_phrases", 3, "unsafe"), "not-as-published", "'pleasant_phrases'"),
-        (None, twice(), "repeated-key", "'unpleasant_phrases'"),
         (_MUSLIM, empty("1.jpg", "2.jpg", "3.jpg"), "missing-images", "--allow_partial"),
         (f"{_MUSLIM}/2.jpeg", copied("2.jpg"), "two-files", "2.jpg"),
     ],
     "mmvp_color": [
         (None, more("8,Color,a cup"), "not-a-pair", "7", "'Color'"),
-        (None, lines(lambda old: old[:-2]), "not-a-pair", "'Question ID'", "5", "'Color'", "6"),
         (None, more("6,Color,a cup"), "repeated-id", "6"),
-        (None, more("10,Color,", "9,Color,a dog"), "not-a-text", "'Statement'"),
     ],
     "naturalbench_groups": [
         (None, put(1, "Image_1_Question_1", "B"), "same-answers", "'Image_1_Question_1'", "2", "'B'"),
@@ -201,7 +165,6 @@ FAULTS = {
         (None, lines(lambda old: old[:-1]), "bad-annotations", "36", "37"),
         (None, lines(lambda old: [*old[:-1], old[0]]), "bad-annotations", "'abyssinian'", "2"),
         (_SPLIT, sub("shiba", "#Image CLASS-ID SPECIES BREED ID\nwolf_1 1 2 1\nshiba"), "bad-annotations", "'wolf_1'"),
-        (_SPLIT, lines(lambda old: [*old, old[0]]), "bad-annotations", "'Abyssinian_201'"),
     ],
     "pets_all": [("images", on("images/Abyssinian_201.jpg", renamed("wolf_1.jpg")), "bad-annotations", "'wolf_1'")],
     **{
@@ -211,25 +174,17 @@ FAULTS = {
     "sugarcrepe_swap_att": [(None, twice(), "repeated-key", "'0'")],
     "sugarcrepe_selfbench_att": [("replace_att.json", gone, "no-such-file")],
     "sugarcrepe_pp_swap_obj": [(None, again(1), "repeated-id", "'id'", "4", "1")],
-    "svo_subj": [
-        (None, put(3, "neg_type", "adverb"), "unknown-name", "'neg_type'", "4", "'adverb'"),
-        (None, twice(3), "repeated-key", "4", "'pos_id'"),
-    ],
+    "svo_subj": [(None, put(3, "neg_type", "adverb"), "unknown-name", "'neg_type'", "4", "'adverb'")],
     "valse_existence": [(None, put("existence_1", "mturk", "caption", "3"), "not-a-number", "'mturk'")],
     "vismin_object": [(None, put(1, "text_1", " "), "not-a-text", "'text_1'", "2")],
-    "vlchecklist_attribute_color": [
-        (None, put(1, 1, "NEG", []), "empty-list", "2"),
-        (None, put(1, ["a"]), "wrong-number-of-entries", "2", "1"),
-    ],
+    "vlchecklist_attribute_color": [(None, put(1, 1, "NEG", []), "empty-list", "2")],
     "whatsup_a": [(None, drop(1, "caption_options", 0), "wrong-number-of-entries", "2", "3", "4")],
     "whatsup_b_sets": [
         (None, drop(7), "missing-items", "5", "beer-bottle and armchair", "'behind'"),
         (None, put(1, "image_path", "x/mug_over_plate.jpeg"), "bad-annotations", "2", "'mug_over_plate.jpeg'"),
-        (None, put(1, "caption_options", 0, "other"), "bad-annotations"),
     ],
     "winoground": [
         (None, lines(lambda old: [*old, old[0]]), "repeated-id", "'id'", "4", "0"),
-        (None, cut(0.5), "incomplete-file", "2"),
         ("data.json", write('[{"id" 0}]'), "not-json", "8"),  # where both are there, this is the one that is read
     ],
 }

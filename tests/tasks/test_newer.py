@@ -2,8 +2,7 @@
 
 import dataclasses
 import json
-import os
-import pathlib
+import shutil
 
 import numpy as np
 import PIL.Image
@@ -13,6 +12,8 @@ import winobench
 from tests.expectations import raises
 from tests.tasks import newer_layouts
 from tests.tasks.damage import put, rows
+from tests.tasks.newer_layouts import items_of as read
+from tests.tasks.newer_layouts import written
 from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS
@@ -34,17 +35,6 @@ from winobench.tasks import (
 )
 from winobench.tasks.base import SKILLS, Task
 
-REFERENCE = os.environ.get("WINOBENCH_REFERENCE_DATA")
-real = pytest.mark.skipif(REFERENCE is None, reason="WINOBENCH_REFERENCE_DATA is not set")
-
-
-def read(task, folder):
-    return newer_layouts.items_of(task, folder)
-
-
-def written(task, folder):
-    return read(task, newer_layouts.WRITERS[task](folder))
-
 
 def task(name, folder):
     """A task of the items in a folder, as if it had been prepared."""
@@ -54,8 +44,7 @@ def task(name, folder):
     return dataclasses.replace(TASKS[name], **fields, data_fingerprint=lambda data_dir, limit: "x")
 
 
-def asked(items):
-    """All pairs of image and text."""
+def pairs_of(items):
     return {(image.path, text) for item in items for image in item.images for text in item.texts}
 
 
@@ -71,8 +60,7 @@ def test_whatsup_by_image_pair_and_set(tmp_path):
     assert [pair.id for pair in pairs[:2]] == ["mug and plate/left-right", "mug and plate/in-front-behind"]
     assert [image.path.name for image in pairs[1].images] == ["mug_in-front_of_plate.jpeg", "mug_behind_plate.jpeg"]
     assert pairs[1].texts[:2] == ("A mug in front of a plate", "A mug behind a plate")
-    # All three ask about the same pairs of image and text.
-    assert asked(ones) == asked(pairs) == asked(sets)
+    assert pairs_of(ones) == pairs_of(pairs) == pairs_of(sets)
 
 
 def test_numbers_of_examples_are_the_published_ones():
@@ -115,13 +103,10 @@ def test_pictures_of_tables_are_unpacked_once(tmp_path):
     assert read("vismin_relation", tmp_path) == items
     assert items[0].images[0].path.read_bytes() == newer_layouts.picture(0, 0)["bytes"]
     assert [image.path.stat().st_mtime_ns for item in items for image in item.images][1:] == times[1:]
-
-
-def test_images_of_tables_need_a_folder(tmp_path):
-    folder = newer_layouts.WRITERS["colorswap"](tmp_path)
-    (folder / "unpacked").write_text("in the way")
+    shutil.rmtree(tmp_path / "unpacked")
+    (tmp_path / "unpacked").write_text("in the way")
     with raises("cannot-write", "unpacked"):
-        read("colorswap", folder)
+        read("vismin_relation", tmp_path)
 
 
 def test_countbench_asks_for_each_number(tmp_path):
@@ -234,6 +219,10 @@ def test_imagenet_in_each_layout(tmp_path):
     by_folder = written("imagenet", tmp_path / "folders")
     assert answers(by_folder) == expected
     assert by_folder[0].images[0].path.parent.name == newer_layouts.TENCH
+    # Classes of one name are one candidate.
+    assert len(by_folder[0].texts) == 998
+    assert by_folder[0].texts.count("a photo of a sunglasses.") == 1
+    assert [by_folder[0].texts[place] for place in (658, -1)] == [f"a photo of a class {n}." for n in (658, 999)]
     for write in (newer_layouts.write_kaggle, newer_layouts.write_devkit):
         folder = newer_layouts.WRITERS["imagenet"](tmp_path / write.__name__)
         write(folder)
@@ -244,14 +233,6 @@ def test_imagenet_in_each_layout(tmp_path):
     (kaggle / "ILSVRC" / "Data" / "CLS-LOC").mkdir(parents=True)
     (kaggle / "val").rename(kaggle / "ILSVRC" / "Data" / "CLS-LOC" / "val")
     assert answers(read("imagenet", kaggle)) == expected
-
-
-def test_classes_of_one_name_are_one_candidate(tmp_path):
-    (item, *_) = written("imagenet", tmp_path)
-    assert len(item.texts) == 998
-    assert item.texts.count("a photo of a sunglasses.") == 1
-    assert item.texts[658] == "a photo of a class 658."
-    assert item.texts[-1] == "a photo of a class 999."
 
 
 def test_flowers_of_the_test_split(tmp_path):
@@ -309,7 +290,7 @@ def test_naturalbench_asks_each_question_of_each_image(tmp_path):
     assert together[1].groups == ("multiple_choice",)
     ending = "Option: A: red; B: blue;Please output the letter corresponding to the correct option.\nAnswer: A"
     assert together[1].texts[0].endswith(ending)
-    assert asked(single) == asked(questions) == asked(images) == asked(together)
+    assert pairs_of(single) == pairs_of(questions) == pairs_of(images) == pairs_of(together)
 
 
 def test_texts_of_questions():
@@ -322,8 +303,6 @@ def test_texts_of_questions():
 
 
 class Answers:
-    """Says yes, or A, to whatever is asked."""
-
     answers_questions = True
 
     def fingerprint(self):
@@ -341,26 +320,21 @@ def test_only_scorers_that_answer_are_asked(tmp_path):
     names = [f"naturalbench{form}" for form in naturalbench.FORMS]
     folder = newer_layouts.WRITERS["naturalbench"](tmp_path / "source")
 
-    tasks = [task(name, folder) for name in names]
+    asked = [task(name, folder) for name in names]
     with raises("cannot-answer", "'naturalbench'", "Matches"):
-        evaluate.evaluate(Matches(), tasks, tmp_path / "refused", progress=False)
+        evaluate.evaluate(Matches(), asked, tmp_path / "refused", progress=False)
     assert not (tmp_path / "refused").exists()
-    results = evaluate.evaluate(Answers(), tasks, tmp_path / "run", progress=False)
+    results = evaluate.evaluate(Answers(), asked, tmp_path / "run", progress=False)
     # Who always says yes is right half of the time, and never about two images or two questions.
     run = winobench.read_run(tmp_path / "run")
     values = [results["tasks"][name][run.tasks[name].shown[0]]["value"] for name in names]
     assert values == [0.5, 0, 0, 0]
     assert results["passes"] == 3 * 2 * 4
-    # What reports make of the recorded scores again.
     assert [rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
     gallery, _ = task_gallery(run, "naturalbench_groups", {}, 1, 0)
     (card,) = dict(gallery.kinds)["Surely wrong"]
     assert [[right for _, right, _ in cells] for cells in card.square.cells] == [[True, False] * 2, [False, True] * 2]
     assert not set(names) & set(groups.members("@compositional", TASKS))
-
-
-def newer(name):
-    return pathlib.Path(REFERENCE) / "newer" / name
 
 
 def _published():
@@ -375,10 +349,10 @@ def _published():
     yield "cola", "cola/COLA_multiobjects_matching_benchmark.json", (1, 3)
 
 
-@real
 @pytest.mark.parametrize(("task", "file", "texts"), list(_published()))
-def test_rows_as_published(task, file, texts):
-    folder, rows = newer(file).parent, json.loads(newer(file).read_text())
+def test_rows_as_published(reference_data, task, file, texts):
+    path = reference_data / "newer" / file
+    folder, rows = path.parent, json.loads(path.read_text())
     items = list(TASKS[task].source.read(folder.parent if folder.name == "sugarcrepe_pp" else folder))
     if isinstance(rows, dict):  # some of which the annotators did not find valid
         rows = {key: row for key, row in rows.items() if "mturk" not in row or row["mturk"]["caption"] > 1}
@@ -389,17 +363,17 @@ def test_rows_as_published(task, file, texts):
     assert {item.target for item in items} == {None if task == "cola" else 0}
 
 
-@real
 @pytest.mark.parametrize(("what", "counts"), [("att", (0, 122, 666)), ("obj", (410, 1407, 245))])
-def test_sets_merged_as_self_bench_does(what, counts):
+def test_sets_merged_as_self_bench_does(reference_data, what, counts):
     """788 and 2,062 rows, of which its loader keeps these of each set (counted in the published files)."""
-    items = list(sugarcrepe_selfbench.read(newer("sugarcrepe"), what))
+    folder = reference_data / "newer" / "sugarcrepe"
+    items = list(sugarcrepe_selfbench.read(folder, what))
     assert len(items) == TASKS[f"sugarcrepe_selfbench_{what}"].source.num_examples == sum(counts)
     sets = [name for item in items for name in item.groups]
     assert tuple(sets.count(name) for name in sugarcrepe_selfbench.MERGED[what]) == counts
     by_hand = {}
     for name in sugarcrepe_selfbench.MERGED[what]:
-        by_hand |= json.loads((newer("sugarcrepe") / f"{name}.json").read_text())
+        by_hand |= json.loads((folder / f"{name}.json").read_text())
     assert {item.id: item.texts for item in items} == {
         key: (row["caption"], row["negative_caption"]) for key, row in by_hand.items()
     }

@@ -1,8 +1,6 @@
 """Tasks on pictures that people have rated: ratings by hand, and rows that contradict each other."""
 
 import json
-import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -16,8 +14,11 @@ from winobench.metrics import ratings
 from winobench.tasks import TASKS, meta_geneval, meta_imagereward, meta_tifa160, people
 from winobench.tasks.annotations import Entry
 
-REFERENCE = pathlib.Path(os.environ.get("WINOBENCH_REFERENCE_DATA", "")) / "newer" / "people"
-needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs the published annotations")
+
+@pytest.fixture
+def published(reference_data):
+    folder = reference_data / "newer" / "people"
+    return folder if folder.is_dir() else pytest.skip("needs the published annotations")
 
 
 def test_ratings_of_tifa160_are_means(tmp_path):
@@ -84,21 +85,19 @@ def test_pictures_of_a_prompt_of_geneval_are_compared_whatever_drew_them():
     assert tau["prompts"] == tau["prompts_with_tau"] == 2
 
 
-@needs_reference
-def test_the_published_annotations_have_the_published_counts():
+def test_the_published_annotations_have_the_published_counts(published):
     for name, count in (("tifa160", 160), ("tifa160_authors", 160), ("imagereward", 466), ("geneval", 300)):
         name = f"meta_{name}"
-        items = list(TASKS[name].source.read(REFERENCE))
+        items = list(TASKS[name].source.read(published))
         assert len(items) == count == TASKS[name].source.num_examples
     assert sum(len(item.images) for item in items) == 1200
-    ranked = [(item.id, np.arange(len(item.ratings)), item.ratings) for item in meta_imagereward.read(REFERENCE)]
+    ranked = [(item.id, np.arange(len(item.ratings)), item.ratings) for item in meta_imagereward.read(published)]
     assert results_of("meta_imagereward", ranked)["preference_accuracy"]["pairs"] == 6399  # Table 3
 
 
-@needs_reference
-def test_published_scores_have_the_published_correlations():
+def test_published_scores_have_the_published_correlations(published):
     """Outputs of TIFA's compute_correlation.ipynb."""
-    rows = list(json.loads((REFERENCE / "human_annotations_with_scores.json").read_text()).values())
+    rows = list(json.loads((published / "human_annotations_with_scores.json").read_text()).values())
     for column, tau, correlation in (
         ("clipscore_vitb32", 0.2314458979024208, 0.3318181645103688),
         ("tifa_mplug-large", 0.4717164648720951, 0.5967201059577838),

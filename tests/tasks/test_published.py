@@ -51,7 +51,6 @@ def test_when_it_is_prepared(source, data_dir):
     assert task.count(data_dir) == 10
     found = list(task.load(data_dir, None))
     assert [(e.id, e.texts, e.target, e.groups) for e in found] == [(i.id, i.texts, i.target, i.groups) for i in source]
-    # As the scorers open them.
     np.testing.assert_array_equal(
         images.load_image(found[3].images[0], 8), images.load_image(source[3].images[0].path, 8)
     )

@@ -3,14 +3,12 @@
 import json
 import shutil
 
-import numpy as np
 import PIL.Image
 import pytest
 
 from tests.expectations import names, raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
-from winobench.evaluation import evaluate
 from winobench.generation.generate import draw_pictures
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs.image_runs import read_pictures
@@ -63,20 +61,6 @@ def test_a_run_of_pictures(run):
     assert examples["b/5/0"].groups == ("b",)
     assert [example.id for example in counting.load(None, 1)] == ["a/5/0", "b/5/0"]
     assert counting.data_fingerprint(None, None) != counting.data_fingerprint(None, 1)
-
-
-def test_it_is_evaluated_by_drawer(run, tmp_path):
-    write_verdicts(run.folder, [Verdict(one.file, one.sha256, one.model == "a") for one in run.records])
-
-    class Right:
-        def score(self, images, texts):
-            return np.array([[float("three" in text or "two" in text) for text in texts] for _ in images])
-
-    results = evaluate.evaluate(Right(), f"selfbench:{run.folder}", tmp_path / "judged", progress=False)
-    rows = results["tasks"]["selfbench_counting"]
-    assert (rows["a/accuracy"]["n"], rows["b/accuracy"]["n"], rows["a, correct/accuracy"]["n"]) == (4, 4, 4)
-    assert "b, correct/accuracy" not in rows
-    assert rows["accuracy"]["ties"] == 8  # it cannot tell three from two
 
 
 def published(folder, labels, model="1.5", version=None, judged=lambda number, sample: True):

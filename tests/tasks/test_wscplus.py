@@ -114,25 +114,23 @@ ANSWERS = {
     ],
     1: [
         "A: 1; Step 1: Ida is named. Step 2: done.", "1.", "**1**; Ida.", "Final answer:\n\n1; Ida",
-        "Final Answer: 0; first thought.\nFinal Answer: 1; second thought.",
-        "1; a\n0; b\n1; c\nMajority vote: 1", "We weigh both.\nHence 1; Ida.", "We weigh all.\n1; Ida.",
+        "Final Answer: 0; first thought.\nFinal Answer: 1; second thought.", "We weigh both.\nHence 1; Ida.",
         'Final Answer: 1; Ida.\n\nQ: What does "he" refer to?\nA:\nFinal Answer: 0; Bob.',
         '1; Ida.\nQ: What does "he" refer to?\nA: 0; Bob.', "Final Answer: Index 1; rather Ida than Nora.", "`1`",
         "Ida, as she is the one who is told, although it is not entirely clear.", "'she' refers to Ida.",
         "1. Nora is named.\n2. Then it is Ida.",
     ],
     2: [
-        "Answer: 2", "[2]", "2 because nobody can tell",
+        "[2]", "2 because nobody can tell",
         "Step 1: a.\nProbability: 0.9\nFinal Answer: 2; Nobody can tell Nora from Ida.",
         "... so our final answer is: 2; we cannot tell", "Final Decision: 2; There are arguments for 0 and for 1.",
         "Conclusion: 2; without more context it is open.", "<think>The answer is 0, or 1; hm.</think>\n2; open",
-        "Final Answer: neither", "Final Answer: Neither Nora nor Ida", "It could be Nora or Ida, so it is ambiguous.",
-        "I don't know.", "It can’t be determined who is meant.", "I'm sorry, but I can't assist with that.",
+        "Final Answer: Neither Nora nor Ida", "It could be Nora or Ida, so it is ambiguous.", "I don't know.",
+        "It can’t be determined who is meant.", "I'm sorry, but I can't assist with that.",
         "We cannot confidently make a clear choice between the two.", "Nora spoke, but it is unclear who listened.",
     ],
     None: [
-        "<think>The answer is 0, as Nora", "Final Answer: 0 or 1", "Nora and Ida travel.", "Nothing of that.", "0.5",
-        "",
+        "<think>The answer is 0, as Nora", "Final Answer: 0 or 1", "Nora and Ida travel.", "0.5", "",
     ],
 }
 # fmt: on
@@ -319,12 +317,6 @@ class TestPublishedNumbers:
 
 # Name: (share of right answers, of the types, counts of errors, answers as their authors parsed them)
 RECORDED = {"GPT4": (481, (226, 73, 182), (19, 119, 81, 0)), "GPT3": (310, (203, 18, 89), (5, 267, 118, 0))}
-RESULTS = {
-    "Accurate Predictions": "correct",
-    "Ambiguity Misinterpretation": "ambiguity_misinterpretation",
-    "Entity Misselection": "entity_misselection",
-    "Response Evasion": "response_evasion",
-}
 
 
 @pytest.fixture(scope="module", params=list(RECORDED))
@@ -364,7 +356,9 @@ class TestRecordedAnswers:
         assert wscplus.error_counts(questions, given) == dict(zip(wscplus.ERRORS, errors, strict=True))
         assert found["pair_accuracy"]["n"] == 53
         outcomes = [wscplus.outcome(*both) for both in zip(questions, given, strict=True)]
-        assert outcomes == [RESULTS[row["result"]] for row in rows]
+        names_of_outcomes = {"Accurate Predictions": "correct"}  # the others are called as here
+        results = [names_of_outcomes.get(row["result"], row["result"].lower().replace(" ", "_")) for row in rows]
+        assert outcomes == results
         if name == "GPT3":
             (stated,) = numbers(paper="wscplus", metric="GPT3/accuracy")
             assert found["GPT3/accuracy"]["value"] == pytest.approx(stated.value, abs=5e-4)
@@ -374,11 +368,3 @@ class TestRecordedAnswers:
         statements = [data.normalize(one.statement) for one in items if one.split == "few_shot"]
         examples = wscplus.prompts()["few_shot"]["examples"]
         assert statements == [data.normalize(one["statement"]) for example in examples for one in example["items"]]
-
-    def test_test_set(self, reference_data):
-        questions = wscplus.TEXT_TASKS[1].load(str(reference_data), None)
-        assert len({question.id for question in questions}) == 2301
-        assert {question.groups[1] for question in questions} == {"GPT4", "GPT3", "Claude2"}
-        some = wscplus.TEXT_TASKS[1].load(str(reference_data), 100)
-        assert {question.groups[0] for question in some} == set(data.TYPES)
-        assert dataclasses.asdict(some[0]) == dataclasses.asdict(questions[0])
