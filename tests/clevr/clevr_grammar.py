@@ -67,7 +67,6 @@ def seen_shares(batch, size):
 
 
 def facts(scene):
-    """What there is in a batch of one scene."""
     boxes, centers = scenes.project_boxes(scene)[0], scenes.project_centers(scene)[0]
     radii = np.asarray(scenes.radii(scene))[0]
     return [

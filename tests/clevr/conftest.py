@@ -5,5 +5,4 @@ from winobench.clevr import renderer
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Quicker for a few scenes."""
     monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)

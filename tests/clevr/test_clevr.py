@@ -48,8 +48,7 @@ def test_task_scenes_differ_in_everything_and_stand_left_and_right():
     assert np.all(np.abs(sides) == 1)
     assert 0.4 < np.mean(sides[:, 0] == -1) < 0.6
     boxes = clevr_scenes.project_boxes(scenes)
-    assert boxes.min() > 0
-    assert boxes.max() < 1
+    assert 0 < boxes.min() < boxes.max() < 1
     left = np.take_along_axis(boxes, np.argsort(sides, axis=1)[..., None], axis=1)
     assert np.all(left[:, 0, 2] < left[:, 1, 0])
     widths = 64 * (boxes[..., 2] - boxes[..., 0])
@@ -84,17 +83,13 @@ def test_crowds_are_in_frame_and_nobody_is_hidden():
     assert set(scenes.num_objects) == set(range(3, 11))
     there = np.arange(10) < scenes.num_objects[:, None]
     boxes = clevr_scenes.project_boxes(scenes)[there]
-    assert boxes.min() > -0.01
-    assert boxes.max() < 1.01
+    assert -0.01 < boxes.min() < boxes.max() < 1.01
     assert min(seen_shares(scenes, 128)) > 0.6
 
 
 def captions_of_weights(**weights):
-    return clevr_captions.training_captions(scene(), np.random.default_rng(0), weights=weights)
-
-
-def scene():
-    return clevr_scenes.sample_task_scenes(1)
+    scene = clevr_scenes.sample_task_scenes(1)
+    return clevr_captions.training_captions(scene, np.random.default_rng(0), weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -102,25 +97,16 @@ def scene():
     [
         (lambda: clevr_scenes.sample_task_scenes(1, split="test"), ("split", "train", "evaluation", "'test'")),
         (lambda: clevr_scenes.sample_task_scenes(-1), ("count",)),
-        (lambda: clevr_scenes.sample_free_scenes(1, min_objects=3, max_objects=2), ("min_objects", "max_objects")),
         (lambda: clevr_scenes.sample_free_scenes(1, clear=1.5), ("clear", "1.5")),
-        (lambda: renderer.render(scene(), 0), ("size", "0")),
-        (lambda: clevr_scenes.swap(scene(), "material"), ("attribute", "'material'")),
+        (lambda: renderer.render(clevr_scenes.sample_task_scenes(1), 0), ("size", "0")),
+        (lambda: clevr_scenes.swap(clevr_scenes.sample_task_scenes(1), "material"), ("attribute", "'material'")),
         (lambda: captions_of_weights(spatial=-1.0, pair=2.0), ("weights",)),
-        (lambda: captions_of_weights(spatial=0.0), ("weights",)),
-        (lambda: captions_of_weights(), ("weights",)),
         (lambda: captions_of_weights(poem=1.0), ("poem", "recognition_color")),
     ],
 )
 def test_wrong_arguments_are_refused(call, named):
     with pytest.raises(ValueError, match=names(*named)):
         call()
-
-
-def test_no_scenes_give_no_pictures():
-    scenes = clevr_scenes.sample_task_scenes(0)
-    assert len(scenes) == 0
-    assert renderer.render(scenes, 16).shape == (0, 16, 16, 3)
 
 
 @pytest.mark.slow
@@ -135,15 +121,6 @@ def test_pictures_do_not_depend_on_the_batch(size):
     assert together.dtype == np.uint8
     alone = np.concatenate([renderer.render(scenes[i], size) for i in range(5)])
     np.testing.assert_array_equal(together, alone[np.arange(chunk + 3) % 5])
-
-
-@pytest.mark.slow
-def test_resolutions_show_the_same_picture():
-    scenes = clevr_scenes.sample_task_scenes(8)
-    fine = renderer.render(scenes, 128).astype(np.float64)
-    coarse = renderer.render(scenes, 32, supersample=4).astype(np.float64)
-    # Averages before and after gamma differ at edges: a few levels on average, tens on single pixels.
-    assert np.abs(fine.reshape(8, 32, 4, 32, 4, 3).mean(axis=(2, 4)) - coarse).mean() < 2.0
 
 
 def test_rendered_scenes_are_those_of_this_version():
@@ -201,6 +178,7 @@ def test_colours_are_told_apart():
     assert apart.min() > 30
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("form", clevr_captions.FORMS)
 def test_training_captions_are_true_and_in_vocabulary(form):
     pairs = clevr_scenes.sample_free_scenes(60, distinct=0.5, clear=0.5)
@@ -223,16 +201,13 @@ def test_most_training_captions_name_two_objects():
     assert 0.4 < np.mean(first) < 0.6
 
 
-def absent_color(things):
-    return next(color for color in clevr_scenes.COLORS if color not in {thing.color for thing in things})
-
-
 def test_scenes_without_a_false_answer_are_refused():
     (things,) = clevr_captions.describe(clevr_scenes.sample_task_scenes(1))
+    absent = next(color for color in clevr_scenes.COLORS if color not in {thing.color for thing in things})
     with pytest.raises(ValueError, match="differ"):
-        clevr_captions.items((things[0], things[1]._replace(color=things[0].color)), absent_color(things))
+        clevr_captions.items((things[0], things[1]._replace(color=things[0].color)), absent)
     with pytest.raises(ValueError, match="left"):
-        clevr_captions.items(things[:1], absent_color(things))
+        clevr_captions.items(things[:1], absent)
     with pytest.raises(ValueError, match=names("'gray'")):
         clevr_captions.items(things, things[0].color)
 
@@ -260,5 +235,4 @@ def test_swaps_exchange_one_attribute():
         for name in ("color", "shape", "size", "material"):
             expected = scenes.arrays()[name][:, ::-1] if name == attribute else scenes.arrays()[name]
             np.testing.assert_array_equal(swapped.arrays()[name], expected)
-        assert clevr_scenes.project_boxes(swapped).min() > 0
-        assert clevr_scenes.project_boxes(swapped).max() < 1
+        assert 0 < clevr_scenes.project_boxes(swapped).min() < clevr_scenes.project_boxes(swapped).max() < 1

@@ -12,7 +12,6 @@ from tests.data import web_server
 
 
 def photograph(seed=0, size=(40, 30)):
-    """A JPEG file."""
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG")
@@ -27,7 +26,6 @@ class Sites:
         self.requests = []
         self.under_way, self.most = {}, {}
         self.busy_left = 1
-        self.gate = None  # an event that photographs wait for
 
     def url(self, path, host="127.0.0.1"):
         return f"http://{host}:{self.port}{path}"
@@ -38,8 +36,6 @@ class Sites:
 
 @contextlib.contextmanager
 def running():
-    """Starts them, and stops them at the end."""
-
     lock = threading.Lock()
 
     def answer(handler):
@@ -70,8 +66,6 @@ def _answer(handler, sites):
         "truncated": (photograph()[:500], {"Content-Length": str(len(photograph()))}),
     }
     if kind == "photo":
-        if sites.gate is not None:
-            sites.gate.wait(30)
         _send(handler, 200, photograph(len(handler.path)))
     elif kind in moved:
         _send(handler, 302, b"", {"Location": moved[kind]})

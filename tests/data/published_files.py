@@ -36,6 +36,5 @@ def make_items(paths: list[pathlib.Path]) -> list[Item]:
 
 
 def prepare(folder, items, root, **options):
-    """`preparing.prepare` in this process, with defaults."""
     options = {"task": "toy", "task_version": 1, "workers": 1, **options}
     return preparing.prepare(folder, items, root=root, **options)

@@ -78,16 +78,7 @@ def test_rows_come_with_their_own_negatives_and_captions_of_others(source):
             (others, {text: weight / weights.total() for text, weight in weights.items()}),
         ):
             assert counts.keys() == shares.keys()
-            # Five standard deviations of 600 draws.
             assert all(abs(counts[key] - 600 * p) <= 5 * (600 * p * (1 - p)) ** 0.5 for key, p in shares.items())
-
-
-def test_an_epoch_has_every_row_once_in_another_order(source):
-    count = len(source.rows)
-    found = [row[:2] for row in drawn(source, 3, batch_size=count)]
-    orders = [found[start : start + count] for start in range(0, 3 * count, count)]
-    assert all(sorted(order) == sorted((row.image, row.caption) for row in source.rows) for order in orders)
-    assert orders[0] != orders[1] != orders[2]
 
 
 def test_batch_n_depends_on_seed_and_n_alone(source):
@@ -121,6 +112,9 @@ def test_draws_depend_on_epoch_and_row_and_not_on_the_batches(source):
     assert drawn(source, 10, batch_size=3) == drawn(source, 6, batch_size=5)
     whole = drawn(source, 2, batch_size=count)
     assert sorted(whole[:count]) != sorted(whole[count:])
+    orders = [[row[:2] for row in whole[start : start + count]] for start in (0, count)]
+    assert all(sorted(order) == sorted((row.image, row.caption) for row in source.rows) for order in orders)
+    assert orders[0] != orders[1]
 
 
 def test_every_text_is_tokenized_once(source):
@@ -134,19 +128,14 @@ def test_every_text_is_tokenized_once(source):
     assert sorted(asked) == TEXTS
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+def test_bad_rows(source):
+    for rows, message in (
         ([*ROWS, Row(1, "x", (), (0,))], ("no-negative", "5", "'x'")),
-        ([*ROWS, Row(1, "x", ("y",), ())], ("no-negative", "5", "'x'")),
         (ROWS[:2], ("no-other-caption", "2")),
-        ([], ("no-other-caption", "0")),
-    ],
-)
-def test_bad_rows(source, rows, message):
-    source.rows = rows
-    with raises(*message):
-        batches(source, 1)
+    ):
+        source.rows = rows
+        with raises(*message):
+            batches(source, 1)
 
 
 def test_prepared_sets(tmp_path):

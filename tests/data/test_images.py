@@ -24,7 +24,7 @@ def picture():
 def test_path_pil_and_array_are_one_image(picture, tmp_path):
     path = tmp_path / "image.png"
     Image.fromarray(picture).save(path)
-    sources = (path, str(path), Image.fromarray(picture), picture)
+    sources = (path, str(path), Image.fromarray(picture), Image.fromarray(picture).convert("RGBA"), picture)
     assert len({images.image_hash(source) for source in sources}) == 1
     for source in sources:
         np.testing.assert_array_equal(images.load_image(source, 8), images.load_image(picture, 8))
@@ -43,26 +43,6 @@ def test_resize_is_pils_bicubic_without_crop(picture):
     square = picture[:, :12]
     np.testing.assert_array_equal(images.load_image(square, 12), square)
 
-
-def test_missing_and_corrupt_files_are_named(picture, tmp_path):
-    with raises("no-such-file", "absent.png"):
-        images.load_image(tmp_path / "absent.png", 8)
-    path = tmp_path / "broken.png"
-    Image.fromarray(picture).save(path)
-    path.write_bytes(path.read_bytes()[:200])
-    with raises("undecodable-image", "broken.png"):
-        images.image_hash(path)
-
-
-@pytest.mark.parametrize(
-    "array", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.float32), np.zeros((0, 4, 3), np.uint8)]
-)
-def test_other_arrays_are_refused(array):
-    with raises("wrong-shape", "uint8"):
-        images.load_image(array, 8)
-
-
-# What pixels of each kind mean.
 
 RAMP = np.linspace(0, 1, 4096).reshape(64, 64)
 GRAY_MEANS = pytest.approx(127.5, abs=0.6)
@@ -94,6 +74,8 @@ def test_gray_of_any_order_of_bytes_and_any_depth(tmp_path):
         levels = (RAMP * largest).astype(">u2" if largest > 255 else "u1").tobytes()
         (tmp_path / "ramp.pgm").write_bytes(b"P5 64 64 %d\n" % largest + levels)
         assert np.asarray(images.open_image(tmp_path / "ramp.pgm")).mean() == GRAY_MEANS
+    floats = Image.fromarray(RAMP.astype(np.float32))
+    assert np.asarray(images.open_image(floats)).mean() == _read_back(floats, tmp_path, "TIFF").mean() == GRAY_MEANS
 
 
 def _tiff(values, bits, photometric, sample_format=1):
@@ -114,21 +96,12 @@ def test_tiff_files_in_which_white_is_zero(tmp_path):
             assert np.asarray(images.open_image(tmp_path / "dark.tif")).mean() == pytest.approx(mean, abs=1)
 
 
-def test_floats_from_0_to_1(tmp_path):
-    image = Image.fromarray(RAMP.astype(np.float32))
-    assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
-    assert _read_back(image, tmp_path, "TIFF").mean() == GRAY_MEANS
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -0.01, 1.01, 128.0])
-def test_other_floats_are_refused(value):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.01, 1.01])
+def test_other_floats_and_integers_of_32_bits_are_refused(value):
     pixels = np.zeros((4, 4), np.float32)
     pixels[1, 2] = value
     with raises("unknown-range", "0", "1", "8"):
         images.open_image(Image.fromarray(pixels))
-
-
-def test_32_bits_without_a_range_are_refused():
     with raises("unknown-range", "32"):
         images.open_image(Image.fromarray(np.full((4, 4), 200, np.int32)))
 
@@ -173,16 +146,10 @@ def test_alpha_is_composited_on_white(mode):
     assert _means(images.open_image(image)) == pytest.approx(expected, abs=1)
 
 
-def test_an_opaque_alpha_changes_no_pixel(picture):
-    image = Image.fromarray(picture).convert("RGBA")
-    np.testing.assert_array_equal(np.asarray(images.open_image(image)), picture)
-
-
 @pytest.mark.parametrize(
     ("image", "format", "transparent"),
     [
         (Image.new("L", (8, 8), 7), "PNG", 7),
-        (Image.new("1", (8, 8), 0), "PNG", 0),
         (Image.new("RGB", (8, 8), (1, 2, 3)), "PNG", (1, 2, 3)),
         (Image.new("P", (8, 8), 3), "PNG", 3),
         (Image.new("P", (8, 8), 3), "PNG", bytes([255, 255, 255, 0])),
@@ -197,8 +164,9 @@ def test_what_is_declared_transparent_is_white(tmp_path, image, format, transpar
     assert (_read_back(image, tmp_path, format, transparency=transparent) == 255).all()
 
 
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(
+    ("format", "orientation"), [*(("JPEG", n) for n in range(1, 9)), *((n, 6) for n in ("PNG", "WEBP", "TIFF"))]
+)
 def test_every_orientation_is_applied_to_files(tmp_path, format, orientation):
     quarters = np.zeros((32, 48, 3), np.uint8)
     quarters[:16, :24] = (255, 0, 0)
@@ -247,7 +215,7 @@ def test_the_first_of_several_frames_counts(tmp_path, format):
     assert _means(pixels) == pytest.approx((255, 0, 0), abs=3)
 
 
-@pytest.mark.parametrize("words", [2 << 20, 70 << 20])
+@pytest.mark.parametrize("words", [2 << 20, pytest.param(70 << 20, marks=pytest.mark.slow)])
 def test_long_texts_of_a_png_file_are_passed_over(tmp_path, words):
     """Editors store workflows in them, which PIL refuses to decompress beyond 1 MiB."""
     info = PngImagePlugin.PngInfo()
@@ -258,9 +226,6 @@ def test_long_texts_of_a_png_file_are_passed_over(tmp_path, words):
     Image.fromarray(pixels).save(tmp_path / "image.png", pnginfo=info, icc_profile=bytes(2 << 20))
     found = np.asarray(images.open_image(tmp_path / "image.png"))
     np.testing.assert_array_equal(found, np.rot90(pixels, -1))
-
-
-# What is no image, or too large.
 
 
 def _png(width, height):
@@ -299,28 +264,14 @@ def _make(kind, path):
         ("loop", "undecodable-image", "links"),
         ("sparse", "too-large", "1.1 GB"),
         (b"", "empty-file", ""),
-        (b"no image", "not-an-image", ""),
         (b"<html>", "not-an-image", "HTML"),
-        (b'{"error": "gone"}', "not-an-image", "JSON"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "not-an-image", "git lfs pull"),
         (b"\0\0\0\x18ftypheic" + bytes(90), "not-an-image", "HEIC"),
-        (b"\0\0\0\x18ftypmif1" + bytes(90), "not-an-image", "HEIC"),
-        (b"\0\0\0\x18ftypisom" + bytes(90), "not-an-image", "video"),
-        (b"\xff\x0a" + bytes(90), "not-an-image", "JPEG XL"),
-        (b"\0\0\0\x18ftypcrx " + bytes(90), "not-an-image", "raw"),
-        (b"II*\0\x10\0\0\0CR\2\0" + bytes(90), "not-an-image", "raw"),
         (b"RIFF\0\0\0\0AVI LIST" + bytes(90), "not-an-image", "video"),
-        (b"<!-- x --><!doctype html><html>", "not-an-image", "HTML"),
-        (bytes(257) + b"ustar", "not-an-image", "tar"),
         (bytes(90), "not-an-image", "zeros"),
         (b"\xef\xbb\xbf <?xml version='1.0'?>\n<svg/>", "not-an-image", "SVG"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not-an-image", ""),
-        (b"\x89PNG\r\n\x1a\n", "not-an-image undecodable-image", ""),  # by PIL's version
         (b"BM" + bytes(60), "undecodable-image", "BMP"),
         (_png(0, 5), "not-an-image empty-file", ""),  # by PIL's version
-        (_png(60_000, 60_000), "too-many-pixels", ""),
-        (_png(20_000, 20_000), "too-many-pixels", ""),
-        (_png(13_000, 13_000), "too-many-pixels", "13000 x 13000"),
         (_png(8192, 8193), "too-many-pixels", "8192 x 8193"),
         (_png(100, 100), "undecodable-image", "truncated"),
     ],
@@ -336,9 +287,9 @@ def test_what_cannot_be_decoded_is_one_sentence(tmp_path, kind, code, named):
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("a\0b.png", "zero-byte-in-path"), ("a\ud800.png", "undecodable-image"), ("a" * 5000, "undecodable-image")],
+    [("absent.png", "no-such-file"), ("a\0b.png", "zero-byte-in-path"), ("a" * 5000, "undecodable-image")],
 )
-def test_names_that_no_file_can_have(name, code):
+def test_names_that_no_file_has(name, code):
     with raises(code) as caught:
         images.load_image(name, 8)
     assert len(str(caught.value)) < 400
@@ -360,13 +311,11 @@ def test_pil_images_that_are_broken_closed_empty_or_of_another_format(tmp_path):
             images.open_image(image)
 
 
-@pytest.mark.parametrize("source", [None, object(), 5, b"bytes", [[1], [2, 3]], np.full((2, 2, 3), np.nan)])
+@pytest.mark.parametrize(
+    "source", [None, 5, [[1], [2, 3]], np.full((2, 2, 3), np.nan), np.zeros((4, 4)), np.zeros((0, 4, 3), np.uint8)]
+)
 def test_what_is_neither_path_nor_picture(source):
     with raises("wrong-type", "list") if isinstance(source, list) else raises("wrong-shape", "[height, width, 3]"):
         images.open_image(source)
-
-
-def test_an_object_that_opens_to_something_else():
-    source = types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no image")
     with raises("wrong-type", "PIL"):
-        images.open_image(source)
+        images.open_image(types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no image"))

@@ -10,15 +10,9 @@ from winobench.data import candidates, negatives
 from winobench.data.word_order import letters
 
 _TAGS = {"a": "DT", "an": "DT", "the": "DT", "her": "PRP$", "and": "CC", "is": "VBZ", "two": "CD", "Paris": "NNP"}
-_TAGS |= dict.fromkeys(("big", "red", "blue", "little", "old"), "JJ") | dict.fromkeys(
-    ("very", "slowly", "quietly"), "RB"
-)
-_TAGS |= dict.fromkeys(("holding", "petting", "sitting"), "VBG") | {
-    "rides": "VBZ",
-    "sits": "VBZ",
-    "sit": "VBP",
-    "ridden": "VBN",
-}
+_TAGS |= dict.fromkeys(("big", "red", "blue", "little", "old"), "JJ") | dict.fromkeys(("very", "slowly"), "RB")
+_TAGS |= dict.fromkeys(("holding", "petting", "sitting"), "VBG") | dict.fromkeys(("rides", "sits"), "VBZ")
+_TAGS |= {"sit": "VBP", "ridden": "VBN"}
 _TAGS |= dict.fromkeys(("on", "in", "of", "with", "near", "to"), "IN") | {",": ",", ".": ".", "BBC": "NNP"}
 
 
@@ -29,7 +23,6 @@ def tagger(text):
 
 
 def of(caption, seeds=40):
-    """Everything that some seed gives."""
     return {text for seed in range(seeds) for text in negatives.swapped_captions(caption, tagger, seed=seed)}
 
 
@@ -37,26 +30,17 @@ def of(caption, seeds=40):
     ("caption", "expected"),
     [
         ("Men sit near goats.", {"Goats sit near men."}),
-        ("A cat sits near a dog.", {"A dog sits near a cat."}),
         ("Paris near a lake", {"A lake near Paris", "Lake near a Paris"}),
-        ("BBC near a lake", {"A lake near BBC", "Lake near a BBC"}),
         (
             "a  big dog near a red cat",
             {"a  red dog near a big cat", "a  big cat near a red dog", "a red cat near a  big dog"},
         ),
-        # One unit of each kind, equal ones, or such as may change places without a change of meaning.
-        ("A dog.", set()),
-        ("", set()),
-        ("a dog near a Dog", set()),
-        ("a dog and a cat", set()),
-        ("a dog, a cat and the horse", set()),
-        ("a big red bus", set()),
-        ("a big, red and old bus", set()),
         ("a dog is in Paris", {"a Paris is in dog", "Paris is in a dog"}),
-        # Verbs in the same form only, and no auxiliaries.
         ("she rides slowly and sits", {"she sits slowly and rides"}),
-        ("she is sitting", set()),
-        ("ridden, sitting", set()),
+        # One unit of each kind, equal ones, or such as may change places without a change of meaning.
+        *((caption, set()) for caption in ("A dog.", "a dog near a Dog", "a dog and a cat", "a big, red and old bus")),
+        # Verbs in the same form only, and no auxiliaries.
+        *((caption, set()) for caption in ("she is sitting", "ridden, sitting")),
     ],
 )
 def test_worked_by_hand(caption, expected):
@@ -68,7 +52,6 @@ def test_each_kind_gives_one():
     kinds = collections.Counter()
     for seed in range(50):
         texts = negatives.swapped_captions(caption, tagger, seed=seed)
-        # Phrases, nouns, adjectives, verbs and adverbs.
         assert len(texts) == 5
         assert len({letters(text) for text in (caption, *texts)}) == 6
         for text in texts:

@@ -41,7 +41,6 @@ def whole_folder(source, tmp_path_factory):
 
 @pytest.fixture
 def folder(whole_folder, tmp_path):
-    """A copy of it to damage."""
     return shutil.copytree(whole_folder, tmp_path / "toy")
 
 
@@ -60,7 +59,6 @@ def test_the_items_come_back(whole_folder, source):
                 expected = expected.crop(file.box)
             np.testing.assert_array_equal(np.asarray(image.open()), np.asarray(expected))
             assert image.content_hash == images.image_hash(expected)
-            # And where images are taken, these are.
             assert images.image_hash(image) == image.content_hash
 
 
@@ -165,17 +163,11 @@ def test_images_are_opened_by_many_threads_and_after_pickling(whole_folder):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         hashes = list(pool.map(lambda image: images.image_hash(image.open()), [*opened, *copies] * 8))
     assert hashes == [image.content_hash for image in opened] * 16
+    for number in (-1, 20):
+        with pytest.raises(IndexError):
+            found.images[number]
     assert opened[0] == copies[0]
     assert opened[0] != opened[1]
-
-
-def test_several_readers_at_once(whole_folder):
-    def read(_):
-        return [(e.id, [i.open().tobytes() for i in e.images]) for e in prepared.PreparedSet(whole_folder).examples()]
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(read, range(4)))
-    assert found == [found[0]] * 4
 
 
 def test_the_fingerprint_is_of_the_content(source, tmp_path, monkeypatch):
@@ -225,40 +217,27 @@ def test_every_damaged_or_missing_file_is_found_and_named(folder):
         found.verify()
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
 @pytest.mark.parametrize("name", ["images/1.0.0/images-test.array_record-00001-of-00004", "examples/1.0.0/examples-*"])
 def test_a_shard_that_breaks_later_is_named(folder, name, damage):
     (path,) = folder.glob(name)
     content = path.read_bytes()
     # Every byte, so that it does not matter which of them are padding.
-    changes = {"flipped": bytes(255 - byte for byte in content), "cut": content[: len(content) // 2], "gone": None}
-    path.unlink() if changes[damage] is None else path.write_bytes(changes[damage])
+    path.unlink() if damage == "gone" else path.write_bytes(bytes(255 - byte for byte in content))
     found = prepared.PreparedSet(folder)
     with pytest.raises(InputError) as caught:
         _open_all(found)
     assert str(caught.value).startswith(f"{path} is damaged or missing: prepare the data again with")
 
 
-@pytest.mark.parametrize("name", ["images/1.0.0/dataset_info.json", "examples/1.0.0/features.json", "image_hashes.npy"])
-def test_broken_metadata_are_an_input_error(folder, name):
-    (folder / name).write_text("{")
-    with raises("damaged-file"):
-        _open_all(prepared.PreparedSet(folder))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
-        *({key: value} for key in ("num_examples", "num_images", "num_bytes") for value in (-1, 1.5, "20", None, True)),
-        {"num_examples": 21},
-        {"num_examples": 0},
-        {"num_images": 19},
-        *({"files": value} for value in (None, [], {"a": 1}, {"a": {"sha256": 1, "num_bytes": 1}}, {"a\0b": {}})),
+        *({"num_examples": value} for value in (-1, 1.5, "20", None, True, 21, 0)),
+        *({key: "20"} for key in ("num_images", "num_bytes", "num_published")),
+        *({"files": value} for value in (None, [], {"a": 1}, {"a": {"sha256": 1, "num_bytes": 1}})),
         {"files": {"a\0b": {"sha256": "", "num_bytes": 1}}},
-        {"task": 7},
-        {"content": None},
-        {"is_partial": "no"},
-        {"num_published": "20"},
+        *({key: value} for key, value in (("num_images", 19), ("task", 7), ("content", None), ("is_partial", "no"))),
         {"format": [1]},
     ],
 )
@@ -276,20 +255,18 @@ def test_a_state_of_wrong_numbers_or_types_is_an_input_error(folder, changes):
     assert caught.value.code in ("damaged-file", "not-prepared")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", np.zeros((20, 31), np.uint8), np.zeros((20, 32), np.int64)])
-def test_image_hashes_of_another_shape_are_an_input_error(folder, content):
-    path = folder / "image_hashes.npy"
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((name, b"{") for name in ("images/1.0.0/dataset_info.json", "examples/1.0.0/features.json")),
+        *(("image_hashes.npy", content) for content in (b"{", np.zeros((20, 31), np.uint8), np.zeros((20, 32), int))),
+    ],
+)
+def test_broken_metadata_are_an_input_error(folder, name, content):
+    path = folder / name
     path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
     with raises("damaged-file"):
         _open_all(prepared.PreparedSet(folder))
-
-
-def test_records_are_a_sequence(whole_folder):
-    records = prepared.PreparedSet(whole_folder).images
-    assert len(records) == 20
-    for number in (-1, 20):
-        with pytest.raises(IndexError):
-            records[number]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"format": 1}'])

@@ -25,14 +25,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
-def root(tmp_path):
-    published_files.make_images(tmp_path / "source")
-    return tmp_path / "source"
+def items(tmp_path):
+    return published_files.make_items(published_files.make_images(tmp_path / "source"))
 
 
 @pytest.fixture
-def items(root):
-    return published_files.make_items(sorted(root.iterdir(), key=lambda path: int(path.stem)))
+def root(items, tmp_path):
+    return tmp_path / "source"
 
 
 @pytest.fixture
@@ -47,15 +46,11 @@ def prepare(root, items, tmp_path):
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    """Twenty images make seven shards."""
     monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
 
 
 def _stamp(folder):
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("images/1.0.0/*")}
-
-
-# What is stored of an image.
 
 
 def _random_image(mode):
@@ -66,9 +61,9 @@ def _random_image(mode):
 @pytest.mark.parametrize(
     ("mode", "name", "keeps_bytes"),
     [
-        *(("RGB", name, name in ("x.png", "x.jpg")) for name in ("x.png", "x.jpg", "x.bmp", "x.webp")),
-        *((mode, "x.png", False) for mode in ("P", "RGBA", "LA", "1", "I;16")),
-        *(("L", "x.jpg", False), ("CMYK", "x.jpg", False), ("P", "x.gif", False), ("MPO", "x.jpg", True)),
+        *(("RGB", name, name in ("x.png", "x.jpg")) for name in ("x.png", "x.jpg", "x.webp")),
+        *((mode, "x.png", False) for mode in ("P", "RGBA", "I;16")),
+        *(("CMYK", "x.jpg", False), ("P", "x.gif", False), ("MPO", "x.jpg", True)),
     ],
 )
 def test_rgb_files_keep_their_bytes_and_others_become_png_without_loss(tmp_path, mode, name, keeps_bytes):
@@ -102,10 +97,10 @@ def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
         with Image.open(io.BytesIO(encoded)) as stored:
             np.testing.assert_array_equal(np.asarray(stored), expected)
         assert digest == images.image_hash(np.ascontiguousarray(expected))
-    for box in [(3, 3, 3, 8), (3, 3, 8, 3), (8, 3, 3, 8)]:
+    for box in [(3, 3, 3, 8), (8, 3, 3, 8)]:
         with pytest.raises(ValueError, match=names("box")):
             preparing.encode(path, box)
-    for box in [(13, 0, 20, 9), (0, 9, 13, 12), (-5, 0, 0, 9), (0, -5, 13, 0)]:
+    for box in [(0, 9, 13, 12), (-5, 0, 0, 9)]:
         with pytest.raises(ValueError, match=names("13", "9")):
             preparing.encode(path, box)
 
@@ -148,9 +143,7 @@ def test_odd_names_are_stored(tmp_path):
     assert names == ["caf\ufffd.png", "schön/ä b.png", "linked/elsewhere.png"]
 
 
-@pytest.mark.parametrize(
-    "name", ["../elsewhere.png", "folder/../../elsewhere.png", "{absolute}", "folder/../inside.png"]
-)
+@pytest.mark.parametrize("name", ["folder/../../elsewhere.png", "{absolute}", "folder/../inside.png"])
 def test_images_outside_of_the_source_are_refused(tmp_path, name):
     root = tmp_path / "source"
     (root / "folder").mkdir(parents=True)
@@ -162,14 +155,7 @@ def test_images_outside_of_the_source_are_refused(tmp_path, name):
     assert not (tmp_path / "toy").exists()
 
 
-@pytest.mark.parametrize("name", ["a\0b.png", "a\ud800b.png", "a" * 300 + ".png"])
-def test_names_that_no_file_can_have_are_problems(tmp_path, name):
-    items = [Item("0", (ImageFile(tmp_path / name),), ("x",))]
-    with raises("unusable-images", "1", "images", kind=sources.SourceProblems):
-        published_files.prepare(tmp_path / "toy", items, tmp_path)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [1, 3, 6])
 def test_stored_pictures_are_upright_for_any_reader(tmp_path, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -189,16 +175,14 @@ def test_stored_pictures_are_upright_for_any_reader(tmp_path, orientation):
         assert np.asarray(part).mean() > 250
 
 
-def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
+def test_pipes_devices_and_names_that_no_file_can_have_are_problems(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "zero.png").symlink_to("/dev/zero")
-    items = [Item(name, (ImageFile(tmp_path / f"{name}.png"),), ("x",)) for name in ("pipe", "zero")]
-    with pytest.raises(sources.SourceProblems) as caught:
+    names = ("pipe", "zero", "a\0b", "a\ud800b", "a" * 300)
+    items = [Item(str(number), (ImageFile(tmp_path / f"{name}.png"),), ("x",)) for number, name in enumerate(names)]
+    with raises("unusable-images", "5", "images", kind=sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, tmp_path)
-    assert caught.value.problems == ("pipe.png: is not a file", "zero.png: is not a file")
-
-
-# Bad sources.
+    assert {"pipe.png: is not a file", "zero.png: is not a file"} < set(caught.value.problems)
 
 
 def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
@@ -207,7 +191,6 @@ def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
     (root / "6.png").mkdir()
     with pytest.raises(sources.SourceProblems) as caught:
         prepare()
-    # Once each, though two parts of each are asked about.
     assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is not a file"]
     words = ("2", "10", "'toy'", str(root), str(tmp_path / "toy.problems.txt"), "--allow_partial")
     assert re.search(names(*words, caught.value.problems[0].split(": ")[0]), str(caught.value))
@@ -216,9 +199,7 @@ def test_missing_images_are_named_one_by_one(root, prepare, tmp_path):
 
 
 _BROKEN = {
-    "empty": lambda content: b"",
     "cut": lambda content: content[: len(content) // 2],
-    "text": lambda content: b"<html>404</html>",
     "flipped": lambda content: content[:30] + bytes(255 - byte for byte in content[30:]),
 }
 
@@ -244,13 +225,6 @@ def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(
     assert not (tmp_path / "toy.problems.txt").exists()
 
 
-def test_an_empty_box_is_named(root, prepare, items):
-    item = Item("x", (ImageFile(root / "0.png", (4, 4, 4, 8)),), ("a",))
-    with pytest.raises(sources.SourceProblems) as caught:
-        prepare([*items, item])
-    assert caught.value.problems == ("0.png[4,4,4,8]: the box is empty",)
-
-
 def test_partial_sources(root, prepare, items, tmp_path, small_shards):
     (root / "3.jpg").unlink()
     (root / "7.jpg").write_bytes(b"")
@@ -262,9 +236,8 @@ def test_partial_sources(root, prepare, items, tmp_path, small_shards):
     assert left_out["reasons"] == {"missing": 2, "is empty": 2}
     assert left_out["examples"]["item-2"] == {"image": "3.jpg[2,1,10,9]", "reason": "missing"}
     assert left_out["examples"].keys() == {"item-2", "item-3", "item-6", "item-7"}
-    missing, empty = prepared.describe_left_out(state)
+    missing, _ = prepared.describe_left_out(state)
     assert all(word in missing for word in ("2 examples", "missing", "item-2 (3.jpg[2,1,10,9])", "item-3 (3.jpg"))
-    assert all(word in empty for word in ("2 examples", "empty", "item-6 (7.jpg", "item-7 (7.jpg"))
     assert prepared.read_state(tmp_path / "toy")["left_out"] == left_out
     found = prepared.PreparedSet(tmp_path / "toy")
     found.verify()
@@ -284,9 +257,6 @@ def test_partial_sources(root, prepare, items, tmp_path, small_shards):
     assert not whole["is_partial"]
     assert "left_out" not in whole
     assert prepared.describe_left_out(whole) == []
-
-
-def test_a_partial_source_without_any_example(root, prepare):
     for path in root.iterdir():
         path.unlink()
     with raises("unusable-images", "10", kind=sources.SourceProblems):
@@ -310,17 +280,12 @@ def test_a_whole_shard_of_broken_images(root, prepare, tmp_path, small_shards):
         [image.open() for example in prepared.PreparedSet(tmp_path / "toy").examples() for image in example.images]
 
 
-@pytest.mark.parametrize(
-    ("count", "allow_partial", "message"),
-    [
-        (12, False, ("wrong-number-of-examples", "10", "'toy'", "12", "--allow_partial")),
-        (9, False, ("wrong-number-of-examples", "10", "'toy'", "9")),
-        (9, True, ("wrong-number-of-examples", "10", "'toy'", "9")),
-    ],
-)
-def test_a_wrong_count_names_both(prepare, count, allow_partial, message):
-    with raises(*message):
-        prepare(num_published=count, allow_partial=allow_partial)
+def test_a_wrong_count_names_both(prepare):
+    with raises("wrong-number-of-examples", "10", "'toy'", "12", "--allow_partial"):
+        prepare(num_published=12)
+    for allow_partial in (False, True):
+        with raises("wrong-number-of-examples", "10", "'toy'", "9"):
+            prepare(num_published=9, allow_partial=allow_partial)
 
 
 @pytest.mark.parametrize(
@@ -328,11 +293,8 @@ def test_a_wrong_count_names_both(prepare, count, allow_partial, message):
     [
         ({"id": "item-1"}, ("repeated-id", "'toy'", "'item-1'")),
         ({"images": ()}, ("empty-example", "'item-0'", "'toy'")),
-        ({"texts": ()}, ("empty-example", "'item-0'", "'toy'")),
         ({"target": 2}, ("target-not-among-candidates", "2")),
-        ({"target": -1}, ("target-not-among-candidates", "2", "-1")),
         ({"texts": ("\ud800", "b")}, ("not-a-text",)),
-        ({"texts": (None, "b")}, ("not-a-text",)),
     ],
 )
 def test_bad_items(prepare, items, tmp_path, change, message):
@@ -368,8 +330,6 @@ def test_an_earlier_set_stays_until_the_new_one_is_complete(root, prepare, items
     assert prepared.PreparedSet(tmp_path / "toy").num_examples == 8
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "toy"]
 
-
-# Runs that are stopped.
 
 _KILLED = """
 import pathlib, sys, time

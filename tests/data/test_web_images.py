@@ -1,12 +1,6 @@
 """Pictures from web sites on this machine: dead, slow, truncated, moved, busy; killed and gone on with."""
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
@@ -84,7 +78,6 @@ def test_a_site_is_asked_for_one_picture_at_a_time_with_pauses(sites, tmp_path):
     for host in sites.most:
         times = sorted((begin, end) for other, _, _, begin, end in sites.requests if other == host)
         assert all(after[0] - before[1] >= 0.19 for before, after in itertools.pairwise(times))
-    # The two sites were asked beside each other.
     begins = {host: min(begin for other, _, _, begin, _ in sites.requests if other == host) for host in sites.most}
     ends = {host: max(end for other, _, _, _, end in sites.requests if other == host) for host in sites.most}
     assert max(begins.values()) < min(ends.values())
@@ -111,30 +104,15 @@ def test_names_lead_nowhere_else(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_killed_download_goes_on(sites, tmp_path):
-    addresses = {f"{n}.jpg": sites.url(f"/photo/{n}") for n in range(10)} | {"x.jpg": sites.url("/404")}
-    code = (
-        "import sys\nfrom tests.data.test_web_images import *\n"
-        f"fetch({str(tmp_path)!r}, {addresses!r}, web_images.RateLimits(delay=0.1))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    while len(sites.requests) < 4:
-        time.sleep(0.02)
-        assert process.poll() is None
-    sites.gate = threading.Event()
-    time.sleep(0.3)  # one picture is under way
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    sites.gate.set()
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "images").glob("*.jpg")}
-    assert 3 <= len(kept) < 10
-    (tmp_path / "images" / "9.jpg.part").write_bytes(b"half")
-    with open(tmp_path / web_images.DEAD, "a") as file:
-        file.write("8.jpg\thttp")  # a line that was cut
-    sites.requests.clear()
+def test_what_a_killed_download_left_is_gone_on_with(sites, tmp_path):
+    addresses = {f"{n}.jpg": sites.url(f"/photo/{n}") for n in range(4)} | {"x.jpg": sites.url("/404")}
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0.jpg").write_bytes(photo_sites.photograph(7))
+    (tmp_path / "images" / "1.jpg.part").write_bytes(b"half")
+    (tmp_path / web_images.DEAD).write_text("2.jpg\thttp")  # a line that was cut
     found, _ = fetch(tmp_path, addresses)
-    assert found == web_images.Fetched(there=10, dead=1, failed=0)
-    assert {f"/photo/{name.removesuffix('.jpg')}" for name in kept}.isdisjoint(sites.paths())
-    assert all((tmp_path / "images" / name).read_bytes() == content for name, content in kept.items())
-    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == sorted(addresses.keys() - {"x.jpg"})
+    assert found == web_images.Fetched(there=4, dead=1, failed=0)
+    assert sorted(sites.paths()) == ["/404", "/photo/1", "/photo/2", "/photo/3"]
+    there = {path.name: path.read_bytes() for path in (tmp_path / "images").iterdir()}
+    assert there == {f"{n}.jpg": photo_sites.photograph(len("/photo/n") if n else 7) for n in range(4)}
     assert listed(tmp_path / web_images.DEAD).keys() == {"x.jpg"}

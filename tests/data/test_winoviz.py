@@ -14,18 +14,13 @@ from winobench.data.winoviz.__main__ import main
 
 OUR_FILE = winoviz.ASSETS / "items.jsonl"
 
-ITEM = Item(
-    id="single/leather-ball",
-    object="ball",
-    version="single",
-    premises=(
-        "After the match Tom pumped the ball up again until it was firm.",
-        "After the match Tom pulled the valve out of the ball and sat on it.",
-    ),
-    hypotheses=("The ball was round.", "The ball was flat."),
-    properties=("pumped up", "without a valve"),
-    attributes=("round", "flat"),
-    attribute_kind="shape",
+PREMISES = (
+    "After the match Tom pumped the ball up again until it was firm.",
+    "After the match Tom pulled the valve out of the ball and sat on it.",
+)
+ITEM = Item("single/leather-ball", "ball", "single", PREMISES, ("The ball was round.", "The ball was flat."))
+ITEM = dataclasses.replace(
+    ITEM, properties=("pumped up", "without a valve"), attributes=("round", "flat"), attribute_kind="shape"
 )
 MULTI = dataclasses.replace(
     ITEM,
@@ -48,9 +43,6 @@ def changed(item=ITEM, **fields):
 
 def broken(item):
     return [problem.rule for problem in winoviz.check_item(item)]
-
-
-# Rules.
 
 
 @pytest.mark.parametrize("item", [ITEM, MULTI, PRAGMATIC, VISUAL], ids=lambda item: item.version)
@@ -80,9 +72,6 @@ BAD_HYPOTHESES = {
     "hypothesis_attribute": ("The ball was big.", "The ball was flat."),
     "hypothesis_property": ("The pumped ball was round.", "The pumped ball was flat."),
     "hypotheses_equal": ("The ball was round.", "The ball was quite flat."),
-    "capital": ("the ball was round.", "The ball was flat."),
-    "punctuation": ("The ball was round", "The ball was flat."),
-    "tense": ("The ball is round.", "The ball was flat."),
 }
 
 
@@ -112,32 +101,6 @@ def test_quotations_and_endings():
     assert broken(changed(properties=("pumping", "valves"))) == []
 
 
-def test_the_papers_own_examples_pass():
-    # Figure 7: the first sentence has ten words, and names its property in another order.
-    item = Item(
-        id="1",
-        object="cheese",
-        version="single",
-        premises=(
-            "He added a slice of cheese to his turkey sandwich.",
-            "He let the cheese melt in the pot until he could dip his bread into it.",
-        ),
-        hypotheses=("The cheese was solid and square.", "The cheese was liquid."),
-        properties=("cheese slice", "melted in a pot"),
-        attributes=("solid, square", "liquid"),
-    )
-    assert broken(item) == []
-    shorter = changed(item, premises=("He added a slice of cheese to his sandwich.", item.premises[1]))
-    assert broken(shorter) == ["premise_length"]
-
-
-def test_every_rule_is_tested():
-    elsewhere = {"labels", "property_attribute", "premise_prototype"}
-    assert set(winoviz.RULES) == {*BAD_PREMISES, *BAD_HYPOTHESES, *elsewhere}
-
-
-# Files.
-
 ALL = [ITEM, MULTI, PRAGMATIC, VISUAL]
 
 
@@ -161,14 +124,10 @@ def test_the_least_a_file_needs(tmp_path):
     [
         ({"id": None}, ("missing-field", "1", "'id'")),
         ({"color": "red"}, ("unknown-field", "1", "'color'")),
-        ({"object": 3}, ("not-a-text", "'object'", "1")),
         ({"object": " "}, ("not-a-text", "'object'", "1")),
         ({"premises": ["One."]}, ("not-a-pair", "'premises'", "1")),
-        ({"premises": "One. Two."}, ("not-a-pair", "'premises'", "1")),
-        ({"hypotheses": ["One.", ""]}, ("not-a-pair", "'hypotheses'", "1")),
         ({"hypotheses": ["One.", "One. "]}, ("repeated-text", "'hypotheses'", "1")),
         ({"version": "double"}, ("unknown-name", "'version'", "1", "'double'")),
-        ({"attribute_kind": "colour"}, ("unknown-name", "'attribute_kind'", "1", "'colour'")),
         ({"source": "x"}, ("field-not-allowed", "'source'", "1")),
         ({"version": "visual"}, ("missing-field", "1", "'source'")),
         ({"version": "multi", "source": "x"}, ("unknown-source", "'source'", "1", "'x'")),
@@ -188,7 +147,6 @@ def test_malformed_items(tmp_path, change, message):
         ("", ("empty-file",)),
         ("{", ("not-json", "1")),
         ('{"id": "1", "id": "2"}', ("repeated-key", "1", "'id'")),
-        ("[]", ("not-an-object", "1")),
         ([ITEM, ITEM], ("repeated-id", "'id'", "2", "1")),
         ([ITEM, VISUAL, changed(VISUAL, id="another")], ("repeated-source", "'source'", "3")),
     ],
@@ -203,8 +161,6 @@ def test_malformed_json_lines(tmp_path, text, message):
 def test_other_files(tmp_path):
     with raises("unsupported-file-format"):
         winoviz.read_items(tmp_path / "items.txt")
-    with raises("unsupported-file-format"):
-        winoviz.write_items(tmp_path / "items.txt", ALL)
     with raises("no-such-file", "items.csv"):
         winoviz.read_items(tmp_path / "items.csv")
     with raises("cannot-write"):
@@ -221,11 +177,8 @@ def test_malformed_tables(tmp_path):
     for text, message in (
         (header.replace("premise_2", "premise_3") + "\n" + row, ("missing-column", "'premise_2'")),
         (header + ",mood\n" + row + ",good", ("unknown-column", "'mood'")),
-        (header + ",id\n" + row + ",x", ("unknown-column", "'id'")),
         (header + "\n" + row + ",x", ("wrong-number-of-cells", "2", "15")),
-        (header + "\n1,2", ("wrong-number-of-cells", "2", "15")),
         (header + '\n"1', ("damaged-table", "2")),
-        (header + "\n", ("empty-file",)),
     ):
         path.write_text(text)
         with raises(*message):
@@ -242,8 +195,6 @@ def test_a_table_from_a_spreadsheet(tmp_path):
     assert (item.premises, item.hypotheses) == (ITEM.premises, ITEM.hypotheses)
 
 
-# Builders.
-
 TABLE = winoviz.Prototypes(
     {"color": "the color of {}", "shape": "the shape of {}", "material": "the same material as {}"},
     {
@@ -255,15 +206,9 @@ TABLE = winoviz.Prototypes(
 
 
 def plain(kind, attributes, hypothesis="The thing was {}.", premises=("It stood here.", "It stood there.")):
-    return Item(
-        id="/".join(attributes),
-        object="thing",
-        version="single",
-        premises=premises,
-        hypotheses=tuple(hypothesis.format(one) for one in attributes),
-        attributes=attributes,
-        attribute_kind=kind,
-    )
+    hypotheses = tuple(hypothesis.format(one) for one in attributes)
+    item = Item("/".join(attributes), "thing", "single", premises, hypotheses)
+    return changed(item, attributes=attributes, attribute_kind=kind)
 
 
 def test_multi_hop_phrases():
@@ -301,7 +246,6 @@ def test_multi_hop_takes_turns_and_avoids_what_the_item_mentions():
         (changed(plain("color", ("red", "green")), attributes=None), "states no attributes"),
         (changed(plain("color", ("red", "green")), hypotheses=("It was rusty.", "It was new.")), "as one"),
         (plain("color", ("red", "green"), premises=("A frog.", "No frogs.")), "mentions every object"),
-        (plain("color", ("green", "green")), "mentions every object"),
     ],
 )
 def test_what_cannot_be_built_is_said(item, reason):
@@ -316,11 +260,7 @@ def test_what_cannot_be_built_is_said(item, reason):
         ("{", ("not-json", "prototypes.json")),
         ("[]", ("not-an-object", "'phrases'", "'table'")),
         ('{"phrases": {}, "table": {"color": {}}}', ("missing-field", "'color'")),
-        (
-            '{"phrases": {"color": "like {}"}, "table": {"color": {"red": []}}}',
-            ("not-an-object", "'red'", "'color'"),
-        ),
-        ('{"phrases": {"color": "like {}"}, "table": {"color": []}}', ("not-an-object", "'color'")),
+        ('{"phrases": {"color": "like {}"}, "table": {"color": {"red": []}}}', ("not-an-object", "'red'", "'color'")),
     ],
 )
 def test_malformed_prototypes(tmp_path, content, message):
@@ -330,10 +270,8 @@ def test_malformed_prototypes(tmp_path, content, message):
         winoviz.read_prototypes(path)
 
 
-# Our own set.
-
-
 def test_our_set():
+    assert set(winoviz.RULES) == {*BAD_PREMISES, *BAD_HYPOTHESES, "labels", "property_attribute", "premise_prototype"}
     items = winoviz.read_items(OUR_FILE)
     assert winoviz.check_items(items) == []
     by_version = {version: [item for item in items if item.version == version] for version in winoviz.VERSIONS}
@@ -358,11 +296,6 @@ def test_our_harder_versions_are_built_from_our_single_hop_items():
         single = singles[step.source]
         assert (step.premises, step.hypotheses) == (single.premises, other.premises)
         assert (other.source, other.hypotheses) == (single.id, single.hypotheses)
-
-
-def test_our_set_has_none_of_the_papers_objects():
-    papers = "banana watermelon box cheese napkin plate cinnamon nail antenna fence gown"
-    assert not set(papers.split()) & {item.object for item in winoviz.read_items(OUR_FILE)}
 
 
 def test_the_command(tmp_path, capsys):

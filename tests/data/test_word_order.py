@@ -18,8 +18,6 @@ CAPTION = "A red dog walks on the large beach with her old horse."
 
 
 class Reversing:
-    """Stands for a random generator: every shuffle reverses."""
-
     def permutation(self, values):
         return np.arange(values)[::-1] if isinstance(values, int) else np.asarray(values)[::-1]
 
@@ -35,15 +33,11 @@ class Reversing:
 )
 def test_worked_by_hand(shuffle, expected):
     assert shuffle(TAGS, Reversing()).tolist() == expected
+    if shuffle is word_order.shuffle_trigrams:  # the last one may be shorter
+        assert shuffle(TAGS[:5], Reversing()).tolist() == [3, 4, 0, 1, 2]
 
 
-def test_the_last_trigram_may_be_shorter():
-    tags = ["NN"] * 5
-    assert word_order.shuffle_within_trigrams(tags, Reversing()).tolist() == [2, 1, 0, 4, 3]
-    assert word_order.shuffle_trigrams(tags, Reversing()).tolist() == [3, 4, 0, 1, 2]
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_what_may_move_and_what_stays(seed):
     rng = np.random.default_rng(seed)
     tags = rng.choice(["NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "JJS", "VB", "DT", "IN"], size=rng.integers(1, 14))
@@ -75,37 +69,16 @@ def test_cleaning():
     assert word_order.clean_caption("T-shirt, red.") == "t-shirt, red"
 
 
-def test_candidates():
-    candidates = word_order.reordered_captions(CAPTION, stand_in_tagger)
-    assert candidates[0] == "a red dog walks on the large beach with her old horse"
-    assert len(set(candidates)) == 5
-    words = candidates[0].split()
-    assert all(sorted(text.split()) == sorted(words) for text in candidates)
-    nouns, others = candidates[1].split(), candidates[2].split()
-    names, qualities = ["dog", "beach", "horse"], ["red", "large", "old"]
-    for old, new in zip(words, nouns, strict=True):
-        for kind in (names, qualities):
-            assert (old in kind) == (new in kind)
-        if old not in names + qualities:
-            assert new == old
-    assert [word for word in others if word in names + qualities] == ["red", "dog", "large", "beach", "old", "horse"]
-    # The trigrams of the third one have the words of the caption's; the full stop is in the last of five.
-    for start in range(0, 12, 3):
-        assert sorted(candidates[3].split()[start : start + 3]) == sorted(words[start : start + 3])
-    text = candidates[4]
-    assert all(" ".join(words[start : start + 3]) in text for start in range(0, 12, 3))
-
-
 def test_seed_and_caption_decide():
     first = word_order.reordered_captions(CAPTION, stand_in_tagger)
-    assert word_order.reordered_captions(CAPTION, stand_in_tagger, seed=0) == first
     assert word_order.reordered_captions(CAPTION, stand_in_tagger, seed=1) != first
     # A perturbation is the same whatever else is asked for.
     assert (
         word_order.reordered_captions(CAPTION, stand_in_tagger, perturbations=word_order.PERTURBATIONS[:1]) == first[:2]
     )
     # Nor does it differ from process to process or release to release.
-    assert first[1:] == (
+    assert first == (
+        "a red dog walks on the large beach with her old horse",
         "a red horse walks on the large beach with her old dog",
         "on red dog the with walks large beach her a old horse",
         "red dog a on the walks with large beach her horse old",
@@ -173,7 +146,7 @@ ODD = (
 def test_no_candidate_gives_itself_away_by_its_spelling():
     rng = np.random.default_rng(0)
     pieces = sorted({word for caption in ODD for word in caption.split()})
-    drawn = [" ".join(rng.choice(pieces, rng.integers(1, 45))) for _ in range(300)]
+    drawn = [" ".join(rng.choice(pieces, rng.integers(1, 45))) for _ in range(100)]
     for caption in (*ODD, *drawn):
         candidates = word_order.reordered_captions(caption, finer_tagger)
         # The caption itself is cleaned as the published one, and cut.
@@ -205,12 +178,6 @@ def test_missing_spacy_is_said_clearly(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError, match=names("spaCy", "'winobench[order]'", "en_core_web_sm")):
         word_order.spacy_tagger()
-
-
-def test_missing_model_is_said_clearly():
-    pytest.importorskip("spacy")
-    with pytest.raises(InputError, match=names("spaCy", "no_such_model")):
-        word_order.spacy_tagger("no_such_model")
 
 
 def test_spacy_pipeline_is_used(tmp_path):

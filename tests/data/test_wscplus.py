@@ -52,7 +52,7 @@ class TestRepair:
     @pytest.mark.parametrize(
         "tables",
         [
-            *("latin-1", "mac_roman", "cp1252", "mac_roman mac_roman", "mac_roman latin-1", "latin-1 mac_roman"),
+            *("latin-1", "mac_roman", "cp1252", "mac_roman mac_roman", "mac_roman latin-1"),
             *("mac_roman mac_roman latin-1", "cp1252 cp1252"),
         ],
     )
@@ -112,19 +112,15 @@ class TestRead:
         clean = change(ROWS[2], reason="Nobody’s able to tell.")
         assert wscplus.read(table([broken]))[0].id == wscplus.read(table([clean]))[0].id
         assert wscplus.read(table([clean]))[0].id not in ids
-
-    def test_repeated_rows_have_ids_of_their_own(self, table):
-        ids = [item.id for item in wscplus.read(table([ROWS[2]] * 3))]
-        assert ids == [ids[0], f"{ids[0]}-2", f"{ids[0]}-3"]
+        first, *others = (item.id for item in wscplus.read(table([ROWS[2]] * 3)))
+        assert others == [f"{first}-2", f"{first}-3"]
 
     @pytest.mark.parametrize(
         ("text", "options"),
         [
             ("['X's cup', 'Y's cup']", ("X's cup", "Y's cup")),
             ("['red cup ',  blue cup']", ("red cup", "blue cup")),
-            (' ["a", "b"]', ("a", "b")),
             ("['a, b', 'c']", ("a, b", "c")),
-            ("['a', \"b's\"]", ("a", "b's")),
             ("[a, b]", ("a", "b")),
         ],
     )
@@ -142,10 +138,6 @@ class TestRead:
         items = wscplus.read(table())
         wscplus.write(tmp_path / "copy.csv", items)
         assert wscplus.read(tmp_path / "copy.csv") == items
-
-    def test_options_of_an_item_that_was_never_in_a_file(self):
-        item = wscplus.Item("x", "s", "he", "s", ("a", "b's"), 2, "", "some-model", "ambiguous")
-        assert item.options_text == "['a', \"b's\"]"
 
 
 class TestBadFiles:
@@ -165,7 +157,7 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("column", "cell"),
         [
-            *(("type", "Poetic"), ("answer", "3"), ("answer", ""), ("statement", " "), ("model", "")),
+            *(("type", "Poetic"), ("answer", "3"), ("statement", " ")),
             *(("options", cell) for cell in ("['one']", "one, two", "['one', 'One ']", "['one', '']")),
         ],
     )
@@ -174,32 +166,16 @@ class TestBadFiles:
             wscplus.read(table([ROWS[0], change(ROWS[1], **{column: cell})]))
 
 
-class TestJoin:
-    def recorded(self, items, **changes):
-        return [dataclasses.replace(item, id=f"row-{item.row}", **changes) for item in items]
-
-    def test_equal_texts(self, table):
-        items = wscplus.read(table())
-        joined = wscplus.join(self.recorded(reversed(items)), items)
-        assert joined == (tuple(reversed(items)), (), ())
-
-    def test_of_several_equal_texts_that_with_the_same_reason(self, table):
-        rows = [ROWS[2], change(ROWS[2], reason="Another reason."), ROWS[0]]
-        items = wscplus.read(table(rows))
-        joined = wscplus.join(self.recorded(items[1:]), items)
-        assert joined.items == items[1:]
-
-    def test_edited_and_unknown_rows(self, table):
-        items = wscplus.read(table())
-        edited = dataclasses.replace(items[0], statement="The kettle scorched the new table because it was too hot.")
-        other = dataclasses.replace(items[2], statement="Something else was said of them.")
-        joined = wscplus.join([other, edited, items[1]], items)
-        assert joined == ((None, items[0], items[1]), (1,), (0,))
-
-    def test_no_item_is_given_twice(self, table):
-        items = wscplus.read(table())
-        joined = wscplus.join([items[2], items[2]], items)
-        assert joined == ((items[2], None), (), (1,))
+def test_rows_are_joined(table):
+    items = wscplus.read(table())
+    edited = dataclasses.replace(items[0], statement="The kettle scorched the new table because it was too hot.")
+    other = dataclasses.replace(items[2], statement="Something else was said of them.")
+    assert wscplus.join([other, edited, items[1]], items) == ((None, items[0], items[1]), (1,), (0,))
+    # No item is given twice; of several equal texts, that with the same reason.
+    assert wscplus.join([items[2], items[2]], items) == ((items[2], None), (), (1,))
+    items = wscplus.read(table([ROWS[2], change(ROWS[2], reason="Another reason."), ROWS[0]]))
+    recorded = [dataclasses.replace(item, id=f"row-{item.row}") for item in items[1:]]
+    assert wscplus.join(recorded, items).items == items[1:]
 
 
 class TestValidation:
@@ -229,19 +205,14 @@ class TestValidation:
     def test_by_a_result_file_as_it_was_asked(self, known, tmp_path):
         path, items = known
         own = change(ROWS[2], statement="Nora waved at Ida and Ida waved back, she had a dog.")
-        results = self.recorded(
-            tmp_path,
-            [ROWS[1], own],
-            [
-                'What does "it" refer to in "it broke" from "The kettle scorched the table, it broke."? Options: '
-                "['kettle', 'table'].",
-                "not the usual question",
-            ],
-        )
-        first, second = wscplus.validation(path, results)
+        asked = 'What does "it" refer to in "it broke" from "The kettle scorched the table, it broke."? Options: '
+        queries = [f"{asked}['kettle', 'table'].", "not the usual question"]
+        first, second = wscplus.validation(path, self.recorded(tmp_path, [ROWS[1], own], queries))
         assert (first.id, first.pair, first.split) == (items[1].id, items[0].id, "validation")
         assert (first.statement, first.snippet) == ("The kettle scorched the table, it broke.", "it broke")
         assert (second.statement, second.pair) == (own[0], None)
+        with raises("missing-column", "query"):
+            wscplus.validation(path, path)
 
     def test_types_that_are_none_are_those_of_the_same_sentence(self, known, tmp_path):
         path, items = known
@@ -262,10 +233,6 @@ class TestValidation:
         with raises("bad-cell", "'type'", "Tradtional"):
             wscplus.read(damaged)
 
-    def test_a_file_without_questions(self, known, tmp_path):
-        with raises("missing-column", "query"):
-            wscplus.validation(known[0], known[0])
-
     def test_where_files_lie(self, tmp_path):
         assert wscplus.data_file(tmp_path) == tmp_path / "wscplus" / "WSC+.csv"
         assert wscplus.result_file(tmp_path) is None
@@ -285,11 +252,6 @@ def items(folder):
     return wscplus.read(folder / "WSC+.csv")
 
 
-@pytest.fixture(scope="module")
-def asked(folder):
-    return wscplus.validation(folder / "WSC+.csv", folder / "GPT4_results.csv")
-
-
 class TestPublishedFiles:
     def test_everything_is_read(self, items):
         assert len(items) == len({item.id for item in items}) == 3026
@@ -298,8 +260,6 @@ class TestPublishedFiles:
         generators = {"GPT4": 1446, "Claude2": 1042, "GPT3": 512, "Human": 26}
         assert collections.Counter(item.generator for item in items) == generators
         assert all((item.answer == 2) == (item.type != "traditional") for item in items)
-
-    def test_splits(self, items):
         assert collections.Counter(item.split for item in items) == {"validation": 699, "test": 2301, "few_shot": 26}
         assert set(wscplus.validation_ids()) <= {item.id for item in items}
 
@@ -334,11 +294,6 @@ class TestPublishedFiles:
         # The shipped list is what the result files say.
         assert tuple(item.id for item in joined.items if item) == wscplus.validation_ids()
 
-    def test_validation_is_what_was_asked(self, asked):
-        assert len({item.id for item in asked}) == 700
-        pairs = collections.Counter(item.pair for item in asked if item.pair)
-        assert sum(count == 2 for count in pairs.values()) == 53
-
 
 def test_composition_is_that_of_table_2(folder, capsys):
     """Of the published file, shares as the paper prints them: in all by type, and without people's items by model."""
@@ -347,24 +302,3 @@ def test_composition_is_that_of_table_2(folder, capsys):
     printed = {row[1]: row[3:] for row in rows if len(row) == 5}
     assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
     assert all(ours == papers for ours, papers in printed.values())
-
-
-def test_composition_wants_a_file(capsys):
-    with pytest.raises(SystemExit):
-        main(["", "composition"])
-    assert "composition FILE" in capsys.readouterr().err
-
-
-def test_types_of_a_published_file_are_found_again(folder, asked, tmp_path):
-    """All types of every 35th row spoilt: each comes back, but for rows whose sentence is not in the data."""
-    with open(folder / "GPT4_results.csv", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    for row in rows[::35]:
-        row[header.index("type")] = "Tradtional"
-    with open(tmp_path / "spoilt.csv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    found = wscplus.validation(folder / wscplus.FILE_NAME, tmp_path / "spoilt.csv")
-    others = [number for number, (one, other) in enumerate(zip(found, asked, strict=True)) if one.type != other.type]
-    assert len(others) <= 1
-    assert all(number % 35 == 0 and found[number].type == wscplus.UNTYPED for number in others)
-    assert [item.id for item in found] == [item.id for item in asked]

@@ -65,7 +65,6 @@ def listening(answer) -> Iterator[int]:
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """Starts it, and stops it at the end."""
     with listening(lambda handler: _answer(handler, server)) as port:
         server = Server(f"http://127.0.0.1:{port}")
         yield server

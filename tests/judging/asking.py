@@ -26,7 +26,6 @@ def ask(server, method, path, body=None, headers=(), token=None):
 
 
 def ask_for_all(server, method, path, body=None, headers=(), token=None):
-    """Status, content and headers."""
     token = server.token if token is None else token
     path = f"{path}{'&' if '?' in path else '?'}token={token}"
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
@@ -40,5 +39,4 @@ def ask_for_all(server, method, path, body=None, headers=(), token=None):
 
 
 def click(server, item, label):
-    """A click on the page."""
     return ask(server, "POST", "/label", {"item": item, "label": label})

@@ -17,17 +17,13 @@ def labels(folder, name="anna"):
 
 
 def test_the_last_label_of_an_item_counts(tmp_path):
+    clicks = [("a", "left"), ("b", "left"), ("a", "right"), ("b", None)]
     with labels(tmp_path / "people") as anna:
-        for item, label in (("a", "left"), ("b", "left"), ("a", "right"), ("b", None)):
-            anna.add(item, label)
+        for click in clicks:
+            anna.add(*click)
         assert anna.labels == {"a": "right"}
         lines = [json.loads(line) for line in anna.path.read_text().splitlines()]
-    assert [(line["item"], line["label"]) for line in lines] == [
-        ("a", "left"),
-        ("b", "left"),
-        ("a", "right"),
-        ("b", None),
-    ]
+    assert [(line["item"], line["label"]) for line in lines] == clicks
     assert judging.read_labels(tmp_path / "people", CHOICES) == {"anna": {"a": "right"}}
     assert judging.read_labels(tmp_path / "nobody", CHOICES) == {}
 
@@ -69,11 +65,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     [
         b'{"item": "a", "label": "fine"}',
         b'{"item": {"a": 1}, "label": "left"}',
-        b'{"item": 5, "label": "left"}',
-        b'{"item": "a", "label": ["left"]}',
         b"[" * 100_000,
         b'{"item": "a", "label": ' + b"9" * 5000 + b"}",
-        b'"left"',
         b"\xff",
     ],
 )

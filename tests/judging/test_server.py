@@ -4,15 +4,13 @@ import http.client
 import json
 import pathlib
 import re
-import signal
 import socket
-import subprocess
-import sys
+from unittest import mock
 
 import pytest
 
 from tests.expectations import raises
-from tests.judging.asking import Address, ask, ask_for_all, click
+from tests.judging.asking import ask, ask_for_all, click
 from winobench import judging
 from winobench.judging import labels as labels_module
 
@@ -74,22 +72,14 @@ def test_people_do_not_see_each_others_labels(tmp_path):
     ("body", "headers", "status"),
     [
         ({"item": "nobody", "label": "left"}, {}, 400),
-        ({"item": "first", "label": "good"}, {}, 400),
-        ({"label": "left"}, {}, 400),
-        ("[1]", {}, 400),
         ("no json", {}, 400),
         ({"item": "first", "label": "left"}, {"Content-Type": "text/plain"}, 400),
         ({"item": "first", "label": "left", "more": "x" * 20_000}, {}, 400),
         ({"item": "first", "label": "left"}, {"Origin": "http://evil.example"}, 403),
-        ({"item": "first", "label": "left"}, {"Origin": "http://127.0.0.1:1"}, 403),
         ({"item": "first", "label": "left"}, {"Host": "evil.example"}, 403),
-        ({"item": "first", "label": "left"}, {"Host": "[localhost"}, 403),
         ({"item": "first", "label": "left"}, {"Host": "x@127.0.0.1"}, 403),
         ({"item": "first", "label": "left"}, {"Host": "127.0.0.1:80@evil.example"}, 403),
-        ({"item": "first", "label": "left"}, {"Host": "127.0.0.1.evil.example"}, 403),
         ({"item": "first", "label": "left"}, {"Host": "localhost", "Origin": "https://localhost"}, 403),
-        ({"item": "first", "label": "left"}, {"Host": "localhost", "Origin": "null"}, 403),
-        ({"item": [[]], "label": {}}, {}, 400),
         ({"item": "first", "label": True}, {}, 400),
         ({"item": "first", "label": "left"}, {"Host": "localhost:8765", "Origin": "http://localhost:8765"}, 200),
     ],
@@ -100,18 +90,12 @@ def test_what_is_no_click_is_refused(opened, body, headers, status):
     assert bool(labels.labels) == (status == 200)
 
 
-@pytest.mark.parametrize("token", ["", "wrong", "%00", "x" * 5_000])
-@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/items"), ("GET", "/pictures/one")])
-def test_nothing_is_shown_without_the_token(opened, token, method, path):
-    _, server = opened
-    assert ask(server, method, path, token=token)[0] == 403
-
-
-def test_no_click_counts_without_the_token(opened):
+def test_nothing_is_shown_and_no_click_counts_without_the_token(opened):
     labels, server = opened
-    body = {"item": "first", "label": "left"}
-    for token in ("", "wrong", f"{server.token}&token={server.token}"):
-        assert ask(server, "POST", "/label", body, token=token)[0] == 403
+    for token in ("", "wrong", "%00", "x" * 5_000, f"{server.token}&token={server.token}"):
+        for path in ("/", "/items", "/pictures/one"):
+            assert ask(server, "GET", path, token=token)[0] == 403
+        assert ask(server, "POST", "/label", {"item": "first", "label": "left"}, token=token)[0] == 403
     assert labels.labels == {}
 
 
@@ -119,41 +103,12 @@ def test_a_full_disk_is_told(opened, monkeypatch):
     labels, server = opened
     click(server, "first", "left")
     with monkeypatch.context() as patched:
-        patched.setattr(labels_module.os, "fsync", _fail)
+        patched.setattr(labels_module.os, "fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
         status, text = click(server, "second", "left")
     assert (status, "No space left" in text) == (500, True)
     assert labels.labels == {"first": "left"}
     assert click(server, "second", "right")[0] == 200
     assert judging.read_labels(labels.path.parent, CHOICES)["anna"] == {"first": "left", "second": "right"}
-
-
-def _fail(descriptor):
-    raise OSError(28, "No space left on device")
-
-
-def test_a_killed_server_has_lost_nothing(tmp_path):
-    program = """if True:
-        import threading
-        from winobench import judging
-        items = [{"id": str(number)} for number in range(4)]
-        with judging.Labels(".", "anna", ("left", "right")) as labels:
-            with judging.serve(judging.Page("", items, labels), 0) as server:
-                print(server.address, flush=True)
-                threading.Event().wait()
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
-    )
-    try:
-        address = Address.parse(process.stdout.readline().strip())
-        for item in "012":
-            assert click(address, item, "left")[0] == 200
-        with raises("in-use", "'anna'"):
-            judging.Labels(tmp_path, "anna", CHOICES).__enter__()
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert judging.read_labels(tmp_path, CHOICES) == {"anna": dict.fromkeys("012", "left")}
 
 
 def test_a_port_that_is_taken_is_named(tmp_path, opened):
@@ -166,7 +121,7 @@ def test_a_port_that_is_taken_is_named(tmp_path, opened):
         pass
 
 
-@pytest.mark.parametrize("path", ["/", "/items", "/absent", "//[", "/?x=1"])
+@pytest.mark.parametrize("path", ["/", "/items", "/absent"])
 def test_no_other_page_can_frame_or_read_this_one(opened, path):
     _, server = opened
     _, content, headers = ask_for_all(server, "GET", path)
@@ -180,23 +135,21 @@ def test_no_other_page_can_frame_or_read_this_one(opened, path):
         assert f"script-src 'nonce-{nonce}'" in policy
 
 
+POST = b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         b"GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-        + b"9" * 5000
-        + b"\r\n\r\n",
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 9000\r\n\r\n" + b"[" * 9000,
-        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b'Content-Length: 9\r\n\r\n"\\ud800"x',
+        POST + b"9" * 5000 + b"\r\n\r\n",
+        POST + b"9000\r\n\r\n" + b"[" * 9000,
+        POST + b'9\r\n\r\n"\\ud800"x',
         b"GET /?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
         b"\x00\xff\r\n\r\n",
         b"GET /?token=TOKEN HTTP/9.9\r\n\r\n",
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_odd_requests_are_answered_and_write_nothing_to_the_terminal(opened, capfd, raw):
     labels, server = opened
@@ -212,9 +165,7 @@ def test_odd_requests_are_answered_and_write_nothing_to_the_terminal(opened, cap
 
 
 def test_a_fault_of_the_server_is_one_line(tmp_path, capfd):
-    def broken(name):
-        raise RuntimeError("broken")
-
+    broken = mock.Mock(side_effect=RuntimeError("broken"))
     with (
         judging.Labels(tmp_path, "anna", CHOICES) as labels,
         judging.serve(judging.Page(HTML, ITEMS, labels, broken), 0) as server,

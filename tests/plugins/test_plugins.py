@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -26,17 +27,13 @@ PACKAGE = pathlib.Path(__file__).parent / "package"
 def site(tmp_path_factory):
     """A folder that the package has been installed into by pip."""
     site = tmp_path_factory.mktemp("site")
-    source = tmp_path_factory.mktemp("source")
-    for path in PACKAGE.iterdir():
-        if path.is_file():
-            (source / path.name).write_bytes(path.read_bytes())
+    source = shutil.copytree(PACKAGE, tmp_path_factory.mktemp("source") / "package")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(site), str(source)], check=True, timeout=300)
     return site
 
 
 def forget():
-    """Has plug-ins read again."""
     tasks._all_tasks.cache_clear()
     registry.plugged_in.cache_clear()
     metrics.METRICS.__dict__.pop("_plugged_in", None)
@@ -120,8 +117,6 @@ def test_its_metric_is_counted_recorded_and_reported(site, evaluated):
 
 
 class _Entry:
-    """An entry point whose code does as it is given."""
-
     def __init__(self, name, load):
         self.name, self.value, self.load = name, f"package:{name}", load
 
@@ -157,9 +152,7 @@ def test_a_broken_metric_is_left_out(plugged_in):
     ]
 
 
-@pytest.mark.parametrize(
-    "fields", [{"shape": (0, 2)}, {"shape": "12"}, {"shape": (1, 2, 3)}, {"version": "one"}, {"description": None}]
-)
+@pytest.mark.parametrize("fields", [{"shape": (0, 2)}, {"shape": "12"}, {"version": "one"}])
 def test_a_task_with_fields_of_other_types_is_left_out(plugged_in, fields):
     task = dataclasses.replace(tasks.get_task("clevr_image"), name="odd", **fields)
     plugged_in(_Entry("odd", lambda: task))
@@ -167,19 +160,18 @@ def test_a_task_with_fields_of_other_types_is_left_out(plugged_in, fields):
         assert "odd" not in tasks.TASKS
 
 
-@pytest.mark.parametrize("found", [None, b"x", 1])
-def test_a_fingerprint_that_is_no_text_is_refused(plugged_in, found):
+def test_a_fingerprint_that_is_no_text_is_refused(plugged_in):
     """Recorded errors would be taken for those of other data."""
     task = dataclasses.replace(
-        tasks.get_task("clevr_image"), name="odd", data_fingerprint=lambda *_: found, count=_raising(SystemExit(3))
+        tasks.get_task("clevr_image"), name="odd", data_fingerprint=lambda *_: b"x", count=_raising(SystemExit(3))
     )
     plugged_in(_Entry("odd", lambda: task))
-    with raises("broken-plug-in", "'odd'", repr(found)):
+    with raises("broken-plug-in", "'odd'", "b'x'"):
         tasks.get_task("odd").data_fingerprint(None, None)
     assert tasks.get_task("odd").count(None) is None
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), ImportError("no module 'x'"), ZeroDivisionError()])
+@pytest.mark.parametrize("error", [SystemExit(0), ImportError("no module 'x'")])
 def test_a_plug_in_that_fails_on_import_takes_nothing_away(plugged_in, error):
     plugged_in(_Entry("odd", _raising(error)), _Entry("none", lambda: None), _Entry("number", lambda: [5]))
     with pytest.warns(UserWarning, match="adds no tasks") as caught:
@@ -202,9 +194,7 @@ def _load(data_dir, limit):
     ("load", "code", "word"),
     [
         (_raising(SystemExit(3)), "broken-plug-in", "SystemExit"),
-        (_raising(KeyError("left")), "broken-plug-in", "KeyError"),
         (lambda *_: None, "bad-example", "None"),
-        (lambda *_: "red", "bad-example", "red"),
         (lambda *_: [None], "bad-example", "None"),
         (lambda *_: (1 / zero for zero in (0,)), "broken-plug-in", "ZeroDivisionError"),
     ],

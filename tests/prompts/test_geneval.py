@@ -28,7 +28,6 @@ def test_pairs_share_an_object_with_the_truth():
     assert truth == "a photo of a bench and a cat"
     assert all(text.startswith("a photo of a bench and a") and "cat" not in text for text in begins)
     assert all(text.endswith("and a cat") and "bench and" not in text for text in ends)
-    # In the order of the names.
     assert begins[:2] == ["a photo of a bench and a person", "a photo of a bench and a bicycle"]
     assert len(texts) == len(set(texts)) == 101
 

@@ -35,7 +35,6 @@ def put(*place):
 
 
 def drop(*place):
-    """Deletes what is at a place."""
     *steps, key = place
     return rows(lambda content: _at(content, steps).__delitem__(key))
 
@@ -45,7 +44,6 @@ def _at(content, steps):
 
 
 def again(number):
-    """Appends a row once more."""
     return rows(lambda content: content.append(content[number]))
 
 
@@ -63,8 +61,6 @@ def twice(*place):
 
 
 def sub(old, new):
-    """Replaces a text where it stands first."""
-
     def damage(path):
         text = path.read_text()
         assert old in text

@@ -1,10 +1,10 @@
 """Tiny sets in the published layouts of newer data sets, as `tests.tasks.published_layouts` has those of GDBench."""
 
 import csv
-import functools
 import io
 import json
 import pathlib
+from functools import partial
 
 import numpy as np
 import PIL.Image
@@ -46,7 +46,6 @@ _IMAGENET = {0: "tench", 1: "goldfish", 657: "missile", 744: "missile", 836: "su
 
 
 def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """Three rows under the keys 0, 1 and 3."""
     rows = {}
     for key, file, (caption, _, negative) in zip("013", _COCO, _CAPTIONS, strict=True):
         write_image(folder / "val2017" / file)
@@ -80,13 +79,8 @@ def write_valse(folder: pathlib.Path, file: str, images: str) -> pathlib.Path:
     rows = {}
     for number, votes in enumerate((3, 2, 2, 1)):
         caption, _, foil = _CAPTIONS[number % 3]
-        rows[f"{file}_{number}"] = {
-            "dataset": images,
-            "image_file": f"{number}.jpg",
-            "caption": caption,
-            "foil": foil,
-            "mturk": {"caption": votes, "foil": 3 - votes, "other": 0},
-        }
+        row = {"image_file": f"{number}.jpg", "caption": caption, "foil": foil}
+        rows[f"{file}_{number}"] = row | {"mturk": {"caption": votes, "foil": 3 - votes, "other": 0}}
         write_image(folder / "images" / images / f"{number}.jpg")
     write_json(folder / f"{file}.json", rows)
     return folder
@@ -104,7 +98,6 @@ def write_cola(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
-    """Two sets of four images."""
     name, _, arrangements = whatsup.SUBSETS[subset]
     words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
     rows = []
@@ -130,7 +123,6 @@ def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
 
 
 def picture(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
-    """A cell with an image file, as the hub's tables have them."""
     pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
     content = io.BytesIO()
     PIL.Image.fromarray(pixels).save(content, "png")
@@ -203,7 +195,6 @@ def write_eqbench(folder: pathlib.Path, source: str) -> pathlib.Path:
 
 
 def write_spec(folder: pathlib.Path, subset: str) -> pathlib.Path:
-    """Three questions of each side, of the images of one set."""
     size = spec.SUBSETS[subset][0]
     root = folder / "data" / subset
     images = [f"images/{index}.png" for index in range(size)]
@@ -217,7 +208,6 @@ def write_spec(folder: pathlib.Path, subset: str) -> pathlib.Path:
 
 
 def write_vlchecklist(folder: pathlib.Path, check: str) -> pathlib.Path:
-    """Three rows a file."""
     for file in vlchecklist.CHECKS[check][0]:
         images = vlchecklist._IMAGES[vlchecklist._source(file)]
         rows = []
@@ -240,7 +230,6 @@ def write_prompts(path: pathlib.Path, names: dict[int, str], count: int) -> None
 
 
 def write_imagenet(folder: pathlib.Path) -> pathlib.Path:
-    """Three photographs in folders of their classes; two names are those of two classes each."""
     folder.mkdir(parents=True, exist_ok=True)
     write_prompts(folder / "imagenet_prompts.csv", _IMAGENET, 1000)
     known = {0: TENCH, 1: GOLDFISH, 657: MISSILE, 744: PROJECTILE}
@@ -252,22 +241,15 @@ def write_imagenet(folder: pathlib.Path) -> pathlib.Path:
 
 
 def flatten(folder: pathlib.Path) -> None:
-    """Puts the photographs of `write_imagenet` side by side."""
     for path in sorted((folder / "val").glob("*/*.JPEG")):
         path.rename(folder / "val" / path.name)
-    for path in (folder / "val").iterdir():
-        if path.is_dir():
-            path.rmdir()
+        path.parent.rmdir()
 
 
 def write_kaggle(folder: pathlib.Path) -> None:
-    """Flat, with Kaggle's table."""
     flatten(folder)
-    rows = [
-        f"ILSVRC2012_val_{1:08d},{GOLDFISH} 1 2 3 4 {GOLDFISH} 5 6 7 8",
-        f"ILSVRC2012_val_{2:08d},{PROJECTILE} 1 2 3 4",
-    ]
-    rows.append(f"ILSVRC2012_val_{3:08d},{TENCH} 1 2 3 4")
+    boxes = (f"{GOLDFISH} 1 2 3 4 {GOLDFISH} 5 6 7 8", f"{PROJECTILE} 1 2 3 4", f"{TENCH} 1 2 3 4")
+    rows = [f"ILSVRC2012_val_{number:08d},{box}" for number, box in enumerate(boxes, 1)]
     (folder / "LOC_val_solution.csv").write_text("\n".join(["ImageId,PredictionString", *rows]) + "\n")
 
 
@@ -283,7 +265,6 @@ def write_devkit(folder: pathlib.Path) -> None:
 
 
 def write_flowers102(folder: pathlib.Path) -> pathlib.Path:
-    """Five photographs, three of them of the test split."""
     folder.mkdir(parents=True, exist_ok=True)
     write_prompts(folder / "flowers_prompts.csv", {0: "pink primrose", 76: "passion flower"}, 102)
     scipy.io.savemat(folder / "imagelabels.mat", {"labels": np.array([[77, 1, 102, 5, 6]], np.uint8)})
@@ -357,7 +338,6 @@ def write_fgvc_aircraft(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_tifa160(folder: pathlib.Path, authors: bool) -> pathlib.Path:
-    """Three prompts with pictures by five models."""
     pictures, lines = {}, ["data_type,model_type,item_id,source_id,worker_id,question,answer"]
     for number, (prompt, (text, _, _)) in enumerate(zip(("coco_1", "drawbench_2", "coco_3"), _CAPTIONS, strict=True)):
         for place, (model, name) in enumerate(meta_tifa160._MODELS.items()):
@@ -439,50 +419,47 @@ def write_naturalbench_retrieval(folder: pathlib.Path) -> pathlib.Path:
 
 
 WRITERS = {
+    **{f"sugarcrepe_{edit}_{what}": partial(write_sugarcrepe, name=f"{edit}_{what}") for edit, what in sugarcrepe.SETS},
     **{
-        f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
-        for edit, what in sugarcrepe.SETS
-    },
-    **{
-        f"sugarcrepe_selfbench_{what}": functools.partial(write_sugarcrepe_merged, what=what)
+        f"sugarcrepe_selfbench_{what}": partial(write_sugarcrepe_merged, what=what)
         for what in sugarcrepe_selfbench.MERGED
     },
-    **{f"sugarcrepe_pp_{name}": functools.partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
+    **{f"sugarcrepe_pp_{name}": partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
     **{
-        f"valse_{piece}": functools.partial(write_valse, file=file, images=images)
+        f"valse_{piece}": partial(write_valse, file=file, images=images)
         for piece, (file, _, images, _, _) in valse.PIECES.items()
     },
     "cola": write_cola,
     **{
-        f"whatsup_{subset}{suffix}": functools.partial(write_whatsup, subset=subset)
+        f"whatsup_{subset}{suffix}": partial(write_whatsup, subset=subset)
         for subset in whatsup.SUBSETS
         for suffix in ("", "_pairs", "_sets")
     },
-    **{task: functools.partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
+    **{task: partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
     **{
-        task: functools.partial(write_pair_table, task=task)
+        task: partial(write_pair_table, task=task)
         for task in (*(f"vismin_{category}" for category in vismin.CATEGORIES), "colorswap", "bivlc")
     },
     "clevr_spatial_selfbench": published_layouts.write_clevr,
     "countbench": write_countbench,
-    **{f"mmvp_{name}": functools.partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
-    **{f"eqbench_{name}": functools.partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},
+    **{f"mmvp_{name}": partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
+    **{f"eqbench_{name}": partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},
     **{
-        f"spec_{subset}_{side}": functools.partial(write_spec, subset=subset)
+        f"spec_{subset}_{side}": partial(write_spec, subset=subset)
         for subset in spec.SUBSETS
         for side in ("text", "image")
     },
-    **{f"vlchecklist_{check}": functools.partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
+    **{f"vlchecklist_{check}": partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
     **{f"naturalbench{form}": write_naturalbench for form in naturalbench.FORMS},
     "naturalbench_retrieval": write_naturalbench_retrieval,
-    **{f"crepe_{kind}": functools.partial(write_crepe, kind=kind) for kind in crepe.KINDS},
+    **{f"crepe_{kind}": partial(write_crepe, kind=kind) for kind in crepe.KINDS},
     "imagenet": write_imagenet,
     "flowers102": write_flowers102,
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
-    "meta_tifa160": functools.partial(write_tifa160, authors=False),
-    "meta_tifa160_authors": functools.partial(write_tifa160, authors=True),
+    "meta_tifa160": partial(write_tifa160, authors=False),
+    "meta_tifa160_authors": partial(write_tifa160, authors=True),
     "meta_imagereward": write_imagereward,
     "meta_geneval": write_geneval,
 }
@@ -543,5 +520,9 @@ def items_of(task: str, folder: pathlib.Path) -> list[Item]:
 
 
 def left_out(task: str, folder: pathlib.Path) -> dict[str, str]:
-    """Row that is left out -> reason."""
     return {row.id: row.reason for row in TASKS[task].source.read(folder) if isinstance(row, LeftOut)}
+
+
+def written(task: str, folder: pathlib.Path) -> list[Item]:
+    """The examples of a task whose set is written into the folder."""
+    return items_of(task, ALL[task](folder))

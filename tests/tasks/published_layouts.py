@@ -39,7 +39,6 @@ def stand_in_tagger(text: str) -> list[tuple[str, str]]:
 
 
 def stand_in_tokenizer(text: str) -> list[str]:
-    """For tests without NLTK: as `stand_in_tagger`."""
     return [token for token, _ in stand_in_tagger(text)]
 
 
@@ -110,7 +109,6 @@ def write_winoground(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_svo(folder: pathlib.Path) -> pathlib.Path:
-    """What svo_subj, svo_verb and svo_obj read."""
     rows = [
         ("Girl is standing in the grass.", "girl,stand,grass", "dog,stand,grass", "subj"),
         ("A father holds a baby.", "father,hold,baby", "person,hold,baby", "subj"),
@@ -131,7 +129,6 @@ def write_svo(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_imagecode(folder: pathlib.Path) -> pathlib.Path:
-    """What imagecode, imagecode_static and imagecode_video read."""
     content = {
         "open-images-1815_f91d6f546e63f20d": {"5": "A deer head hangs next to a painting", "7": "Some green grass"},
         "MSR-VTT-videoTestVideo_video7047-shot1_0": {"0": "the lady in blue", "9": "Two girls", "3": "empty"},
@@ -144,25 +141,18 @@ def write_imagecode(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _visual_genome_row(number: int, true: str, false: str, **about) -> dict:
+def _visual_genome_row(folder: pathlib.Path, number: int, true: str, false: str, **about) -> dict:
+    write_image(folder / "images" / f"{number}.jpg")
     box = {"bbox_x": number % 3, "bbox_y": 2, "bbox_w": 12 + number % 2, "bbox_h": 9}
     captions = {"true_caption": true, "false_caption": false}
     return {"image_id": str(number), "image_path": f"{number}.jpg", **box, **captions, **about}
 
 
 def write_aro_vg_relation(folder: pathlib.Path) -> pathlib.Path:
-    relations = ["on", "next to", "on", "behind", "to the left of"]
-    rows = [
-        _visual_genome_row(
-            number,
-            f"the cup is {relation} the table {number}",
-            f"the table {number} is {relation} the cup",
-            relation_name=relation,
-        )
-        for number, relation in enumerate(relations)
-    ]
-    for row in rows:
-        write_image(folder / "images" / row["image_path"])
+    rows = []
+    for number, relation in enumerate(["on", "next to", "on", "behind", "to the left of"]):
+        texts = (f"the cup is {relation} the table {number}", f"the table {number} is {relation} the cup")
+        rows.append(_visual_genome_row(folder, number, *texts, relation_name=relation))
     write_json(folder / "visual_genome_relation.json", rows)
     return folder
 
@@ -172,17 +162,9 @@ def write_aro_vg_attribution(folder: pathlib.Path) -> pathlib.Path:
     rows = []
     for number in range(28):
         one, other = ("white", "black") if number < 25 else ("open", "wet")
-        rows.append(
-            _visual_genome_row(
-                number,
-                f"the {one} door and the {other} road {number}",
-                f"the {other} door and the {one} road {number}",
-                attributes=[one, other],
-                obj1_name="door",
-                obj2_name="road",
-            )
-        )
-        write_image(folder / "images" / f"{number}.jpg")
+        texts = (f"the {a} door and the {b} road {number}" for a, b in ((one, other), (other, one)))
+        about = {"attributes": [one, other], "obj1_name": "door", "obj2_name": "road"}
+        rows.append(_visual_genome_row(folder, number, *texts, **about))
     write_json(folder / "visual_genome_attribution.json", rows)
     return folder
 
@@ -202,7 +184,6 @@ def write_aro_coco_order(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_pets(folder: pathlib.Path) -> pathlib.Path:
-    """The 37 classes; three images, two of them in the test split."""
     for name in ("Abyssinian_201", "shiba_inu_12", "american_pit_bull_terrier_7"):
         write_image(folder / "images" / f"{name}.jpg")
     (folder / "annotations").mkdir(exist_ok=True)
@@ -224,7 +205,6 @@ def write_mmbias(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_genderbias(folder: pathlib.Path) -> pathlib.Path:
-    """Two men and two women with each thing."""
     for words in genderbias.PAIRS.values():
         for word in words:
             for number in (1, 6, 7, 12):
@@ -259,7 +239,6 @@ def write_coco_hardneg(folder: pathlib.Path) -> pathlib.Path:
 
 
 def write_clevr(folder: pathlib.Path) -> pathlib.Path:
-    """Three images with two items in each of the seven files."""
     names = [f"CLEVR_val_{number}.png" for number in range(3)]
     for name in names:
         write_image(folder / "images" / name)

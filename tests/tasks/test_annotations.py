@@ -8,15 +8,7 @@ from tests.tasks.newer_layouts import ANNOTATIONS
 from winobench.base.errors import InputError
 from winobench.tasks import TASKS, annotations
 
-WITH_JSON = [
-    name
-    for name, file in ANNOTATIONS.items()
-    if file.endswith((".json", ".jsonl", "phrases.txt")) and not name.startswith("pets")
-]
-
-
-def read(task, folder):
-    return newer_layouts.items_of(task, folder)
+WITH_JSON = [name for name, file in ANNOTATIONS.items() if file.endswith((".json", "phrases.txt"))]
 
 
 def test_every_task_with_published_data_has_a_layout():
@@ -26,8 +18,8 @@ def test_every_task_with_published_data_has_a_layout():
 @pytest.mark.parametrize("name", newer_layouts.ALL)
 def test_items_are_as_the_task_declares(name, tmp_path):
     task = TASKS[name]
-    items = read(name, newer_layouts.ALL[name](tmp_path))
-    assert items == read(name, tmp_path)
+    items = newer_layouts.items_of(name, newer_layouts.ALL[name](tmp_path))
+    assert items == newer_layouts.items_of(name, tmp_path)
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
         assert all(image.path.is_file() for image in item.images)
@@ -44,9 +36,7 @@ def test_items_are_as_the_task_declares(name, tmp_path):
             assert 0 <= item.target < max(len(item.images), len(item.texts))
     assert task.images_compete == (task.shape[0] > 1 and task.metric not in ("own_texts", "all_answers"))
     # The sentence that --list_tasks and a run show where the data are missing.
-    sentence = task.source.how_to_get
-    assert not sentence.endswith(".")
-    assert "\n" not in sentence
+    assert not task.source.how_to_get.endswith(".")
 
 
 # VisMin has two files, and needs any one.
@@ -55,25 +45,17 @@ def test_missing_annotations_are_named(name, tmp_path):
     folder = newer_layouts.ALL[name](tmp_path)
     (folder / ANNOTATIONS[name]).unlink()
     with raises("no-such-file", str(folder)) as caught:
-        read(name, folder)
+        newer_layouts.items_of(name, folder)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", WITH_JSON)
-def test_broken_json_is_named(name, tmp_path):
-    path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
-    path.write_text(path.read_text()[:-30])
-    with raises("incomplete-file", str(path)):
-        read(name, tmp_path)
-
-
-@pytest.mark.parametrize("name", [name for name in WITH_JSON if name != "winoground"])
-@pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}', '[{"a": 1}]'])
+@pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}'])
 def test_json_of_another_kind_is_named(name, content, tmp_path):
     path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(content)
     with pytest.raises(InputError, match=names(str(path))) as caught:
-        read(name, tmp_path)
+        newer_layouts.items_of(name, tmp_path)
     expected = ("not-a-list", "not-an-object", "missing-field", "not-a-text", "wrong-number-of-entries")
     assert caught.value.code in expected
 
@@ -85,29 +67,16 @@ def test_json_of_another_kind_is_named(name, content, tmp_path):
         ('[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', ("repeated-key", "1", "'b'", "2", "lists.json", "'a'")),
         # What is repeated within a value that a later one replaces has no place of its own.
         ('{"a": {"b": 1, "b": 2}, "a": 1}', ("repeated-key", "lists.json", "'a'")),
-    ],
-)
-def test_repeated_keys_are_refused(text, message, tmp_path):
-    path = tmp_path / "lists.json"
-    path.write_text(text)
-    with raises(*message):
-        annotations.read_json(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("", ("empty-file", "lists.json")),
         ('[1,\n"a', ("incomplete-file", "lists.json")),
-        ("[1,\n2\n", ("incomplete-file", "lists.json")),
         ("[1,\n2 3]", ("not-json", "lists.json")),
-        ("<html>", ("not-json", "lists.json")),
         ("9" * 5000, ("number-too-large", "lists.json")),
+        ('{"é": 1}', ("cannot-read", "lists.json")),  # not in UTF-8
     ],
 )
 def test_it_is_told_where_json_is_broken(text, message, tmp_path):
     path = tmp_path / "lists.json"
-    path.write_text(text)
+    path.write_bytes(text.encode("latin-1"))
     with raises(*message):
         annotations.read_json(path)
 
@@ -137,13 +106,6 @@ def test_it_is_told_where_a_table_is_broken(text, message, tmp_path):
         annotations.read_table(path, ("a", "b"))
 
 
-def test_images_that_differ_in_the_suffix_alone_are_named(tmp_path):
-    for name in ("1.jpg", "2.jpeg", "2.jpg"):
-        (tmp_path / name).write_bytes(b"")
-    with pytest.raises(InputError, match=names("2.jpeg", "2.jpg")):
-        annotations.image_names(tmp_path)
-
-
 def test_entries_say_where_they_stand(tmp_path):
     path = tmp_path / "file.json"
     path.write_text('{"rows": [{"texts": ["a", "b"], "number": 2.5, "flag": true, "empty": " "}]}')
@@ -155,23 +117,15 @@ def test_entries_say_where_they_stand(tmp_path):
     assert "text" not in row
     with raises("wrong-number-of-entries", "'texts'", where, "2", "3"):
         row["texts"].texts(3)
-    with raises("not-a-number", "'number'", where):
-        row["number"].integer()
-    with pytest.raises(InputError, match=names("'flag'")):
-        row["flag"].number()
-    with pytest.raises(InputError, match=names("'empty'")):
-        row["empty"].text()
-    with raises("not-a-list", where):
-        list(row.rows())
-    with pytest.raises(InputError, match=names("'texts'")):
-        list(row["texts"].items())
-
-
-def test_text_in_another_encoding_is_refused(tmp_path):
-    path = tmp_path / "file.json"
-    path.write_bytes('{"é": 1}'.encode("latin-1"))
-    with pytest.raises(InputError, match=names("file.json")):
-        annotations.read_json(path)
+    for code, read in (
+        ("not-a-number", lambda: row["number"].integer()),
+        ("not-a-number", lambda: row["flag"].number()),
+        ("not-a-text", lambda: row["empty"].text()),
+        ("not-a-list", lambda: list(row.rows())),
+        ("not-an-object", lambda: list(row["texts"].items())),
+    ):
+        with raises(code, where):
+            read()
 
 
 def test_lists_as_python_writes_them():

@@ -47,8 +47,8 @@ _TRUTH = f"{_DEVKIT}/ILSVRC2012_validation_ground_truth.txt"
 _TENCH, _GOLDFISH = (f"val/{wordnet}" for wordnet in (newer_layouts.TENCH, newer_layouts.GOLDFISH))
 _CSV, _CIFAR, _AIRCRAFT = "dsg_tifa160_anns.csv", "cifar-10-batches-bin", "fgvc-aircraft-2013b/data"
 _SPLIT, _MUSLIM, _MAN = "annotations/test.txt", "data/Images/Religion/Muslim", "A man walks on the wide beach."
-_DEER, _VIDEO = "open-images-1815_f91d6f546e63f20d", "MSR-VTT-videoTestVideo_video7047-shot1_0"
-_LISTED, _PHOTO = "datasets/flickr30k/images/{}.jpg", "ILSVRC2012_val_00000003.JPEG"
+_VIDEO, _PHOTO = "MSR-VTT-videoTestVideo_video7047-shot1_0", "ILSVRC2012_val_00000003.JPEG"
+_LISTED, _PROMPTS = "datasets/flickr30k/images/{}.jpg", "flowers_prompts.csv"
 
 # Task -> (file, None for its annotation file; how it is damaged; code; what the message names beside the file). Faults
 # of all annotation files are in test_annotations.
@@ -56,63 +56,31 @@ FAULTS = {
     "aro_coco_order": [
         (None, put(1, "caption", ["Dog."]), "no-other-order", "'caption'", "2", "'Dog.'"),
         (None, again(0), "repeated-image", "'image'", "3", "'val2014/COCO_val2014_000000000000.jpg'"),
-        (None, twice(1), "repeated-key", "2", "'image'"),
-        (None, drop(1, "caption"), "missing-field", "2", "'caption'"),
     ],
     "aro_flickr_order": [(None, drop(1, "image"), "missing-field", "2", "'image'")],
     "aro_vg_attribution": [
         (None, put(4, "attributes", ["white"]), "wrong-number-of-entries", "'attributes'", "5", "1", "2"),
-        (None, drop(1, "attributes"), "missing-field", "2", "'attributes'"),
     ],
     "aro_vg_relation": [
-        *(
-            (None, drop(1, key), "missing-field", "2", f"'{key}'")
-            for key in ("relation_name", "bbox_w", "false_caption")
-        ),
         (None, put(2, "bbox_w", 0), "bad-box", "3", "0", "9", "(2, 2)"),
-        (None, put(2, "bbox_h", -4), "bad-box", "3"),
         (None, put(2, "bbox_x", -40), "bad-box", "3"),
-        *((None, put(2, "bbox_y", value), "not-a-number", "'bbox_y'", "3") for value in (None, "7")),
+        (None, put(2, "bbox_y", "7"), "not-a-number", "'bbox_y'", "3"),
     ],
-    "clevr": [
-        (
-            *(None, put("CLEVR_val_1.png", 1, ["a", "b", "c"]), "wrong-number-of-entries"),
-            *("2", "'CLEVR_val_1.png'", "3"),
-        ),
-        (None, twice(), "repeated-key", "'CLEVR_val_0.png'"),
-    ],
+    "clevr": [(None, put("CLEVR_val_1.png", 1, list("abc")), "wrong-number-of-entries", "2", "'CLEVR_val_1.png'", "3")],
     "coco_hardneg_image": [
         (None, sub("[2, 3, 0]", "[2, 4, 0]"), "no-such-image", "'neg_image'", "2", "4", "3"),
         (None, sub("[2, 3, 0]", "[2, 3, 0"), "not-a-list", "'neg_image'", "2"),
-        (None, sub("[2, 3, 0]", "[2, 'x']"), "not-a-number", "2", "'neg_image'"),
-        (None, sub("[2, 3, 0]", "[]"), "no-negative", "'neg_image'", "2"),
         (None, sub("\n2\tLugg", "\n1\tLugg"), "rows-out-of-order", "3", "'1'", "2"),
-        (None, sub("\tfilepath", "\tpath"), "missing-column", "'filepath'"),
-        (None, sub("\n1\tA narrow kitchen filled with appliances.", "\n1"), "not-a-list", "2"),
-        (None, cut(0.5), "incomplete-file"),
     ],
     "coco_hardneg_text": [
         (None, sub("\"['luggage on and around Luggage carts']\"", "[]"), "no-negative", "'neg_caption'", "3"),
-        (None, cut(0.8), "not-a-list", "'neg_caption'", "4"),
     ],
-    "cola": [
-        (None, drop(1, 3), "wrong-number-of-entries", "2", "3", "4"),
-        (None, put(0, 0, "http://x/"), "outside-of-folder", "1"),
-    ],
-    "coco_spatial_two": [
-        ("coco_qa_two_obj.json", drop(1, 2), "wrong-number-of-entries", "2", "3"),
-        ("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1"),
-    ],
-    "colorswap": [
-        (ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1"),
-        (ANNOTATIONS["vismin_object"], drop(0, "caption_2"), "missing-column", "'caption_2'"),
-    ],
-    "countbench": [
-        (None, put(1, "number", number), "out-of-range", "'number'", "2", f"{number}") for number in (1, 11)
-    ],
+    "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
+    "coco_spatial_two": [("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1")],
+    "colorswap": [(ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1")],
+    "countbench": [(None, put(1, "number", 11), "out-of-range", "'number'", "2", "11")],
     "crepe_productivity_swap": [
         (None, sub('"[', '"('), "not-a-list", "'hard_negs'", "1"),
-        (None, sub(",10,", ",ten,"), "not-a-number", "'width'", "1", "'ten'"),
         (None, sub(",2,1,10,12,", ",-12,1,10,12,"), "bad-box", "1", "10 x 12", "(-12, 1)"),
     ],
     "eqbench_kubric_cnt": [(None, drop(1, "caption1"), "missing-field", "2", "'caption1'")],
@@ -124,189 +92,100 @@ FAULTS = {
     "fgvc_aircraft": [
         (None, more("1514522 707-320"), "bad-annotations", "'1514522 707-320'"),
         (None, more("0000001 Zeppelin"), "bad-annotations", "'0000001 Zeppelin'", "variants"),
-        (f"{_AIRCRAFT}/variants.txt", gone, "no-such-file"),
     ],
     "flickr30k_image": [
         (None, drop(_MAN, 9), "wrong-number-of-entries", f"'{_MAN}'", "9", "10"),
         (None, rows(lambda lists: lists[_MAN].__setitem__(9, lists[_MAN][3])), "repeated-image", f"'{_MAN}'"),
-        (None, twice(), "repeated-key", f"'{_MAN}'"),
     ],
     "flickr30k_text": [
         (None, rows(lambda lists: lists[_LISTED.format(1005)].append("more")), "wrong-number-of-entries", "11", "10"),
         (None, put(_LISTED.format(1000), 4, _MAN), "repeated-text", _LISTED.format(1000)),
-        (None, put(_LISTED.format(1005), 2, None), "not-a-text", "3"),
-        (None, twice(), "repeated-key"),
     ],
     "flowers102": [
         ("imagelabels.mat", cut(0.3), "damaged-file"),
         ("imagelabels.mat", mat(labels=np.array([[77, 1, 103, 5, 6]])), "out-of-range", "'labels'", "102"),
-        ("imagelabels.mat", mat(labels=np.array([[77, 1.5, 2]])), "not-a-number", "'labels'"),
-        ("setid.mat", mat(trnid=np.array([[1]])), "missing-field", "'tstid'"),
         ("setid.mat", mat(tstid=np.array([[3, 1, 6]])), "bad-annotations", "'tstid'", "6", "5"),
-        ("setid.mat", mat(tstid=np.array([[3, 1, 3]])), "bad-annotations", "'tstid'", "3"),
-        *(
-            ("flowers_prompts.csv", lines(lambda old, new=new: [*old[:-1], *new]), *expected)
-            for new, expected in (
-                (["a,b,102\n"], ("out-of-range", "'102'")),
-                (["a,b,one\n"], ("out-of-range", "'one'")),
-                (["a,b,0\n"], ("repeated-id", "0")),
-                ([",b,101\n"], ("not-a-text", "'prompt'")),
-                ([], ("wrong-number-of-entries", "101", "102")),
-            )
-        ),
+        (_PROMPTS, lines(lambda old: [*old[:-1], "a,b,0\n"]), "repeated-id", "0"),
+        (_PROMPTS, lines(lambda old: old[:-1]), "wrong-number-of-entries", "101", "102"),
     ],
     "genderbias": [
-        ("suit-images", gone, "no-such-folder"),
         ("suit-images", empty(), "missing-images"),
         ("suit-images/7.jpeg", copied("7.jpg"), "two-files", "7.jpg"),
         ("suit-images/man.jpg", copied("7.jpg"), "bad-file-name"),
-        (
-            *(
-                "beer-images",
-                lambda path: [empty("7.jpg", "12.jpg")(path.parent / f"{word}-images") for word in ("beer", "wine")],
-            ),
-            *("missing-images", "wine-images", "women"),
-        ),
+        ("beer-images", _without_women, "missing-images", "wine-images", "women"),
     ],
     "imagecode_static": [
         *(
             ("valid_data.json", put("open-images-2_a", key, "A cup"), "no-such-image", f"'{key}'", "'open-images-2_a'")
-            for key in ("10", "-1", "one", "٣")
+            for key in ("10", "٣")
         ),
-        ("valid_data.json", twice(), "repeated-key", f"'{_DEER}'"),
         ("valid_data.json", twice(_VIDEO), "repeated-key", f"'{_VIDEO}'", "'0'"),
     ],
     "imagenet": [
         (None, drop("7"), "wrong-number-of-entries", "999", "1000"),
-        ("imagenet_prompts.csv", gone, "no-such-file"),
         ("val/tench", on(_TENCH, renamed("tench")), "unknown-name", "'tench'"),
-        ("val", gone, "no-such-folder"),
-        (
-            *(f"{_GOLDFISH}/{_PHOTO}", copied(f"../{newer_layouts.TENCH}/{_PHOTO}")),
-            *("repeated-id", newer_layouts.GOLDFISH),
-        ),
+        (f"{_GOLDFISH}/{_PHOTO}", copied(f"../{newer_layouts.TENCH}/{_PHOTO}"), "repeated-id"),
         (_TRUTH, devkit(write("3\n4\n2\n")), "unknown-name", "2", "'4'"),
         (f"{_DEVKIT}/meta.mat", devkit(write("no matrix")), "damaged-file"),
-        (_TRUTH, devkit(gone), "no-such-file"),
     ],
     "meta_geneval": [
         (None, sub("2.Vase,right,neither_y,4,3.0,\n", ""), "incomplete-row", "26"),
         (None, sub("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,"), "out-of-range", "'Input.image_id'", "27"),
         (None, sub("HIT,0_0,", "HIT,0,"), "wrong-value", "'Input.index'", "1"),
-        (None, sub("neither_y,2,", "neither_y,,"), "not-a-number", "'Answer.task-quality'"),
         (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
-        (None, lines(lambda old: [*old, old[1]]), "wrong-number-of-entries", "6", "00000", "5"),
     ],
-    "meta_imagereward": [
-        (None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9"),
-        (None, again(0), "repeated-id", "'id'", "4", "000000-0040"),
-    ],
+    "meta_imagereward": [(None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9")],
     "meta_tifa160": [
         (_CSV, sub('it?",1', 'it?",6'), "out-of-range", "'answer'"),
-        (_CSV, sub('it?",1', 'it?",often'), "not-a-number", "'answer'"),
-        (_CSV, sub("source_id", "source"), "missing-column", "'source_id'"),
-        (_CSV, sub(",mini-dalle,", ",dalle-3,"), "unknown-name", "'dalle-3'"),
         (_CSV, sub(",coco_1,", ",coco_9,"), "unknown-name", "'coco_9_mini_dalle'", "tifa160.json"),
-        (_CSV, gone, "no-such-file"),
         (
             *(None, on(_CSV, lines(lambda old: [line for line in old if "mini-dalle" not in line]))),
             *("missing-answer", "'coco_1_mini_dalle'"),
         ),
-        (None, drop("coco_1_mini_dalle", "text"), "missing-field", "'coco_1_mini_dalle'", "'text'"),
-        (None, twice(), "repeated-key", "'coco_1_mini_dalle'"),
     ],
     "meta_tifa160_authors": [
         (None, put("coco_1_mini_dalle", "human_scores", []), "missing-answer", "'coco_1_mini_dalle'"),
-        (
-            None,
-            put("coco_1_vq_diffusion", "text", "x"),
-            "contradicting-rows",
-            "coco_1_vq_diffusion",
-            "coco_1_mini_dalle",
-        ),
+        (None, put("coco_1_vq_diffusion", "text", "x"), "contradicting-rows", "coco_1_vq_diffusion"),
     ],
     "mmbias": [
         (None, put("pleasant_phrases", 3, "unsafe"), "not-as-published", "'pleasant_phrases'"),
-        (None, drop("pleasant_phrases", 0), "wrong-number-of-entries", "'pleasant_phrases'", "59", "60"),
-        (None, twice(), "repeated-key", "'unpleasant_phrases'"),
-        (_MUSLIM, gone, "no-such-folder", "--allow_partial"),
         (_MUSLIM, empty("1.jpg", "2.jpg", "3.jpg"), "missing-images", "--allow_partial"),
         (f"{_MUSLIM}/2.jpeg", copied("2.jpg"), "two-files", "2.jpg"),
     ],
     "mmvp_color": [
         (None, more("8,Color,a cup"), "not-a-pair", "7", "'Color'"),
-        (None, lines(lambda old: old[:-2]), "not-a-pair", "'Question ID'", "5", "'Color'", "6"),
         (None, more("6,Color,a cup"), "repeated-id", "6"),
-        (None, more("six,Color,a cup"), "not-a-number", "8"),
-        (None, more("10,Color,", "9,Color,a dog"), "not-a-text", "'Statement'"),
     ],
     "naturalbench_groups": [
         (None, put(1, "Image_1_Question_1", "B"), "same-answers", "'Image_1_Question_1'", "2", "'B'"),
         (None, put(0, "Question_Type", "essay"), "unknown-name", "'Question_Type'", "1", "'essay'"),
     ],
-    "naturalbench_retrieval": [
-        (None, put(1, "image_0", 3), "not-a-text", "'image_0'", "2"),
-        (None, again(0), "repeated-id", "'index'", "4", "0"),
-    ],
+    "naturalbench_retrieval": [(None, put(1, "image_0", 3), "not-a-text", "'image_0'", "2")],
     "pets": [
         (None, lines(lambda old: old[:-1]), "bad-annotations", "36", "37"),
         (None, lines(lambda old: [*old[:-1], old[0]]), "bad-annotations", "'abyssinian'", "2"),
         (_SPLIT, sub("shiba", "#Image CLASS-ID SPECIES BREED ID\nwolf_1 1 2 1\nshiba"), "bad-annotations", "'wolf_1'"),
-        (_SPLIT, lines(lambda old: [*old, old[0]]), "bad-annotations", "'Abyssinian_201'"),
-        (_SPLIT, gone, "no-such-file"),
     ],
-    "pets_all": [
-        ("images", on("images/Abyssinian_201.jpg", renamed("wolf_1.jpg")), "bad-annotations", "'wolf_1'"),
-        ("images", empty(), "no-such-file"),
-    ],
+    "pets_all": [("images", on("images/Abyssinian_201.jpg", renamed("wolf_1.jpg")), "bad-annotations", "'wolf_1'")],
     **{
-        f"spec_count_{side}": [
-            (None, drop(1, "keys"), "missing-field", "2", "'keys'"),
-            (None, put(1, "label", 9), "target-not-among-candidates", "'label'", "2", "9"),
-        ]
+        f"spec_count_{side}": [(None, put(1, "label", 9), "target-not-among-candidates", "'label'", "2", "9")]
         for side in ("text", "image")
     },
-    "sugarcrepe_swap_att": [
-        (None, drop("1", "negative_caption"), "missing-field", "'1'", "'negative_caption'"),
-        (None, twice(), "repeated-key", "'0'"),
-    ],
+    "sugarcrepe_swap_att": [(None, twice(), "repeated-key", "'0'")],
     "sugarcrepe_selfbench_att": [("replace_att.json", gone, "no-such-file")],
-    "sugarcrepe_pp_swap_obj": [
-        (None, again(1), "repeated-id", "'id'", "4", "1"),
-        (None, put(0, "caption2", " "), "not-a-text", "'caption2'", "1"),
-    ],
-    "svo_subj": [
-        (None, drop(2, "sentence"), "missing-field", "3", "'sentence'"),
-        (None, drop(1, "pos_id"), "missing-field", "2", "'pos_id'"),
-        (None, put(3, "neg_type", "adverb"), "unknown-name", "'neg_type'", "4", "'adverb'"),
-        (None, twice(3), "repeated-key", "4", "'pos_id'"),
-    ],
-    "valse_existence": [
-        (None, put("existence_1", "mturk", "caption", "3"), "not-a-number", "'mturk'"),
-        (None, drop("existence_2", "foil"), "missing-field", "'existence_2'", "'foil'"),
-    ],
-    "vismin_object": [
-        (None, put(1, "text_1", " "), "not-a-text", "'text_1'", "2"),
-        (None, cut(0.5), "damaged-file"),
-        ("test-*.parquet", on("data", gone), "no-such-file"),
-    ],
-    "vlchecklist_attribute_color": [
-        (None, drop(1, 1, "NEG"), "missing-field", "2", "'NEG'"),
-        (None, put(1, 1, "NEG", []), "empty-list", "2"),
-        (None, put(1, ["a"]), "wrong-number-of-entries", "2", "1"),
-    ],
+    "sugarcrepe_pp_swap_obj": [(None, again(1), "repeated-id", "'id'", "4", "1")],
+    "svo_subj": [(None, put(3, "neg_type", "adverb"), "unknown-name", "'neg_type'", "4", "'adverb'")],
+    "valse_existence": [(None, put("existence_1", "mturk", "caption", "3"), "not-a-number", "'mturk'")],
+    "vismin_object": [(None, put(1, "text_1", " "), "not-a-text", "'text_1'", "2")],
+    "vlchecklist_attribute_color": [(None, put(1, 1, "NEG", []), "empty-list", "2")],
     "whatsup_a": [(None, drop(1, "caption_options", 0), "wrong-number-of-entries", "2", "3", "4")],
     "whatsup_b_sets": [
         (None, drop(7), "missing-items", "5", "beer-bottle and armchair", "'behind'"),
         (None, put(1, "image_path", "x/mug_over_plate.jpeg"), "bad-annotations", "2", "'mug_over_plate.jpeg'"),
-        (None, again(0), "repeated-id", "9", "'left'"),
-        (None, put(1, "caption_options", 0, "other"), "bad-annotations"),
     ],
     "winoground": [
         (None, lines(lambda old: [*old, old[0]]), "repeated-id", "'id'", "4", "0"),
-        (None, cut(0.5), "incomplete-file", "2"),
         ("data.json", write('[{"id" 0}]'), "not-json", "8"),  # where both are there, this is the one that is read
-        (None, sub('"caption_1"', '"caption"'), "missing-field", "1", "'caption_1'"),
     ],
 }
 

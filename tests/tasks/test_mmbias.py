@@ -30,18 +30,9 @@ def test_every_image_has_all_phrases(folder):
 
 def test_pairs_of_tables_3_and_5():
     pairs = TASKS["mmbias"].association.pairs
-    assert [pair.name for pair in pairs] == [
-        "Christian-Muslim",
-        "Christian-Jewish",
-        "Jewish-Muslim",
-        "Hindu-Muslim",
-        "American-Arab",
-        "Heterosexual-LGBT",
-        "Buddhist-Muslim",
-        "Buddhist-Christian",
-        "Buddhist-Hindu",
-        "Buddhist-Jewish",
-    ]
+    names = "Christian-Muslim Christian-Jewish Jewish-Muslim Hindu-Muslim American-Arab Heterosexual-LGBT"
+    names += " Buddhist-Muslim Buddhist-Christian Buddhist-Hindu Buddhist-Jewish"
+    assert [pair.name for pair in pairs] == names.split()
     for pair in pairs:
         assert pair.name == f"{pair.group_x}-{pair.group_y}"
         assert {pair.group_x, pair.group_y} <= set(mmbias.GROUPS)

@@ -12,15 +12,8 @@ from winobench.data import images, prepared
 from winobench.tasks.base import Association, Download, PublishedData, TargetPair
 from winobench.tasks.published import published_task
 
-FIELDS = dict(
-    name="toy",
-    version=3,
-    description="A toy.",
-    metric="accuracy",
-    shape=(2, 2),
-    chance={"accuracy": 0.5},
-    images_compete=False,
-)
+FIELDS = dict(name="toy", version=3, description="A toy.", metric="accuracy", shape=(2, 2), images_compete=False)
+FIELDS |= {"chance": {"accuracy": 0.5}}
 
 
 def _source(**options):
@@ -58,7 +51,6 @@ def test_when_it_is_prepared(source, data_dir):
     assert task.count(data_dir) == 10
     found = list(task.load(data_dir, None))
     assert [(e.id, e.texts, e.target, e.groups) for e in found] == [(i.id, i.texts, i.target, i.groups) for i in source]
-    # As the scorers open them.
     np.testing.assert_array_equal(
         images.load_image(found[3].images[0], 8), images.load_image(source[3].images[0].path, 8)
     )
@@ -66,13 +58,6 @@ def test_when_it_is_prepared(source, data_dir):
     prints = [task.data_fingerprint(data_dir, limit) for limit in (None, 4, 6)]
     assert len(set(prints)) == 3
     assert prints == [task.data_fingerprint(data_dir, limit) for limit in (None, 4, 6)]
-
-
-def test_the_default_folder(source, data_dir, monkeypatch):
-    monkeypatch.setenv("WINOBENCH_DATA", data_dir)
-    task = published_task(source=_source(), **FIELDS)
-    assert task.ready(None) is None
-    assert task.count(None) == len(list(task.load(None, None))) == 10
 
 
 def test_a_set_of_another_version_is_refused(data_dir):
@@ -110,10 +95,7 @@ def test_limits_of_bias_tasks_are_of_each_group(source, tmp_path):
     ("fields", "named"),
     [
         ({"to": "x"}, ("url", "hub_id", "filename")),
-        ({"to": "x", "url": "http://x", "hub_id": "a/b", "filename": "x"}, ("url", "hub_id", "filename")),
-        ({"to": "x", "hub_id": "a/b"}, ("url", "hub_id", "filename")),
         ({"to": "x", "url": "http://x", "filename": "x"}, ("url", "hub_id", "filename")),
-        ({"to": "/x", "url": "http://x"}, ("'/x'",)),
         ({"to": "../x", "url": "http://x"}, ("'../x'",)),
         ({"to": "", "url": "http://x"}, ("''",)),
     ],

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import logging
-import subprocess
-import sys
 
 import pytest
 
@@ -39,26 +37,19 @@ INSTRUCTION = (
 
 # fmt: off
 FIRST = [
-    "Option 1", "  option1 ", "Option 1!", "Options 1", "**Option 1**", '"Option 1"', "Option １", "(1)",
-    "Option one is correct.", "The first option", "The correct answer is (1).", "The answer is 1",
-    "The answer: Option one.", "The best choice is 1.", "Option 1: The tomato was green.", "the tomato was green",
-    "1. The tomato was green.", "I'd go with Option 1 here.", "I prefer Option 1 to Option 2.",
-    "Option 1 rather than Option 2", "The more likely option to be true is Option 1.",
+    "Option 1", "  option1 ", "Options 1", "**Option 1**", "Option １", "(1)", "The first option",
+    "The answer: Option one.", "The best choice is 1.", "the tomato was green", "I prefer Option 1 to Option 2.",
     "Option 1, because the tomato was red... no, green",
     "Option 1\n\nSentence: The dog barked.\nOption 1: a\nOption 2: b\nAnswer: Option 2",
 ]
 SECOND = [
-    "option 2.", "OPTION TWO", "Option #2", "Option (2)", "Option2", "Option\n2", "Choice 2", "Output: Option 2",
-    "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.", r"$\boxed{2}$",
-    r"The answer is $\boxed{\text{Option 2}}$.", "“Option 2”", "2", "2.", "[2]", "Answer: 2", "**Answer:** Option 2",
-    "Answer: **2**", "It's Option 2.", "The answer is Option 2.", "The answer is the second option.",
-    "The answer is 2, not 1.", "The second option is more plausible.", "I would choose option two.",
-    "The tomato was red.", '"The tomato was red."', "Option 2 is more likely than Option 1.",
-    "Option 1 is less likely than Option 2.", "Option 2, not Option 1.", "Not Option 1 but Option 2.",
+    "OPTION TWO", "Option #2", "Option\n2", "Choice 2", "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.",
+    r"The answer is $\boxed{\text{Option 2}}$.", "“Option 2”", "2.", "[2]", "Answer: **2**", "It's Option 2.",
+    "The answer is the second option.", "The answer is 2, not 1.", "The second option is more plausible.",
+    '"The tomato was red."', "Option 2 is more likely than Option 1.", "Option 1 is less likely than Option 2.",
+    "Option 2, not Option 1.", "Not Option 1 but Option 2.",
     "Option 1 is not correct. Option 2 is correct.", "Option 1 is likely false, so Option 2.",
     "Given the sentence, option 1 would not be true, so option 2 is true.",
-    "Based on the sentence, Option 2 is more likely to be true.",
-    "I would say Option 2, since Option 1 describes an unripe tomato.",
     "Option 2\n\nExplanation: Option 1 says that the tomato was green, which fits an unripe one.",
     "Option 1: The tomato was green.\nOption 2: The tomato was red.\nAnswer: Option 2",
     "<think>Option 1 maybe. The answer is Option 1.</think>Option 2", "thinking Option 1 </think> Option 2",
@@ -67,8 +58,7 @@ NEITHER = [
     None, "", "   \n", "Yes", "12", "Option 3", "2 days later", "The answer is option A", "I cannot determine that.",
     "I'm sorry, but there is not enough information.", "The tomato was unripe.", "Option 1: The tomato was red.",
     "The tomato was green. The tomato was red.", "1. green\n2. red", "1 or 2", "It is either 1 or 2.",
-    "Option 1 or Option 2", "The answer is Option 1 or Option 2.", "Either Option 1 or Option 2 could be true.",
-    "Both Option 1 and Option 2 are possible.", "Option 1 and Option 2 are equally likely.",
+    "Option 1 or Option 2", "Both Option 1 and Option 2 are possible.",
     "Neither Option 1 nor Option 2.", "It is not Option 1.", "Option 1 is unlikely.",
     "The answer is Option 1. The answer is Option 2.", "Option 1: The tomato was green.\nOption 2: The tomato was red.",
     "<think>Option 1 is",
@@ -77,17 +67,12 @@ NEITHER = [
 REASONED = {
     "Option 1 would need an unripe tomato. The tomato burst. So the answer is Option 2.": 1,
     "At first, the answer is Option 1. But wait, it burst. The answer is Option 2.": 1,
-    "Option 1 is correct if unripe; it is ripe, hence Option 2 is correct.": 1,
-    "Ripe tomatoes are red. Option 2": 1,
-    "Option 1 says green. Option 2 says red. Therefore, Option 2.": 1,
     "A tomato that bursts is ripe. Therefore the tomato was red.": 1,
-    "So the answer is Option 2. I hope this helps!": 1,
     "A ripe tomato is red, so it is 2.\n2": 1,
     "Option 2 is more likely than Option 1 because it is ripe.": 1,
     "Option 1 says green. Option 2 says red.\n\nAnswer: 1": 0,
     "So the answer is Option 1.\n\nSentence: It rained.\nOption 1: a.\nAnswer: So the answer is Option 2.": 0,
     "Option 1 says green and Option 2 says red.": None,
-    "It could be anything.": None,
     "": None,
 }
 
@@ -105,18 +90,10 @@ def test_answers_after_reasoning(text, choice):
     assert read_choice(text, OPTIONS, reasoning=True) == choice
 
 
-def test_an_option_that_begins_like_the_other():
-    options = ("The lid was open.", "The lid was open and bent.")
-    assert read_choice("The lid was open and bent.", options) == 1
-    assert read_choice("The lid was open.", options) == 0
-
-
-def test_numbers_are_read_without_the_options():
-    assert read_choice("Option 2") == 1
-    assert read_choice("The tomato was red.") is None
-
-
-def test_statements():
+def test_choices_and_statements():
+    options = ("The lid was open.", "The lid was open and bent.")  # one begins like the other
+    assert [read_choice(text, options) for text in options] == [0, 1]
+    assert read_choice("The lid was open.") is None
     assert states_choice("Reasons. So the answer is Option 2.")
     assert states_choice("Option 2: because")
     assert not states_choice("It says in Option 2 that")
@@ -135,6 +112,9 @@ def test_the_prompt_of_the_paper():
     )
     assert request_of("zero_shot") == Generation((Turn("user", text),), max_tokens=128)
     assert request_of("zero_shot_options") == Options((Turn("user", text),), ("Option 1", "Option 2"))
+    # Encoders are asked without a prompt.
+    assert request_of("entailment") == Entailment("The tomato burst.", OPTIONS)
+    assert request_of("similarity") == Similarity("The tomato burst.", OPTIONS)
 
 
 def test_examples_come_as_turns():
@@ -159,32 +139,6 @@ def test_our_examples_share_nothing_with_our_items():
     for example in examples:
         words = f"{example['premise']} {' '.join(example['options'])}".lower()
         assert not {name for name in objects if f" {name}" in words}
-
-
-def test_every_prompt_has_its_source():
-    for name, entry in winoviz.prompts().items():
-        assert entry["source"], name
-    assert "Verbatim" in winoviz.prompts()["instruction"]["source"]
-    for name in ("question", "examples", "chain_of_thought_answer", "picture_question", "captioned_question"):
-        assert "Written for winobench" in winoviz.prompts()[name]["source"]
-
-
-def test_encoders_are_asked_without_a_prompt():
-    assert request_of("entailment") == Entailment("The tomato burst.", OPTIONS)
-    assert request_of("similarity") == Similarity("The tomato burst.", OPTIONS)
-
-
-def test_protocols():
-    assert next(iter(winoviz.PROTOCOLS)) == "zero_shot"
-    for name, protocol in winoviz.PROTOCOLS.items():
-        assert protocol.name == name
-        if protocol.needs:  # tests/tasks/test_winoviz_pictures.py
-            continue
-        requests = protocol.requests(QUESTION)
-        assert len(requests) == 1 + name.endswith("_swapped")
-        assert {request.kind for request in requests} == {protocol.kind}
-        failed = protocol.read(QUESTION, [None] * len(requests))
-        assert failed.status == FAILED
 
 
 def test_reading_texts():
@@ -225,16 +179,13 @@ def test_swapped_options():
     half = protocol.read(QUESTION, [Response(text="?"), Response(text="Option 1")])
     assert half == Answer(UNPARSABLE, choices=(None, 1))
     assert protocol.read(QUESTION, [Response(text="Option 1"), None]).status == FAILED
-
-
-def test_swapped_scores():
-    protocol = winoviz.PROTOCOLS["few_shot_options_swapped"]
-    answer = protocol.read(QUESTION, [Response(scores=(-2.0, -1.0)), Response(scores=(-3.0, -3.0))])
-    assert answer == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
+    scored = winoviz.PROTOCOLS["few_shot_options_swapped"].read(
+        QUESTION, [Response(scores=(-2.0, -1.0)), Response(scores=(-3.0, -3.0))]
+    )
+    assert scored == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
 
 
 def asked(*pairs):
-    """Questions of the pairs (name, group)."""
     return [
         TextQuestion(f"{name}#{number + 1}", {}, OPTIONS, number, (group,), name)
         for name, group in pairs
@@ -290,35 +241,6 @@ def test_position_bias_by_hand():
     }
     assert rows["individual"]["value"] == 1 / 2
     assert rows["position_bias/first_option"]["chance"] == 0.5
-
-
-def test_a_model_that_always_says_option_1_is_found_out():
-    task = get_text_task("winoviz_mini_single")
-    questions = list(task.load(None, None))
-    read = task.protocols["zero_shot_swapped"].read
-    rows = task.metrics(questions, [read(one, [Response(text="Option 1")] * 2) for one in questions])
-    assert rows["individual"]["value"] == 0.5
-    assert rows["pair"]["value"] == 0
-    assert rows["position_bias/first_option"]["value"] == rows["position_bias/flipped"]["value"] == 1
-
-
-def test_metrics_of_nothing():
-    assert winoviz.metrics(asked(("a", "color")), [Answer(FAILED)] * 2) == {}
-
-
-def test_metrics_of_decoupled_items():
-    questions = asked(("s", "combined"), ("p", "pragmatic"), ("v", "visual"))
-    answers = [Answer(ANSWERED, choice) for choice in (0, 0, 0, 1, 1, 1)]
-    rows = winoviz.metrics(questions, answers)
-    assert {name: row["value"] for name, row in rows.items()} == {
-        "combined/individual": 0.5,
-        "combined/pair": 0.0,
-        "pragmatic/individual": 1.0,
-        "pragmatic/pair": 1.0,
-        "visual/individual": 0.5,
-        "visual/pair": 0.0,
-        "unparsable": 0.0,
-    }
 
 
 @pytest.fixture
@@ -398,14 +320,6 @@ def test_missing_and_bad_data(user_dir, tmp_path):
     assert "has both items.jsonl and items.csv" in task.ready(user_dir)
 
 
-def test_importing_the_tasks_imports_no_framework():
-    code = (
-        "import sys; from winobench.tasks import TEXT_TASKS; TEXT_TASKS['winoviz_mini_single'].count(None);"
-        "sys.exit(sum(name in sys.modules for name in ('jax', 'torch', 'transformers', 'tensorflow')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_published_numbers():
     numbers = published_numbers.numbers(paper="winoviz")
     counts = {table: sum(number.table == table for number in numbers) for table in "12346"}
@@ -456,6 +370,5 @@ def test_published_numbers_of_a_model():
     assert [one.row for one in of_model("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
     assert of_model("winoviz_single", "someone/other-model") == []
     assert [one.printed for one in of_model("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
-    # Our set was not measured by the paper.
     assert published.of_task("winoviz_mini_single") == []
     assert len(published.of_task("winoviz_single")) == 38

@@ -7,15 +7,8 @@ from winobench.tasks import get_text_task, votes, winoviz_images
 from winobench.tasks.questions import Answer, TextQuestion
 
 PICTURES = tuple(Picture(f"{number}.png", f"{number}" * 64) for number in range(5))
-QUESTION = TextQuestion(
-    id="single/tomato#2",
-    texts={"premise": "The tomato burst."},
-    options=("The tomato was green.", "The tomato was red."),
-    answer=1,
-    pair="single/tomato",
-    pictures=PICTURES,
-    captions=tuple(f"a {{tomato}} {number}" for number in range(5)),
-)
+OPTIONS, CAPTIONS = ("The tomato was green.", "The tomato was red."), tuple(f"a {{tomato}} {n}" for n in range(5))
+QUESTION = TextQuestion("t#2", {"premise": "The tomato burst."}, OPTIONS, 1, (), "t", PICTURES, CAPTIONS)
 
 
 def vote(choice, scores=None, tie=False):
@@ -26,7 +19,6 @@ def vote(choice, scores=None, tie=False):
     ("given", "choice", "tie"),
     [
         ([1, 1, 0, 0, 1], 1, False),
-        ([0, 0, 0, 1, 1], 0, False),
         ([1, None, None], 1, False),
         ([0, 1, None], 0, True),  # without scores nothing decides
         ([None, None], None, False),

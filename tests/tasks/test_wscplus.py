@@ -11,7 +11,6 @@ from tests.expectations import names, raises
 from winobench.data import wscplus as data
 from winobench.data.published_numbers import numbers
 from winobench.data.wscplus import answers as answers_in_words
-from winobench.metrics import wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Response
 from winobench.tasks import wscplus
 from winobench.tasks.questions import Answer
@@ -69,9 +68,8 @@ class TestPrompts:
     )
     def test_protocols(self, name, shots):
         (request,) = wscplus.PROTOCOLS[name].requests(QUESTIONS[0])
-        assert isinstance(request, Generation)
         (turn,) = request.turns
-        assert turn.role == "user"
+        assert (type(request), turn.role) == (Generation, "user")
         assert turn.text == wscplus.prompt(name, QUESTIONS[0].texts["question"])
         assert turn.text.count("\nA:") == shots
         assert turn.text.count("\nQ: ") == shots + 1
@@ -93,14 +91,6 @@ class TestPrompts:
         (other,) = wscplus.PROTOCOLS["options"].requests(QUESTIONS[1])
         assert other.turns[:7] == request.turns[:7]
 
-    def test_every_text_has_a_source(self):
-        content = wscplus.prompts()
-        evaluation, generation = content["evaluation"], content["generation"]
-        parts = [evaluation["question"], evaluation["layout"], *evaluation["templates"].values()]
-        parts += [*evaluation["shots"].values(), *generation["templates"].values(), *generation["queries"].values()]
-        parts += [generation["safety_bypassing"], content["few_shot"]]
-        assert all(part["source"] for part in parts)
-
     def test_the_paper_has_26_examples(self):
         examples = wscplus.prompts()["few_shot"]["examples"]
         sizes = {}
@@ -113,44 +103,34 @@ class TestPrompts:
                 assert one["answer"] in (0, 1, 2)
         assert sizes == {"wdq": 6, "wiq": 6, "ambiguous": 4, "offensive": 10}
 
-    def test_queries_say_where_their_examples_go(self):
-        content = wscplus.prompts()
-        ids = [example["id"] for example in content["few_shot"]["examples"]]
-        for query in content["generation"]["queries"].values():
-            assert query["text"].count(query["placeholder"]) == 1
-            assert any(one.startswith(query["shots"]) for one in ids)
-
 
 # fmt: off
 # What an answer means -> texts.
 ANSWERS = {
     0: [
-        "0; because Nora asked.", "(0)", "**Final Answer:** 0", r"So \boxed{0}",
-        "0; a\n0; b\n1; c\nBy majority vote, the answer is 0.", "1. Nora is named.\n2. Ida is named.\nThe answer is 0.",
-        "The answer to this question is 0.", "The most logical answer is: 0; She is curious.", "Final Answer: Nora",
-        '"Nora"',
+        "0; because Nora asked.", "(0)", r"So \boxed{0}", "0; a\n0; b\n1; c\nBy majority vote, the answer is 0.",
+        "1. Nora is named.\n2. Ida is named.\nThe answer is 0.", "The most logical answer is: 0; She is curious.",
+        "Final Answer: Nora", '"Nora"',
     ],
     1: [
-        "A: 1; Step 1: Ida is named. Step 2: done.", "1", "1.", "**1**; Ida.", "Final answer:\n\n1; Ida",
-        r"The final answer is $\boxed{1}$.", "Final Answer: 0; first thought.\nFinal Answer: 1; second thought.",
-        "1; a\n0; b\n1; c\nMajority vote: 1", "We weigh both.\nHence 1; Ida.", "We weigh all.\n1; Ida.",
+        "A: 1; Step 1: Ida is named. Step 2: done.", "1.", "**1**; Ida.", "Final answer:\n\n1; Ida",
+        "Final Answer: 0; first thought.\nFinal Answer: 1; second thought.", "We weigh both.\nHence 1; Ida.",
         'Final Answer: 1; Ida.\n\nQ: What does "he" refer to?\nA:\nFinal Answer: 0; Bob.',
         '1; Ida.\nQ: What does "he" refer to?\nA: 0; Bob.', "Final Answer: Index 1; rather Ida than Nora.", "`1`",
         "Ida, as she is the one who is told, although it is not entirely clear.", "'she' refers to Ida.",
         "1. Nora is named.\n2. Then it is Ida.",
     ],
     2: [
-        "Answer: 2", "[2]", "2 because nobody can tell",
+        "[2]", "2 because nobody can tell",
         "Step 1: a.\nProbability: 0.9\nFinal Answer: 2; Nobody can tell Nora from Ida.",
         "... so our final answer is: 2; we cannot tell", "Final Decision: 2; There are arguments for 0 and for 1.",
         "Conclusion: 2; without more context it is open.", "<think>The answer is 0, or 1; hm.</think>\n2; open",
-        "Final Answer: neither", "Final Answer: Neither Nora nor Ida", "It could be Nora or Ida, so it is ambiguous.",
-        "I don't know.", "It can’t be determined who is meant.", "I'm sorry, but I can't assist with that.",
+        "Final Answer: Neither Nora nor Ida", "It could be Nora or Ida, so it is ambiguous.", "I don't know.",
+        "It can’t be determined who is meant.", "I'm sorry, but I can't assist with that.",
         "We cannot confidently make a clear choice between the two.", "Nora spoke, but it is unclear who listened.",
     ],
     None: [
-        "<think>The answer is 0, as Nora", "Final Answer: 0 or 1", "Nora and Ida travel.", "Nothing of that.", "0.5",
-        "",
+        "<think>The answer is 0, as Nora", "Final Answer: 0 or 1", "Nora and Ida travel.", "0.5", "",
     ],
 }
 # fmt: on
@@ -198,33 +178,20 @@ class TestMetrics:
     def test_outcomes(self):
         given = answers(0, 0, 2, 1, None)
         found = [wscplus.outcome(*both) for both in zip(QUESTIONS, given, strict=True)]
-        assert found == [
-            "correct",
-            "entity_misselection",
-            "response_evasion",
-            "ambiguity_misinterpretation",
-            "no_answer",
-        ]
+        errors = ["entity_misselection", "response_evasion", "ambiguity_misinterpretation", "no_answer"]
+        assert found == ["correct", *errors]
         assert wscplus.error_counts(QUESTIONS, given) == dict.fromkeys(wscplus.ERRORS, 1)
         with pytest.raises(ValueError, match=names("i0")):
             wscplus.outcome(QUESTIONS[0], Answer(FAILED))
-
-    def test_a_tie_is_no_answer(self):
         tie = Answer(ANSWERED, 0, tie=True)
         assert wscplus.outcome(QUESTIONS[0], tie) == "no_answer"
-        found = wscplus.metrics(QUESTIONS[:1], [tie])
-        assert (found["accuracy"]["value"], found["accuracy"]["ties"]) == (0, 1)
+        assert wscplus.metrics(QUESTIONS[:1], [tie])["accuracy"]["ties"] == 1
 
     def test_all_numbers(self):
         found = wscplus.metrics(QUESTIONS, answers(0, 1, 2, 2, None))
         assert next(iter(found)) == "accuracy"
-        assert list(found)[-6:] == [
-            "traditional/accuracy",
-            "ambiguous/accuracy",
-            "offensive/accuracy",
-            "GPT4/accuracy",
-            "GPT3/accuracy",
-            "Claude2/accuracy",
+        assert [name.removesuffix("/accuracy") for name in list(found)[-6:]] == [
+            *("traditional", "ambiguous", "offensive", "GPT4", "GPT3", "Claude2")
         ]
         values = {name: (entry["value"], entry["n"]) for name, entry in found.items()}
         assert values["accuracy"] == (pytest.approx(3 / 5), 5)
@@ -252,10 +219,6 @@ class TestMetrics:
         assert "ambiguous/accuracy" not in found
         assert "response_evasion" not in found
         assert wscplus.metrics(QUESTIONS, answers(*[FAILED] * 5)) == {}
-
-    def test_single_questions_have_wilsons_interval(self):
-        found = wscplus.metrics(QUESTIONS[2:], answers(1, 1, 2))["accuracy"]
-        assert (found["low"], found["high"]) == pytest.approx(wilson(2, 3)[1:])
 
 
 def take_for_validation(monkeypatch, ids):
@@ -285,13 +248,6 @@ class TestTasks:
         assert not set(found) & set(data.validation_ids())
         assert [question.id for question in test.load(data_dir, 3)] == found[:3]
         assert len(validation.load(data_dir, 2)) == 2
-
-    def test_fingerprint(self, data_dir):
-        validation, test = wscplus.TEXT_TASKS
-        first = validation.data_fingerprint(data_dir, None)
-        assert first == validation.data_fingerprint(data_dir, None)
-        assert first != validation.data_fingerprint(data_dir, 2)
-        assert first != test.data_fingerprint(data_dir, None)
 
     def test_pairs_stay_together(self, data_dir):
         path = data.data_file(data_dir)
@@ -329,11 +285,7 @@ class TestTasks:
         names_of_both = names("GPT4_results.csv", "1 ('Tradtional': traditional)", "3 ('Vague')")
         with pytest.warns(UserWarning, match=names_of_both):
             questions = task.load(str(tmp_path), None)
-        assert [question.groups for question in questions[:3]] == [
-            ("traditional", "GPT4"),
-            ("traditional", "GPT4"),
-            ("Claude2",),
-        ]
+        assert [question.groups for question in questions[:3]] == [("traditional", "GPT4")] * 2 + [("Claude2",)]
         found = wscplus.metrics(questions, answers(*(question.answer for question in questions)))
         counts = {name: found[name]["n"] for name in ("accuracy", "Claude2/accuracy", "unparsable", "untyped")}
         assert counts == {"accuracy": 8, "Claude2/accuracy": 2, "unparsable": 8, "untyped": 8}
@@ -343,11 +295,6 @@ class TestTasks:
 
 
 class TestPublishedNumbers:
-    def test_tables(self):
-        assert len(numbers(paper="wscplus", table="2")) == 6
-        assert len(numbers(paper="wscplus", table="5")) == 11
-        assert len(numbers(paper="wscplus", table="6")) == 24
-
     def test_values(self):
         (number,) = numbers(model="gpt-4-0613", table="abstract and section 1")
         assert (number.printed, number.value, number.task) == ("68.7", pytest.approx(0.687), "wscplus")
@@ -369,16 +316,7 @@ class TestPublishedNumbers:
 
 
 # Name: (share of right answers, of the types, counts of errors, answers as their authors parsed them)
-RECORDED = {
-    "GPT4": (481, (226, 73, 182), (19, 119, 81, 0)),
-    "GPT3": (310, (203, 18, 89), (5, 267, 118, 0)),
-}
-RESULTS = {
-    "Accurate Predictions": "correct",
-    "Ambiguity Misinterpretation": "ambiguity_misinterpretation",
-    "Entity Misselection": "entity_misselection",
-    "Response Evasion": "response_evasion",
-}
+RECORDED = {"GPT4": (481, (226, 73, 182), (19, 119, 81, 0)), "GPT3": (310, (203, 18, 89), (5, 267, 118, 0))}
 
 
 @pytest.fixture(scope="module", params=list(RECORDED))
@@ -399,27 +337,15 @@ class TestRecordedAnswers:
         texts = [toe.requests(question)[0].turns[0].text for question in questions]
         assert texts == [data.repair(row["ToE_query"]) for row in rows]
         # Without repair too, but for the rows that were edited after they had been asked.
-        asked = [
-            wscplus.prompt(
-                "toe", wscplus.question_text(row["pronoun"], row["snippet"], row["statement"], row["options"])
-            )
-            for row in rows
-        ]
+        columns = ("pronoun", "snippet", "statement", "options")
+        asked = [wscplus.prompt("toe", wscplus.question_text(*(row[name] for name in columns))) for row in rows]
         assert sum(text == row["ToE_query"] for text, row in zip(asked, rows, strict=True)) >= 695
-
-    def test_all_answers_are_parsed_as_their_authors_parsed_them(self, recorded):
-        _, rows, questions = recorded
-        for row, question in zip(rows, questions, strict=True):
-            choice = answers_in_words.parse_answer(row["predicted_reason"], question.options)
-            assert str(choice) == row["predicted_answer"]
 
     def test_numbers(self, recorded):
         name, rows, questions = recorded
         read = wscplus.PROTOCOLS["toe"].read
-        given = [
-            read(question, [Response(text=row["predicted_reason"])])
-            for row, question in zip(rows, questions, strict=True)
-        ]
+        given = [read(one, [Response(text=row["predicted_reason"])]) for row, one in zip(rows, questions, strict=True)]
+        assert [str(answer.choice) for answer in given] == [row["predicted_answer"] for row in rows]
         right, by_type, errors = RECORDED[name]
         found = wscplus.metrics(questions, given)
         assert (found["accuracy"]["value"], found["accuracy"]["n"]) == (pytest.approx(right / 700), 700)
@@ -430,7 +356,9 @@ class TestRecordedAnswers:
         assert wscplus.error_counts(questions, given) == dict(zip(wscplus.ERRORS, errors, strict=True))
         assert found["pair_accuracy"]["n"] == 53
         outcomes = [wscplus.outcome(*both) for both in zip(questions, given, strict=True)]
-        assert outcomes == [RESULTS[row["result"]] for row in rows]
+        names_of_outcomes = {"Accurate Predictions": "correct"}  # the others are called as here
+        results = [names_of_outcomes.get(row["result"], row["result"].lower().replace(" ", "_")) for row in rows]
+        assert outcomes == results
         if name == "GPT3":
             (stated,) = numbers(paper="wscplus", metric="GPT3/accuracy")
             assert found["GPT3/accuracy"]["value"] == pytest.approx(stated.value, abs=5e-4)
@@ -438,17 +366,5 @@ class TestRecordedAnswers:
     def test_few_shot_examples_are_rows_of_the_data(self, reference_data):
         items = data.read(data.data_file(reference_data))
         statements = [data.normalize(one.statement) for one in items if one.split == "few_shot"]
-        printed = [
-            data.normalize(one["statement"])
-            for example in wscplus.prompts()["few_shot"]["examples"]
-            for one in example["items"]
-        ]
-        assert statements == printed
-
-    def test_test_set(self, reference_data):
-        questions = wscplus.TEXT_TASKS[1].load(str(reference_data), None)
-        assert len({question.id for question in questions}) == 2301
-        assert {question.groups[1] for question in questions} == {"GPT4", "GPT3", "Claude2"}
-        some = wscplus.TEXT_TASKS[1].load(str(reference_data), 100)
-        assert {question.groups[0] for question in some} == set(data.TYPES)
-        assert dataclasses.asdict(some[0]) == dataclasses.asdict(questions[0])
+        examples = wscplus.prompts()["few_shot"]["examples"]
+        assert statements == [data.normalize(one["statement"]) for example in examples for one in example["items"]]

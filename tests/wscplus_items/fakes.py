@@ -26,7 +26,6 @@ REFUSAL = "I'm sorry, but I can't help with that."
 
 
 def both(pair):
-    """The two sentences of a pair."""
     statement, pronoun, options, answers = pair
     head, _, rest = statement.partition("[")
     words, _, tail = rest.partition("]")
@@ -42,7 +41,6 @@ def as_json(sentence, **changes):
 
 
 def written(*pairs):
-    """An answer in the form that is asked for."""
     parts = []
     for number, pair in enumerate(pairs, 1):
         parts += [f"Pair {number}", *map(as_json, both(pair))]
@@ -63,15 +61,7 @@ def items(model="model-a"):
 
 
 class Writer:
-    """Answers by the prompt's query and sample.
-
-    Attributes:
-      asked: the requests of all calls, in order.
-      failing: samples whose calls fail.
-      broken: samples that are answered with what cannot be read.
-      cut: samples whose answers are cut off.
-      stop_after: so many calls before an interrupt.
-    """
+    """Answers by prompt and sample: some fail, are broken or are cut off. All requests are in ``asked``."""
 
     kinds = frozenset({"generation"})
 
@@ -109,7 +99,6 @@ class Writer:
 
 
 def answer(prompt, sample):
-    """What the writer writes."""
     if "offensive" in prompt:
         text, pronoun, options = QUESTIONS[sample % 2]
         if "racially" not in prompt:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.judging.asking import ask, click
+from tests.judging.asking import ask
 from tests.wscplus_items import fakes
 from winobench.wscplus_items import annotate
 
@@ -24,7 +24,6 @@ def test_the_page_and_its_items(opened):
     assert status == 200
     assert "annotator anna" in page
     assert page.count("<script") == 1
-    # Nothing is loaded from elsewhere.
     assert "http://" not in page
     assert "https://" not in page
     assert "src=" not in page
@@ -34,15 +33,6 @@ def test_the_page_and_its_items(opened):
     assert sorted(item["id"] for item in content["items"]) == sorted(IDS)
     # No generator, template or query: they could sway the judgement.
     assert {key for item in content["items"] for key in item} == {"id", "type", "sentences"}
-
-
-def test_a_restart_goes_on(tmp_path):
-    for number, labels in enumerate((["valid", "invalid"], ["semi-valid"])):
-        with annotate.annotations(tmp_path, "anna") as annotations, annotate.serve(ITEMS, annotations, 0) as server:
-            for place, label in enumerate(labels):
-                click(server, IDS[2 * number + place], label)
-    expected = {IDS[0]: "valid", IDS[1]: "invalid", IDS[2]: "semi-valid"}
-    assert annotate.read_annotations(tmp_path) == {"anna": expected}
 
 
 def test_the_order_is_mixed_and_the_same_for_everyone(tmp_path):

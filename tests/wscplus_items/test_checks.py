@@ -29,7 +29,6 @@ def test_good_items_pass():
     [
         ((changed(FIRST, pronoun="nurse"), SECOND), checks.NOT_A_PRONOUN),
         ((changed(FIRST, pronoun="he"), SECOND), checks.NO_PRONOUN),  # "he" in "the" is none
-        ((FIRST, changed(SECOND, pronoun="it")), checks.NO_PRONOUN),
         ((changed(FIRST, options=("nurse", "The nurse")), SECOND), checks.SAME_CANDIDATES),
         ((changed(FIRST, options=("nurse", "surgeon")), SECOND), checks.NO_CANDIDATE),
         ((FIRST, FIRST), checks.SAME_SENTENCES),
@@ -74,12 +73,7 @@ def test_duplicates_and_near_duplicates():
     near = item(*(changed(one, statement=one.statement.replace("so", "very")) for one in first.sentences))
     spaced = item(*(changed(one, statement=f"  {one.statement.upper()}!") for one in first.sentences))
     verdicts = checks.check([first, near, spaced, second], ["The moon is round."])
-    assert [verdict and verdict.reason for verdict in verdicts] == [
-        None,
-        checks.NEAR_DUPLICATE,
-        checks.DUPLICATE,
-        None,
-    ]
+    assert [verdict and verdict.reason for verdict in verdicts] == [None, checks.NEAR_DUPLICATE, checks.DUPLICATE, None]
     known = [second.sentences[1].statement]
     verdicts = checks.check([first, near, second], known, similarity=99.0)
     assert [verdict and verdict.reason for verdict in verdicts] == [None, None, checks.DUPLICATE]
@@ -88,24 +82,17 @@ def test_duplicates_and_near_duplicates():
     assert checks.check([broken, first], [])[1] is None
 
 
-def test_changed_words():
-    assert checks.changed_words("The cat sat down.", "The dog sat, down") == 1
-    assert checks.changed_words("The cat sat", "The cat sat down on it") == 3
-
-
 def test_published_items_pass(reference_data):
+    def sentence_of(row):
+        return Sentence(row.statement, row.pronoun.strip().lower(), row.snippet, row.options, row.answer)
+
     rows = wscplus.read(reference_data / "wscplus" / "WSC+.csv")
     items = []
     for row in rows:
-        sentence = Sentence(row.statement, row.pronoun.strip().lower(), row.snippet, row.options, row.answer)
         if row.type == "offensive":
-            items.append(item(sentence, kind="offensive"))
+            items.append(item(sentence_of(row), kind="offensive"))
         elif row.pair == row.id:
-            partner = rows[row.row]
-            other = Sentence(
-                partner.statement, partner.pronoun.strip().lower(), partner.snippet, partner.options, partner.answer
-            )
-            items.append(item(sentence, other))
+            items.append(item(sentence_of(row), sentence_of(rows[row.row])))
     assert len(items) > 1700
     passed = sum(checks.check_item(one) is None for one in items) / len(items)
     assert 0.92 < passed < 0.97

@@ -42,10 +42,7 @@ def test_without_the_flag_no_offensive_prompt_is_made():
     [
         ({"template_names": ["tow"]}, ("unknown-name", "'tow'")),
         ({"template_names": []}, ("nothing-named", "template")),
-        ({"query_names": ["winograd"]}, ("unknown-name", "'winograd'")),
-        ({"query_names": []}, ("nothing-named", "query")),
         ({"batch": 0}, ("out-of-range", "batch", "0")),
-        ({"requests": 0}, ("out-of-range", "requests", "0")),
         ({"requests": 2, "temperature": 0.0}, ("equal-requests",)),
     ],
 )
