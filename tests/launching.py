@@ -34,11 +34,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 _SHARED = configuration.__name__
 
 
-def command(module: str, *words: object) -> list[str]:
-    """The command line of a launch."""
-    return [sys.executable, "-m", module, *map(str, words)]
-
-
 def environment(devices: int | None = None, **more: str) -> dict[str, str]:
     """The environment of a new process with so many CPU devices, which imports from this checkout."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -52,17 +47,18 @@ def environment(devices: int | None = None, **more: str) -> dict[str, str]:
 def start(module: str, *words: object, cwd: str | os.PathLike[str], **more: Any) -> subprocess.Popen[str]:
     """Starts a launcher in a new process, in an `environment`."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(module, *words), cwd=cwd, env=environment(**more), **streams)
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, words)], cwd=cwd, env=environment(**more), **streams
+    )
 
 
-def kill(process: subprocess.Popen[str], ready: Callable[[], object], *, before: Callable[[], object] = bool) -> None:
-    """Kills a process, and calls ``before`` ahead of it, as soon as ``ready`` returns something true."""
+def kill(process: subprocess.Popen[str], ready: Callable[[], object]) -> None:
+    """Kills a process as soon as ``ready`` returns something true."""
     deadline = time.monotonic() + 300
     try:
         while not ready() and time.monotonic() < deadline:
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
-        before()
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=20)
         assert process.returncode == -signal.SIGKILL
@@ -82,7 +78,6 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[str, str]]:
 
 
 def free_address() -> str:
-    """An address for several processes to meet at."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return f"localhost:{probe.getsockname()[1]}"
@@ -91,7 +86,6 @@ def free_address() -> str:
 def launch_process(
     module: str, *words: object, cwd: str | os.PathLike[str] = ROOT, **more: str
 ) -> tuple[int, str, str]:
-    """Runs a launcher in a new process. Returns (exit status, stdout, stderr)."""
     process = start(module, *words, cwd=cwd, **more)
     out, err = process.communicate()
     return process.returncode, out, err

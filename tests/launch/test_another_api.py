@@ -61,10 +61,8 @@ def test_it_scores_and_answers():
 @pytest.mark.parametrize(
     ("words", "extras"),
     [
-        (["gdbench", "--config.model=mistral:large"], "cuda,mistral"),
         (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
         (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
-        (["gdbench", "--config.model=openai/clip-vit-large-patch14"], "cuda"),
         (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
     ],
 )
