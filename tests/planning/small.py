@@ -17,7 +17,6 @@ SIZE = 64
 
 
 def _replaced(whole, **changes):
-    """The description with changed configs."""
     configs = {name: dataclasses.replace(whole.configs[name], **fields) for name, fields in changes.items()}
     return dataclasses.replace(whole, configs=configs)
 
