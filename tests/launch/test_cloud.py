@@ -460,9 +460,10 @@ exit $status
 
 
 @pytest.mark.slow  # two launches at once
-def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs):
+def test_an_evaluation_in_two_processes_under_slurm(tmp_path, tmp_path_factory, programs):
     words = ["--config=gdbench:debug", "--config.tasks=clevr"]
-    status, _, err = launching.launch("launch.eval", *words, "--workdir=alone", "--noreuse", cwd=tmp_path)
+    alone = tmp_path_factory.mktemp("alone") / "run"  # a neighbour's errors would be taken over
+    status, _, err = launching.launch("launch.eval", *words, f"--workdir={alone}", "--noreuse")
     assert status == 0, err
     environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE) | {"devices": 2}
     environment["JOB"] = str(random.randrange(10**6))  # JAX's port depends on it
@@ -474,6 +475,6 @@ def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs):
     assert "for 2 processes" in err
     folder = tmp_path / "the run's"
     assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
-    results, expected = (json.loads((each / "results.json").read_text()) for each in (folder, tmp_path / "alone"))
+    results, expected = (json.loads((each / "results.json").read_text()) for each in (folder, alone))
     assert results["tasks"] == expected["tasks"]
     assert results["passes"] == expected["passes"]
