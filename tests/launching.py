@@ -1,8 +1,4 @@
-"""Launches ``python -m MODULE WORD ...`` as a user does, or within this process, where that is enough.
-
-A new process takes seconds to import JAX and shares no compiled programs. Tests of words, output, exit status and files
-launch here. Signals, kills, several processes, numbers of devices and imports need `launch_process` or `start`.
-"""
+"""Launches ``python -m MODULE WORD ...`` within this process, or in a new one, which takes seconds to import JAX."""
 
 from __future__ import annotations
 
@@ -99,10 +95,7 @@ def refuse(module: str, *words: object, named: Sequence[str] = (), **how: Any) -
 
 
 def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = None, **more: str) -> tuple[int, str, str]:
-    """As `launch_process`, but within this process, whose devices and compiled programs it uses.
-
-    Flags, working directory, environment, ``sys.argv`` and standard streams are restored afterwards, and nothing else.
-    """
+    """As `launch_process`, but within this process, whose devices and compiled programs it uses."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     status: object = 0
     with (

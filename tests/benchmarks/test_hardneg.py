@@ -82,15 +82,6 @@ def test_what_counts_as_the_same(name, change, coarseness, passes):
             hardneg.check_agreement("torch", values, FIRST_STEP, coarseness=coarseness)
 
 
-def test_variants():
-    assert hardneg.variants(compile=True) == {
-        "torch, one after the other": {"batched": False, "compiled": False},
-        "torch, batched": {"batched": True, "compiled": False},
-        "torch.compile, one after the other": {"batched": False, "compiled": True},
-        "torch.compile, batched": {"batched": True, "compiled": True},
-    }
-
-
 @pytest.mark.slow
 def test_real_size_is_a_network_that_both_sides_know():
     unet = hardneg.SIZES["sd21"].unet

@@ -10,8 +10,7 @@ import pytest
 import winobench
 from launch import eval as launcher
 from tests import launching
-from tests.expectations import raises
-from winobench.base import options, registry
+from winobench.base import registry
 from winobench.scorers import loading
 
 launch = functools.partial(launching.launch, "launch.eval")
@@ -114,14 +113,6 @@ def test_listing_says_how_to_get_data(monkeypatch):
         "  svo_subj  python -m launch.prepare --task=svo_subj --data_dir='my data'",
         "  far       fetch it.",
     ]
-
-
-@pytest.mark.parametrize(("text", "expected"), [("even", "even"), ("10", [10]), (".5,1.0", [0.5, 1.0]), (None, None)])
-def test_timesteps_are_a_rule_or_numbers(text, expected):
-    assert options.read_timesteps(text) == expected
-    for wrong in ("10,x", "10,.5", "9" * 9, "1.5", ""):
-        with raises("bad-value", "timesteps"):
-            options.read_timesteps(wrong)
 
 
 def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):

@@ -101,6 +101,7 @@ def test_listed_timesteps_set_the_number_of_samples(launch):
     (call,) = launch("--config.sampling.timesteps=100,500,700")
     assert (options.read_timesteps(call["timesteps"]), call["num_samples"]) == ([100, 500, 700], 3)
     assert call["config"]["sampling"]["num_samples"] == 3
+    assert options.read_timesteps(".5,1.0") == [0.5, 1.0]
     launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=3")
     with pytest.raises(InputError, match=names("3", "num_samples", "5")):
         launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=5")

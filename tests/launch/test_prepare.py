@@ -253,13 +253,6 @@ def test_bad_input_is_one_line(words, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list(tmp_path):
-    status, out, _ = launch("--list", f"--data_dir={tmp_path}")
-    assert status == 0
-    lines = out.splitlines()
-    assert lines[lines.index("winoground") + 1].startswith("    run `python -m launch.prepare --task=winoground --sou")
-
-
 def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):
     """The lists are made with the model's vectors, and the sets hold them; tasks without lists say so."""
     flickr = published_layouts.write_flickr30k(tmp_path / "flickr30k")

@@ -113,6 +113,7 @@ REFUSED = {
     "clevr_tiny denoiser.down_block_types=DownBlock2D,UpBlock": ["down_block_types", "DownBlock2D"],
     f"gdbench sampling.num_samples={10**12}": ["num_samples", "1", "1,000,000"],
     "gdbench sampling.timesteps=²,³": ["timesteps", "'²,³'", "uniform"],
+    "gdbench sampling.timesteps=100,,500": ["timesteps", "'100,,500'"],
     "gdbench sampling.timesteps=published sampling.timestep_range=300,800": ["published", "300,800"],
     "gdbench sampling.timesteps=importance": ["importance", "--config.sampling.mode=race"],
     "winoviz api.price=1": ["price", "2"],

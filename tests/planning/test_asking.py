@@ -1,7 +1,4 @@
-"""Language models planned for devices that are not here: the responder's own programs, their collectives and memory.
-
-TPUs need the package libtpu, which comes with ``winobench[test]``; GPUs JAX's CUDA plugin (``winobench[cuda]``).
-"""
+"""Language models planned for devices that are not here: the responder's own programs, their collectives and memory."""
 
 import dataclasses
 import json
