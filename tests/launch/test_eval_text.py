@@ -200,9 +200,8 @@ def test_models_of_one_kind_are_told_from_those_of_the_other():
 
 
 def test_options_reach_the_model(tiny_language_model, monkeypatch):
-    from winobench.responders import hosted, language_model
+    from winobench.responders import language_model
 
-    given = {}
     monkeypatch.setattr(language_model.LanguageModel, "from_pretrained", lambda *args, **options: (args, options))
     overrides = {"dtype": "bfloat16", "int8": "true", "batch_size": "3", "seed": "7", "model_parallel": "2"}
     overrides |= {"allow_pickle": "true"}
@@ -212,12 +211,6 @@ def test_options_reach_the_model(tiny_language_model, monkeypatch):
     assert options.pop("mesh").shape["model"] == 2
     expected = {"int8": True, "batch_size": 3, "revision": None, "allow_pickle": True, "chat_template": "auto"}
     assert options == expected | {"seed": 7}
-
-    monkeypatch.setattr(hosted, "HostedModel", lambda name, **options: given.update(options, name=name))
-    overrides = {"api.extra_body": '{"top_p": 1}', "api.price": "1,2", "api.timeout": "5", "model": "openai:gpt-9"}
-    text.load_responder(configuration.load("wscplus", overrides.items()), "openai:gpt-9")
-    expected = {"name": "openai:gpt-9", "concurrency": 8, "timeout": 5.0, "attempts": 8, "send_temperature": True}
-    assert given == expected | {"extra_body": {"top_p": 1}, "prices": {"gpt-9": (1.0, 2.0)}}
 
 
 def test_what_reports_call_a_model(tmp_path, monkeypatch):

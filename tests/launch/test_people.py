@@ -10,7 +10,6 @@ import rich.console
 from launch import prepare
 from tests.evaluation import fakes
 from tests.tasks import newer_layouts
-from winobench.data import prepared
 from winobench.data.images import open_image
 from winobench.evaluation import evaluate
 from winobench.metrics import RATING_METRICS
@@ -70,9 +69,6 @@ def ratings_of(name, data_dir):
 def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
     items = list(TASKS["meta_geneval"].source.read(newer_layouts.write_geneval(tmp_path)))
     assert [one.ratings for one in TASKS["meta_geneval"].load(str(data_dir), None)] == [one.ratings for one in items]
-    source = newer_layouts.WRITERS["cola"](tmp_path / "cola")
-    assert not prepare.prepare_tasks("cola", str(source), str(tmp_path / "data"), workers=1, allow_partial=True)
-    assert {one.ratings for one in prepared.PreparedSet(tmp_path / "data" / "cola").examples()} == {()}
 
 
 def test_who_follows_people_agrees_with_them(evaluated, data_dir):

@@ -88,10 +88,7 @@ def test_offensive_questions_are_marked(tmp_path):
     [
         ([], "no model is named: give --config.model=NAME"),
         (["--config.model=openai:a", "--config.queries=offensive-sex"], "say so with --config.offensive=true"),
-        (
-            ["--config.model=openai:a", "--config.checks.known=absent.csv"],
-            "--config.checks.known=absent.csv is not a file",
-        ),
+        (["--config.model=openai:a", "--config.checks.known=absent.csv"], "known=absent.csv is not a file"),
         (["--check", "--finish"], "--check and --finish are two steps"),
     ],
 )
