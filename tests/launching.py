@@ -1,8 +1,4 @@
-"""Launches ``python -m MODULE WORD ...`` as a user does, or within this process, where that is enough.
-
-A new process takes seconds to import JAX and shares no compiled programs. Tests of words, output, exit status and files
-launch here. Signals, kills, several processes, numbers of devices and imports need `launch_process` or `start`.
-"""
+"""Launches ``python -m MODULE WORD ...`` within this process, or in a new one, which takes seconds to import JAX."""
 
 from __future__ import annotations
 
@@ -34,11 +30,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 _SHARED = configuration.__name__
 
 
-def command(module: str, *words: object) -> list[str]:
-    """The command line of a launch."""
-    return [sys.executable, "-m", module, *map(str, words)]
-
-
 def environment(devices: int | None = None, **more: str) -> dict[str, str]:
     """The environment of a new process with so many CPU devices, which imports from this checkout."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -52,17 +43,18 @@ def environment(devices: int | None = None, **more: str) -> dict[str, str]:
 def start(module: str, *words: object, cwd: str | os.PathLike[str], **more: Any) -> subprocess.Popen[str]:
     """Starts a launcher in a new process, in an `environment`."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(module, *words), cwd=cwd, env=environment(**more), **streams)
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, words)], cwd=cwd, env=environment(**more), **streams
+    )
 
 
-def kill(process: subprocess.Popen[str], ready: Callable[[], object], *, before: Callable[[], object] = bool) -> None:
-    """Kills a process, and calls ``before`` ahead of it, as soon as ``ready`` returns something true."""
+def kill(process: subprocess.Popen[str], ready: Callable[[], object]) -> None:
+    """Kills a process as soon as ``ready`` returns something true."""
     deadline = time.monotonic() + 300
     try:
         while not ready() and time.monotonic() < deadline:
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
-        before()
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=20)
         assert process.returncode == -signal.SIGKILL
@@ -82,7 +74,6 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[str, str]]:
 
 
 def free_address() -> str:
-    """An address for several processes to meet at."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return f"localhost:{probe.getsockname()[1]}"
@@ -91,7 +82,6 @@ def free_address() -> str:
 def launch_process(
     module: str, *words: object, cwd: str | os.PathLike[str] = ROOT, **more: str
 ) -> tuple[int, str, str]:
-    """Runs a launcher in a new process. Returns (exit status, stdout, stderr)."""
     process = start(module, *words, cwd=cwd, **more)
     out, err = process.communicate()
     return process.returncode, out, err
@@ -105,10 +95,7 @@ def refuse(module: str, *words: object, named: Sequence[str] = (), **how: Any) -
 
 
 def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = None, **more: str) -> tuple[int, str, str]:
-    """As `launch_process`, but within this process, whose devices and compiled programs it uses.
-
-    Flags, working directory, environment, ``sys.argv`` and standard streams are restored afterwards, and nothing else.
-    """
+    """As `launch_process`, but within this process, whose devices and compiled programs it uses."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     status: object = 0
     with (

@@ -30,7 +30,6 @@ NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNED = re.compile(r'^(\w+)="([^"]*)"$', re.MULTILINE)
 _LOOP = re.compile(r"^for (\w+) in ([^;\n]+)", re.MULTILINE)
-# Words that stand for something of the reader's.
 _PLACEHOLDER = re.compile(r"RUN\.*|FILE(\.\w+)?|DIR|FOLDER|NAME|\.\.\.")
 
 
@@ -69,7 +68,6 @@ def of(*packages):
 
 
 def test_there_are_documents_with_commands():
-    assert {document for document, _ in COMMANDS} >= {"README.md", "docs/gdbench.md", "docs/hardneg.md"}
     assert len(COMMANDS) > 50
     modules = {words[0] for _, words in COMMANDS}
     assert modules >= {"launch.eval", "launch.prepare", "launch.report", "launch.train", "launch.cloud"}
@@ -148,9 +146,11 @@ def test_the_blocks_that_others_run_are_there():
 
 
 @pytest.mark.parametrize("document", NAMES)
-def test_what_is_shown_can_be_read(document):
+def test_what_is_shown_can_be_read_and_imported(document):
     for block in blocks(document, "python"):
-        compile(block, document, "exec")
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "winobench":
+                exec(ast.unparse(node), {})
     for block in blocks(document, "json"):
         json.loads(block)
     for block in blocks(document, "toml"):
@@ -168,15 +168,11 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def readme_blocks(pipeline):
-    """The README's Python, with a small pipeline under the names of the hub, and few steps."""
+    """The README's Python, with a small pipeline under the names of the hub."""
     replaced = {
         '"stable-diffusion-v1-5/stable-diffusion-v1-5"': repr(str(pipeline)),
         '"clevr-tiny"': repr(str(pipeline)),
         "512": "64",
-        "num_steps=50": "num_steps=2",
-        "num_samples=32": "num_samples=2",
-        "num_samples=16": "num_samples=2",
-        "guidance_scale=3.0": "guidance_scale=3.0, num_steps=2",
     }
     found = "\0".join(blocks("README.md", "python"))
     for old, new in replaced.items():
@@ -218,19 +214,6 @@ def test_the_readme_uses_networks(tiny_pipeline):
     assert prediction.shape == mean.shape == (1, 16, 16, 4)
 
 
-@pytest.mark.slow  # hundreds of compilations; the two above have the words, and other tests what is computed
-def test_the_whole_python_of_the_readme_runs(tiny_pipeline, elsewhere):
-    """One block after the other, as a reader would paste them."""
-    names: dict = {}
-    for block in readme_blocks(tiny_pipeline):
-        exec(compile(block, "README.md", "exec"), names)
-    assert names["scores"].shape == (2, 2)
-    assert names["pictures"].dtype == np.uint8
-    assert names["states"].shape == (1, 77, 24)
-    assert names["prediction"].shape == names["mean"].shape
-    assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
-
-
 def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
     """Those that would need data or a published model: names exist, and the arguments fit."""
     run = elsewhere / "runs" / "clevr-tiny"
@@ -253,7 +236,6 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
 
 
 def test_the_questions_of_ones_own_are_read(elsewhere):
-    """The lines of the manual, and its Python up to the evaluation."""
     (lines,) = (text for text in blocks("docs/tasks.md", "") if text.startswith('{"images"'))
     (elsewhere / "my_set.jsonl").write_text(lines)
     evaluate = mock.create_autospec(winobench.evaluate)
@@ -337,7 +319,6 @@ def test_links_lead_somewhere(document):
 
 @pytest.mark.parametrize("document", NAMES)
 def test_files_that_are_named_exist(document):
-    """Paths of the checkout between backticks, as far as they are no patterns."""
     named = re.findall(r"`([\w./-]+)`", (ROOT / document).read_text())
     ours = [name for name in named if re.match(r"(winobench|launch|configs|docs|tests|benchmarks|\.ci)/", name)]
     missing = [name for name in ours if not (ROOT / name).exists()]
@@ -346,7 +327,6 @@ def test_files_that_are_named_exist(document):
 
 @pytest.mark.parametrize("document", NAMES)
 def test_names_of_the_package_exist(document):
-    """`winobench.DiffusionITM` and the like."""
     for name in set(re.findall(r"`(winobench(?:\.\w+)+)", (ROOT / document).read_text())):
         first, *rest = name.split(".")
         value = importlib.import_module(first)
@@ -354,11 +334,3 @@ def test_names_of_the_package_exist(document):
             if not hasattr(value, part):
                 importlib.import_module(".".join([first, *rest[:number]]))
             value = getattr(value, part)
-
-
-@pytest.mark.parametrize("document", NAMES)
-def test_imports_of_the_python_blocks_exist(document):
-    for block in blocks(document, "python"):
-        for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "winobench":
-                exec(ast.unparse(node), {})

@@ -3,9 +3,7 @@ import json
 import pytest
 
 from benchmarks import language_model
-from tests.expectations import names
 from tests.tiny_language_models import compile_quickly
-from winobench.base.errors import InputError
 
 
 @pytest.mark.slow
@@ -53,8 +51,3 @@ def test_real_size_is_llama_2():
     with torch.device("meta"):
         network = transformers.LlamaForCausalLM(transformers.LlamaConfig(**language_model.SIZES["7b"].network))
     assert round(sum(parameter.numel() for parameter in network.parameters()) / 1e7) == 674
-
-
-def test_bad_arguments():
-    with pytest.raises(InputError, match=names("--rounds", "0", "1")):
-        language_model.main(["--size=small", "--rounds=0"])

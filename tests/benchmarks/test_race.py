@@ -1,12 +1,12 @@
 """The comparison of races and fixed budgets, in its smallest form."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks import race
-from tests.expectations import raises
+from benchmarks import race, race_classes
 from winobench import metrics
 
 
@@ -33,13 +33,11 @@ def test_runs(tmp_path, capsys, monkeypatch):
     assert figures["timesteps"]["relative_error"]["uniform"] == 1
     table = capsys.readouterr().out
     assert all(f"| {name} |" in table for name in (*race.TASKS, *race.RULES))
-    # What was scored is not scored again.
     race.main([*words, "--questions", "0"])
     assert json.loads(output.read_text())["decisions"] == figures["decisions"]
 
 
 def test_the_rule_before_decided_too_early():
-    """Four samples that miss the rare kind: the t test believed in their spread, and what is there today does not."""
     random = np.random.default_rng(0)
     decision = metrics.METRICS["accuracy"].decision
     wrong = {"before": 0, "now": 0}
@@ -54,7 +52,6 @@ def test_the_rule_before_decided_too_early():
 
 
 def test_importance_is_unbiased():
-    """The weighted mean of a function of the timestep is its mean over the range, whatever the density."""
     density = np.linspace(1, 3, 10)
     density /= density.sum()
     drawn = [race._timesteps("importance", (300, 800), number, density) for number in range(400)]
@@ -65,8 +62,43 @@ def test_importance_is_unbiased():
     assert (weights * timesteps).mean() == pytest.approx(549.5, rel=0.01)
 
 
-def test_bad_arguments():
-    with raises("out-of-range", "--scenes", "-1"):
-        race.main(["--scenes", "-1"])
-    with raises("out-of-range", "--budget", "0"):
-        race.main(["--budget", "0"])
+@pytest.mark.slow  # compiles the renderer for one scene
+def test_classes_are_different_and_images_show_one_of_them():
+    examples = list(race_classes.task(20, 3).load(None, None))
+    assert len(examples) == 3
+    for example in examples:
+        assert len(set(example.texts)) == 20
+        assert example.images[0].shape == (64, 64, 3)
+    # Another scene of the same class has the same caption, whichever of its objects is on the left.
+    scenes = list(itertools.islice(race_classes._scenes("evaluation"), 64))
+    for text, _ in scenes:
+        first, second = text.removeprefix("A ").removesuffix(".").split(" and a ")
+        assert first < second
+
+
+def test_a_schedule_by_hand():
+    # The best two of four are kept after one sample, which misses the one that is best on the whole.
+    errors = np.array([[1.0, 9, 9], [2, 2, 2], [3, 0, 0], [4, 4, 4]])
+    assert race_classes.by_schedule(errors, [(2, 1)]) == (1, 4 * 1 + 2 * 2)
+    assert race_classes.by_schedule(errors, [(3, 1)]) == (2, 4 * 1 + 3 * 2)
+    # Rounds that would keep all, or take more samples than there are.
+    assert race_classes.by_schedule(errors, [(4, 1), (2, 9)]) == (2, 4 * 3)
+
+
+@pytest.mark.slow
+def test_classes_run(tmp_path, capsys):
+    output = tmp_path / "figures.json"
+    words = ["--images", "2", "--classes", "6", "--budget", "24", "--workdir", str(tmp_path / "runs")]
+    race_classes.main([*words, "--output", str(output)])
+    figures = json.loads(output.read_text())
+    assert figures["fixed"]["passes"] == 2 * 6 * 24
+    table = capsys.readouterr().out
+    for name, of in figures["rules"].items():
+        assert of["passes"] <= figures["fixed"]["passes"]
+        assert of["answers"]["same"] <= of["answers"]["of"] == 2
+        assert of.get("computed_passes", 0) == 0
+        assert f"| {name} |" in table
+    assert set(figures["rules"]) == {
+        *(f"race, rare_share {share}" for share in race_classes.SHARES),
+        *(f"schedule, {name}" for name in race_classes.SCHEDULES),
+    }

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from benchmarks import vision_language, vision_language_peer
-from tests.expectations import raises
 from tests.tiny_language_models import compile_quickly
 
 
@@ -61,8 +60,3 @@ def test_what_counts_as_the_same(work, results, message):
     else:
         with pytest.raises(RuntimeError, match=f"winobench and torch do not do the same: {message}"):
             vision_language.check_agreement(work, "winobench", results, reference)
-
-
-def test_bad_arguments():
-    with raises("out-of-range", "--rounds", "0", "1"):
-        vision_language.main(["--size=small", "--rounds=0"])

@@ -42,9 +42,11 @@ def test_its_models_are_known_by_their_names():
 
 def test_all_options_of_hosted_models_reach_it():
     fields = {"model": "mistral:large", "api.attempts": "3", "api.votes": "7", "api.price": "1,2"}
+    fields |= {"api.timeout": "5", "api.extra_body": '{"top_p": 1}'}
     config = configuration.load("gdbench", fields.items())
     options = text.hosted_options(config, "mistral:large")
     assert (options["attempts"], options["votes"], options["prices"]) == (3, 7, {"large": (1.0, 2.0)})
+    assert (options["timeout"], options["extra_body"]) == (5.0, {"top_p": 1})
     assert options.keys() == text.hosted_options(config, "openai:large").keys()
     assert text.hosted_options(config, "clevr-tiny") is None
 
@@ -61,10 +63,8 @@ def test_it_scores_and_answers():
 @pytest.mark.parametrize(
     ("words", "extras"),
     [
-        (["gdbench", "--config.model=mistral:large"], "cuda,mistral"),
         (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
         (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
-        (["gdbench", "--config.model=openai/clip-vit-large-patch14"], "cuda"),
         (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
     ],
 )

@@ -1,14 +1,12 @@
-"""What a user is told of bad data, in the whole sentence, next to a sound task: one case for each way of failing.
-
-First faults of the published files, as ``launch.prepare`` meets them (tests/tasks/test_faults has those of each task),
-then of prepared sets, as `evaluate` meets them.
-"""
+"""What a user is told of bad data, in the whole sentence; tests/tasks/test_faults has the faults of each task."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ import pytest
 import winobench.tasks
 from launch import prepare as launcher
 from tests.tasks import newer_layouts
-from tests.tasks.damage import again, copied, cut, drop, gone, put, rows, write
+from tests.tasks.damage import cut, drop, gone, rows, write
 from winobench.base.errors import InputError
 from winobench.data import prepared
 from winobench.evaluation import evaluate as evaluation
@@ -34,6 +32,7 @@ def _image(file, damage, count, reason):
     return file, damage, _CANNOT.format(count, file, reason), f"{file}: {reason}"
 
 
+SOUND = "genderbias"
 # Task -> (file, how it is damaged, the sentence before how to get the files, lines of the file that lists the images).
 FAULTS = {
     "svo_subj": [
@@ -44,7 +43,6 @@ FAULTS = {
             *(_SVO, cut(0.5)),
             f"{{root}}/{_SVO} breaks off in the middle, as after an unfinished download: get the file again",
         ),
-        (*(_SVO, gone), f"the task needs the file {{root}}/{_SVO}, which does not exist: get it as it was published"),
     ],
     "pets_all": [
         _image("images/Abyssinian_201.jpg", write("no image"), 3, "is not an image"),
@@ -53,29 +51,13 @@ FAULTS = {
             "{root} has 2 examples of task '{task}', but 3 were published: get the annotation files again, or give"
             " --allow_partial to prepare what is there",
         ),
-        (
-            *("images/shiba_inu_13.jpg", copied("shiba_inu_12.jpg")),
-            "{root} has 4 examples of task '{task}', but 3 were published: get the annotation files again",
-        ),
         (_CLASSES, cut(0.5), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
     ],
-    "genderbias": [
-        _image("suit-images/7.jpg", write(""), 24, "is empty"),
-        _image("suit-images/7.jpg", write("<html>"), 24, "is an HTML page: download the file again"),
-    ],
     "mmbias": [
-        _image(f"{_MUSLIM}/2.jpg", cut(0.5), 27, "Truncated File Read"),
         (
             *(_MUSLIM, gone),
             f"the folder {{root}}/{_MUSLIM} does not exist: make it, with the task's .jpg files in it, or give"
             " --allow_partial to evaluate the pairs whose groups are there",
-        ),
-    ],
-    "whatsup_a": [
-        (
-            *("controlled_images_dataset.json", again(0)),
-            "two examples of task '{task}' have the id 'mug_left_of_plate': an annotation file in {root} holds them"
-            " twice or was changed, so get it again",
         )
     ],
     "winoground": [
@@ -85,56 +67,35 @@ FAULTS = {
             " again",
         )
     ],
-    "vismin_object": [
-        (_VISMIN, cut(0.5), f"{{root}}/{_VISMIN} is damaged (ArrowInvalid): get the file again"),
-        (*(_VISMIN, put(1, "text_1", " ")), f"'text_1' in row 2 of {{root}}/{_VISMIN} is not a text{_RESTORE}"),
-    ],
+    "vismin_object": [(_VISMIN, cut(0.5), f"{{root}}/{_VISMIN} is damaged (ArrowInvalid): get the file again")],
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A task that is to be broken, and a sound one with its files in the same folder."""
-
-    sound: str
-    tasks: dict[str, winobench.tasks.Task]  # both; the published number of examples is that of the tiny set
-    source: pathlib.Path
-    data_dir: pathlib.Path  # where both are prepared
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Task -> its `Pair`, made when it is asked for; tests must not change its folders."""
-    made = {}
+    """Task -> itself and a sound one, both from one folder, and prepared; tests must not change its folders."""
 
+    @functools.cache
     def make(name):
-        sound = "svo_subj" if name == "genderbias" else "genderbias"
         source = tmp_path_factory.mktemp(f"{name}-source")
         tasks = {}
-        for one in (name, sound):
+        for one in (name, SOUND):
             newer_layouts.ALL[one](source)
             task = TASKS[one]
             if task.source.num_examples is not None:
                 published = dataclasses.replace(task.source, num_examples=len(list(task.source.read(source))))
                 task = dataclasses.replace(task, source=published)
             tasks[one] = task
-        pair = Pair(sound, tasks, source, tmp_path_factory.mktemp(f"{name}-data"))
+        data_dir = tmp_path_factory.mktemp(f"{name}-data")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(winobench.tasks, "TASKS", tasks)
-            assert launcher.prepare_tasks(f"{name},{sound}", str(source), str(pair.data_dir), workers=1) == []
-        return pair
+            assert launcher.prepare_tasks(f"{name},{SOUND}", str(source), str(data_dir), workers=1) == []
+        return types.SimpleNamespace(tasks=tasks, source=source, data_dir=data_dir)
 
-    return lambda name: made.get(name) or made.setdefault(name, make(name))
+    return make
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        pytest.param(name, fault, id=f"{name}-{number}")
-        for name, faults in FAULTS.items()
-        for number, fault in enumerate(faults)
-    ],
-)
+@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, faults in FAULTS.items() for fault in faults])
 def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pairs, tmp_path, monkeypatch, capsys):
     file, damage, sentence, *problems = fault
     pair = pairs(name)
@@ -144,7 +105,7 @@ def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pair
     monkeypatch.setattr(winobench.tasks, "TASKS", pair.tasks)
     capsys.readouterr()
 
-    assert launcher.prepare_tasks(f"{name},{pair.sound}", str(root), str(data), workers=1) == [name]
+    assert launcher.prepare_tasks(f"{name},{SOUND}", str(root), str(data), workers=1) == [name]
     out, err = capsys.readouterr()
     listed = data / f"{name}.problems.txt"
     sentence = sentence.format(task=name, root=root, listed=listed)
@@ -154,29 +115,12 @@ def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pair
         expected,
         f"1 of 2 tasks could not be prepared: {name}",
     ]
-    assert re.fullmatch(rf"{pair.sound}: \d+ examples, \d+ images, .*\n", out)
+    assert re.fullmatch(rf"{SOUND}: \d+ examples, \d+ images, .*\n", out)
     assert (listed.read_text().splitlines() if listed.exists() else []) == problems
     assert not (data / name).exists()
-    _assert_same(data / pair.sound, pair.data_dir / pair.sound)
-
-    # What was prepared from a sound source stays when the source is prepared again and has become bad.
-    if fault is not FAULTS[name][0]:
-        return
-    older = tmp_path / "older"
-    shutil.copytree(pair.data_dir, older)
-    options = {"workers": 1, "overwrite": True}
-    assert launcher.prepare_tasks(f"{name},{pair.sound}", str(root), str(older), **options) == [name]
-    assert capsys.readouterr().err == err.replace(str(data), str(older))
-    _assert_same(older / name, pair.data_dir / name)
-
-
-def _assert_same(folder, other):
-    one = prepared.PreparedSet(folder)
-    one.verify()
-    assert one.fingerprint == prepared.PreparedSet(other).fingerprint
-
-
-# Prepared sets that are damaged later.
+    sound = prepared.PreparedSet(data / SOUND)
+    sound.verify()
+    assert sound.fingerprint == prepared.PreparedSet(pair.data_dir / SOUND).fingerprint
 
 
 class ByLength:
@@ -189,29 +133,23 @@ class ByLength:
 
 @pytest.fixture(scope="module")
 def sets(pairs, tmp_path_factory):
-    """Three prepared tasks in one folder; tests must not change it."""
     folder = tmp_path_factory.mktemp("sets")
     for name in ("clevr", "pets", "winoground"):
         shutil.copytree(pairs(name).data_dir / name, folder / name)
     return folder
 
 
-def _shard(folder, kind):
-    (path,) = prepared.set_folder(folder, kind).glob("*.array_record*")
-    return path
-
-
 def _halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("kind", [prepared.IMAGES, prepared.EXAMPLES])
-@pytest.mark.parametrize("damage", [_halve, pathlib.Path.unlink])
-@pytest.mark.parametrize("name", ["pets", "clevr"])
+@pytest.mark.parametrize(
+    ("name", "damage", "kind"), [("pets", _halve, prepared.IMAGES), ("clevr", pathlib.Path.unlink, prepared.EXAMPLES)]
+)
 def test_a_damaged_shard_takes_its_task_away_and_no_other(name, damage, kind, sets, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(sets, data)
-    shard = _shard(data / name, kind)
+    (shard,) = prepared.set_folder(data / name, kind).glob("*.array_record*")
     damage(shard)
     others = [other for other in ("clevr", "pets", "winoground") if other != name]
     results = _evaluate(["clevr", "pets", "winoground"], data, tmp_path)
@@ -227,23 +165,17 @@ def _break_state(path):
     path.write_text(path.read_text()[:-40])
 
 
-def _lose_keys(path):
-    path.write_text(json.dumps({"format": prepared.FORMAT}))
-
-
 def _make_older(path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "task_version": 0}))
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "damage", "message"),
     [
-        (_break_state, "{state} is damaged or of another version of winobench: prepare the data again with"),
-        (_lose_keys, "{state} is damaged or of another version of winobench: prepare the data again with"),
-        (_make_older, "{folder} was prepared for version 0 of the task, which is now at 1: renew it with"),
+        ("pets", _break_state, "{state} is damaged or of another version of winobench: prepare the data again with"),
+        ("clevr", _make_older, "{folder} was prepared for version 0 of the task, which is now at 1: renew it with"),
     ],
 )
-@pytest.mark.parametrize("name", ["pets", "clevr"])
 def test_a_set_that_is_none_is_told_of_and_left_out(name, damage, message, sets, tmp_path, monkeypatch):
     data = tmp_path / "data"
     shutil.copytree(sets, data)

@@ -34,14 +34,12 @@ FLAGS = {
 
 
 def launch(*words, environment=None, cwd=ROOT):
-    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
     # The tools that it calls write to the process's own streams.
     run = launching.launch if environment is None else launching.launch_process
     return run("launch.cloud", *words, cwd=cwd, **(environment or {}))
 
 
 def request(target, **options):
-    """A request that the target takes, on several machines."""
     common = {
         "skypilot": {"nodes": 2, "accelerator": "H100:8", "store": "gs://my-bucket/runs", "spot": True},
         "slurm": {"nodes": 2, "accelerator": "h100:8"},
@@ -122,14 +120,8 @@ def test_the_commands_of_the_help_print_jobs():
     [
         ([], "no target is named: give --target=NAME with one of skypilot, slurm."),
         (["--target=lsf"], "--target=lsf is not one of skypilot, slurm."),
-        (["--target=slurm", "--config=gdbenhc"], "config 'gdbenhc' is unknown: choose one of gdbench"),
-        (["--target=slurm", "--config=gdbench", "--config.sed=1"], "the config has no field 'sed': did you mean"),
-        (["--target=slurm", "--config.limit=few"], "--config.limit is a whole number, or none, not 'few'."),
         (["--target=slurm", "--config=hardneg", "--launcher=eval"], "config 'hardneg' is for python -m launch.train"),
         (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.write_items, which one process"),
-        (["--target=slurm", "--config=edit"], "is for python -m launch.edit, which one process runs"),
-        (["--target=slurm", "--node=2"], "there is no flag --node: did you mean --nodes?"),
-        (["--target=skypilot", "run"], "'run' is not a flag"),
         (["--target=gke"], "--target=gke is gone"),
         (["--target=tpu_vm"], "give --target=skypilot --infra=gcp --accelerator=v5litepod-8"),
     ],
@@ -138,13 +130,12 @@ def test_bad_input_is_one_line(words, message):
     launching.refuse("launch.cloud", *words, "--dry_run", named=[message])
 
 
-@pytest.mark.parametrize(("config", "overrides"), [("gdbenhc", ()), ("gdbench", (("sed", "1"),)), ("gdbench:all", ())])
+@pytest.mark.parametrize(("config", "overrides"), [("gdbenhc", ()), ("gdbench", (("sed", "1"),))])
 def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
     with pytest.raises(InputError) as expected:
         configuration.load(config, overrides, "eval")
     with raises(expected.value.code) as found:
         jobs.make(request("slurm", config=config, overrides=overrides))
-    assert expected.value.code in ("unknown-name", "unknown-field", "bad-argument")
     assert str(found.value).split(":")[0] == str(expected.value).split(":")[0]
 
 
@@ -154,37 +145,22 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ("skypilot", {"store": None, "spot": False}, "one that all machines must see: name a store with --store="),
         ("skypilot", {"store": None, "nodes": 1}, "one that outlives a machine that is taken away"),
         ("skypilot", {"workdir": "runs/here"}, "--workdir=runs/here is a folder on the machines"),
-        ("skypilot", {"data_dir": "data"}, "--data_dir=data is a folder on the machines"),
         ("slurm", {"accelerator": "v5litepod-8"}, "is a TPU, which Slurm has not"),
         ("skypilot", {"accelerator": "v6e-8"}, "a larger --accelerator has more machines"),
         ("skypilot", {"accelerator": "8"}, "names no kind of GPU: write H100:8"),
-        ("skypilot", {"accelerator": "v5litepod-12"}, "choose one of v5litepod-1, v5litepod-4, v5litepod-8"),
         ("skypilot", {"accelerator": "v9-8"}, "not a TPU that is known"),
-        ("skypilot", {"accelerator": "H100:0"}, "--accelerator=H100:0 is not an accelerator"),
-        ("skypilot", {"accelerator": "a b"}, "is not an accelerator"),
-        ("slurm", {"image": "x"}, "--image is not for --target=slurm"),
-        ("skypilot", {"partition": "x"}, "--partition is not for --target=skypilot"),
         ("skypilot", {"store": "My Volume"}, "nor a SkyPilot volume's name"),
-        ("skypilot", {"store": "host:/x"}, "nor a SkyPilot volume's name"),
         ("skypilot", {"store": "gs://a b"}, "characters that no bucket has"),
         ("slurm", {"partition": "gpu\n#SBATCH --uid=0"}, "cannot be printed"),
-        ("slurm", {"workdir": "/a\u2028b"}, "cannot be printed"),
         ("slurm", {"overrides": (("model", "a\nb"),)}, "--config.model='a\\nb' holds a character"),
         ("slurm", {"partition": "a b"}, "--partition=a b has characters"),
         ("skypilot", {"name": "My_Job"}, "small letters, digits and inner dashes"),
-        ("skypilot", {"name": "x" * 41}, "up to 40 small letters"),
-        ("skypilot", {"nodes": 0}, "--nodes=0 is not a number of machines"),
-        *(
-            ("skypilot", {"store": url}, "neither a bucket (gs://BUCKET, s3://BUCKET)")
-            for url in ("gs://", "gs:///a", "gs://-", "x://a")
-        ),
-        ("skypilot", {"store": "s3://."}, "neither a bucket (gs://BUCKET, s3://BUCKET)"),
+        *(("skypilot", {"store": url}, "neither a bucket (gs://BUCKET, s3://BUCKET)") for url in ("gs://-", "x://a")),
         *(
             ("slurm", {"time": time}, f"--time={time} is not a time limit of Slurm")
-            for time in ("-1", "abc", "1:2:3:4", "1-", "-", "1-2-3", "1.5", "12:60", "NaN")
+            for time in ("-1", "abc", "1:2:3:4", "1-", "12:60")
         ),
         ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
-        ("slurm", {"config": "clevr_tiny"}, "one process runs --config=clevr_tiny"),
     ],
 )
 def test_what_a_target_cannot_do_is_said(target, options, message):
@@ -214,22 +190,14 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 
 
 @pytest.mark.parametrize(
-    ("config", "launcher"),
-    [("hardneg:paper", "train"), ("gdbench:full", "eval"), ("pictures", "draw"), ("wscplus", "eval")],
+    ("config", "launcher", "name"),
+    [("hardneg:paper", "train", ""), ("gdbench", "eval", "5b96be92"), ("pictures", "draw", "c204461f")],
 )
-def test_the_launcher_is_the_one_that_the_config_is_for(config, launcher):
-    assert f"-m launch.{launcher}" in jobs.make(request("slurm", config=config, nodes=1)).text
-
-
-@pytest.mark.parametrize(
-    ("config", "name"), [("pictures", "winobench-pictures-c204461f"), ("gdbench", "winobench-gdbench-5b96be92")]
-)
-def test_a_job_has_the_name_and_folder_that_it_had(config, name):
-    """Names of jobs from when launch.generate drew, so that a job given again finds its records."""
-    assert f"#SBATCH --job-name={name}\n" in jobs.make(request("slurm", config=config)).text
-
-
-# What the machines run, to the letter.
+def test_a_job_has_its_configs_launcher_and_the_name_that_it_had(config, launcher, name):
+    """Names are from when launch.generate drew, so that a job given again finds its records."""
+    job = jobs.make(request("slurm", config=config)).text
+    assert f"-m launch.{launcher}" in job
+    assert f"#SBATCH --job-name=winobench-{config.replace(':', '-')}-{name}" in job
 
 
 def _run_rendered(target, job, environment, cwd, programs):
@@ -257,22 +225,16 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     ]
     assert environment["WINOBENCH_DATA"] == HOSTILE
     assert not list(tmp_path.rglob("pwned"))
-    # And the launcher reads them as they were meant.
     _, overrides = configuration._split(words)
     assert tuple(overrides) == OVERRIDES
-
-
-# Each target's own rules.
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"nodes": 1, "store": None, "spot": False, "accelerator": "none"},
         {"nodes": 1, "accelerator": "v5litepod-16", "infra": "gcp/us-west4/us-west4-a"},
         {"store": "my-volume", "secrets": ("HF_TOKEN",), "image": "registry/winobench:1", "infra": "aws/us-east-1"},
-        {"store": "s3://my-bucket", "package": "winobench==0.1.0", "cpus": 96},
         {"store": None, "workdir": HOSTILE, "overrides": OVERRIDES},
     ],
 )
@@ -285,8 +247,6 @@ def test_skypilot_by_its_own_schema(options, monkeypatch, tmp_path):
     config = yaml.safe_load(job.text)
     common_utils.validate_schema(config, schemas.get_task_schema(), "")
     common_utils.validate_schema(config["resources"], schemas.get_resources_schema(), "")
-    with pytest.raises(ValueError, match="acceleratorz"):
-        common_utils.validate_schema({"acceleratorz": "H100"}, schemas.get_resources_schema(), "")
     config.pop("file_mounts", None)  # it would ask the cloud for the bucket
     task = sky.Task.from_yaml_config(config, secrets_overrides=[(name, "x") for name in options.get("secrets", ())])
     assert task.num_nodes == options.get("nodes", 2)
@@ -294,7 +254,6 @@ def test_skypilot_by_its_own_schema(options, monkeypatch, tmp_path):
     wanted = {"none": None, "v5litepod-16": {"tpu-v5litepod-16": 1}}.get(options.get("accelerator"), {"H100": 8})
     assert resources.accelerators == wanted
     assert resources.use_spot == options.get("spot", True)
-    # And its command line reads the command that submits.
     from sky.client.cli import command as cli
 
     monkeypatch.setenv("HF_TOKEN", "x")
@@ -322,6 +281,7 @@ def test_skypilot():
     job = jobs.make(request("skypilot", nodes=1, store=None, spot=False))
     assert job.command[:3] == ["sky", "launch", "-c"]
     assert "--processes" not in job.text
+    assert "'.[tpu]'" in jobs.make(request("skypilot", nodes=1, accelerator="v6e-1")).text
 
 
 # sbatch's options as its manual has them; those that we use, and what they take.
@@ -364,13 +324,17 @@ def test_slurm(options):
             pattern = SBATCH[name]
             assert not equals if pattern is None else re.fullmatch(pattern, value), line
             given[name] = value
-    # Slurm reads options only ahead of the first command.
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert all(i < first for i, line in enumerate(lines) if line.startswith("#SBATCH"))
     assert given.keys() >= {"job-name", "nodes", "ntasks-per-node", "requeue", "signal", "open-mode"}
     assert ("gpus-per-node" in given) == (options.get("accelerator") != "none")
     assert ("--processes=auto" in job.text) == (options.get("nodes", 2) > 1)
     assert job.command == ["sbatch"]
+
+
+@pytest.mark.parametrize("time", ["30", "30:00", "12:00:00", "1-12", "1-12:00:00", "UNLIMITED"])
+def test_every_form_of_a_time_limit_is_taken(time):
+    assert f"#SBATCH --time={time}\n" in jobs.make(request("slurm", time=time)).text
 
 
 def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
@@ -393,7 +357,6 @@ def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_p
     environment |= {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
     bash(job.text, environment, tmp_path, status=128 + 15)
     assert [words for words, _ in logged(tmp_path)] == ["requeue 77"]
-    # After so many times it is left to end as it does.
     bash(job.text, {**environment, "SLURM_RESTART_COUNT": "2"}, tmp_path)
     assert len(logged(tmp_path)) == 1
 
@@ -416,21 +379,17 @@ def test_a_slurm_job_ends_as_its_processes_do(tmp_path, programs, echo):
         ("8", accelerators.Gpus("", 8)),
         ("H100", accelerators.Gpus("H100", 1)),
         ("A100-80GB:4", accelerators.Gpus("A100-80GB", 4)),
-        ("v5e-8", accelerators.Slice("v5litepod-8", "v5litepod", 8)),
-        ("tpu-v6e-4", accelerators.Slice("v6e-4", "v6e", 4)),
-        ("v4-8", accelerators.Slice("v4-8", "v4", 4)),
+        ("v5e-8", (accelerators.Slice("v5litepod-8", "v5litepod", 8), 1)),
+        ("tpu-v6e-4", (accelerators.Slice("v6e-4", "v6e", 4), 1)),
+        ("v6e-256", (accelerators.Slice("v6e-256", "v6e", 256), 64)),
+        ("v4-8", (accelerators.Slice("v4-8", "v4", 4), 1)),
+        ("v5p-128", (accelerators.Slice("v5p-128", "v5p", 64), 16)),
     ],
 )
 def test_accelerators(text, expected):
-    assert accelerators.parse(text) == expected
-
-
-def test_machines_of_a_slice():
-    """Name -> machines and chips."""
-    expected = {"v5e-8": (1, 8), "v5e-16": (4, 16), "v6e-256": (64, 256)}
-    expected |= {"v5p-8": (1, 4), "v5p-128": (16, 64), "v4-4096": (512, 2048)}
-    found = {name: accelerators.parse(name) for name in expected}
-    assert {name: (one.num_hosts, one.chips) for name, one in found.items()} == expected
+    """Those of a slice with the number of its machines."""
+    found = accelerators.parse(text)
+    assert ((found, found.num_hosts) if isinstance(found, accelerators.Slice) else found) == expected
 
 
 @pytest.mark.parametrize(
@@ -445,15 +404,6 @@ def test_machines_of_a_slice():
 )
 def test_packages(package, expected):
     assert jobs._with_extras(package, "[cuda]") == expected
-
-
-def test_hosted_models_bring_their_clients():
-    model = (("model", "openai:gpt-4o-mini"),)
-    job = jobs.make(request("skypilot", config="wscplus", nodes=1, accelerator="v6e-1", overrides=model))
-    assert "'.[tpu,api]'" in job.text
-
-
-# Submitting.
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -474,7 +424,7 @@ def test_the_targets_own_tool_gets_what_was_shown(target, tmp_path, programs):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_tool_that_is_not_there_is_one_clear_sentence(target, tmp_path):
-    status, out, err = launch(f"--target={target}", *FLAGS[target], environment={"PATH": str(tmp_path)})
+    status, out, err = launching.launch("launch.cloud", f"--target={target}", *FLAGS[target], PATH=str(tmp_path))
     tool = {"skypilot": "sky", "slurm": "sbatch"}[target]
     assert (status, out, err.count("\n"), "--dry_run" in err) == (2, "", 1, True)
     assert err.startswith(f"error: {tool} is not here: ")
@@ -484,12 +434,8 @@ def test_a_secret_that_is_not_set_is_told_of_ahead(programs):
     environment = programs(sbatch="#!/bin/sh\nexit 5\n") | {"OPENAI_API_KEY": "x"}
     status, _, err = launch("--target=slurm", "--secrets=OPENAI_API_KEY", environment=environment)
     assert status == 5, err
-    status, _, err = launch("--target=slurm", "--secrets=OPENAI_API_KEY,NOT_SET_HERE", environment=environment)
-    assert status == 2
-    assert "NOT_SET_HERE is not in the environment" in err
-
-
-# All of it, with what stands for Slurm alone being ours.
+    words = ("--target=slurm", "--secrets=OPENAI_API_KEY,NOT_SET_HERE")
+    launching.refuse("launch.cloud", *words, named=["NOT_SET_HERE is not in the environment"], **environment)
 
 
 SBATCH_HERE = """#!/bin/bash
@@ -513,65 +459,22 @@ exit $status
 """
 
 
-def _sbatch(tmp_path, programs, *words):
-    environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE)
-    environment["JOB"] = str(random.randrange(10**6))  # JAX's port depends on it
-    return launch(
-        "--target=slurm",
-        "--accelerator=none",
-        "--nodes=2",
-        *words,
-        environment=environment | {"devices": 2},
-        cwd=tmp_path,
-    )
-
-
-EVALUATION = ["--config=gdbench:debug", "--config.tasks=clevr"]
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The results of a run of one process."""
-    folder = tmp_path_factory.mktemp("alone")
-    status, _, err = launching.launch("launch.eval", *EVALUATION, "--workdir=alone", "--noreuse", cwd=folder)
+@pytest.mark.slow  # two launches at once
+def test_an_evaluation_in_two_processes_under_slurm(tmp_path, tmp_path_factory, programs):
+    words = ["--config=gdbench:debug", "--config.tasks=clevr"]
+    alone = tmp_path_factory.mktemp("alone") / "run"  # a neighbour's errors would be taken over
+    status, _, err = launching.launch("launch.eval", *words, f"--workdir={alone}", "--noreuse")
     assert status == 0, err
-    return json.loads((folder / "alone" / "results.json").read_text())
-
-
-def _check_run(folder, expected):
-    """A run of two processes has the records of both, and the numbers of a run of one."""
-    assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
-    results = json.loads((folder / "results.json").read_text())
-    assert results["tasks"] == expected["tasks"]
-    assert results["passes"] == expected["passes"]
-
-
-@pytest.mark.slow  # two launches at once, and one for all
-def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs, alone):
-    status, out, err = _sbatch(tmp_path, programs, *EVALUATION, "--workdir=the run's", "--cpus=1")
+    environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE) | {"devices": 2}
+    environment["JOB"] = str(random.randrange(10**6))  # JAX's port depends on it
+    words += ["--target=slurm", "--accelerator=none", "--nodes=2", "--workdir=the run's", "--cpus=1"]
+    status, out, err = launch(*words, environment=environment, cwd=tmp_path)
     assert status == 0, err
     assert "--processes=auto" in out
     assert out.count("for figures, comparisons and examples") == 1  # one of them prints
     assert "for 2 processes" in err
-    _check_run(tmp_path / "the run's", alone)
-
-
-@pytest.mark.slow  # two launches at once, and one for all
-def test_an_evaluation_in_two_processes_that_get_their_addresses(tmp_path, alone):
-    overrides = (("tasks", "clevr"),)
-    options = {"config": "gdbench:debug", "overrides": overrides, "accelerator": "none", "python": sys.executable}
-    job = jobs.make(request("skypilot", **options, workdir=str(tmp_path / "run")))
-    script = yaml.safe_load(job.text)["run"]
-    places = [
-        {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": str(i)}
-        for i in range(2)
-    ]
-    environment = launching.environment(devices=2)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
-    launching.finish([subprocess.Popen(["bash", "-c", script], env=environment | place, **pipes) for place in places])
-    _check_run(tmp_path / "run", alone)
-
-
-@pytest.mark.parametrize("time", ["30", "30:00", "12:00:00", "1-12", "1-12:00", "1-12:00:00", "UNLIMITED"])
-def test_every_form_of_a_time_limit_is_taken(time):
-    assert f"#SBATCH --time={time}\n" in jobs.make(request("slurm", time=time)).text
+    folder = tmp_path / "the run's"
+    assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
+    results, expected = (json.loads((each / "results.json").read_text()) for each in (folder, alone))
+    assert results["tasks"] == expected["tasks"]
+    assert results["passes"] == expected["passes"]

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -49,7 +47,9 @@ def path(tmp_path):
     return path
 
 
-def test_names_paths_and_arguments(path):
+def test_names_paths_arguments_and_repeated_overrides(path):
+    config = configuration.load(str(path), [("limit", "none"), ("limit", "4"), ("words", "x"), ("words", "y")])
+    assert (config.limit, config.words) == (4, "y")
     assert configuration.load(str(path)).size == "small"
     assert configuration.load(f"{path}:large").size == "large"
     assert configuration.load("gdbench").limit == 100
@@ -61,28 +61,17 @@ def test_names_paths_and_arguments(path):
 @pytest.mark.parametrize(
     ("field", "text", "value"),
     [
-        ("rate", "2", 2.0),
         ("rate", "1e-3", 1e-3),
         ("count", "1_000", 1000),
-        ("count", "-4", -4),
         ("fast", "true", True),
-        ("fast", "False", False),
         ("size", "none", "none"),  # a field that may not be empty takes the word as it is
         ("widths", "4,5,6", (4, 5, 6)),
-        ("widths", "(4, 5)", (4, 5)),
-        ("widths", "7", (7,)),
-        ("widths", "[7,]", (7,)),
         ("words", "a=b", "a=b"),
         ("words", "None", None),
         ("limit", "9", 9),
-        ("limit", "none", None),
         ("range", "10,900", (10, 900)),
         ("number_or_word", "1_000", 1000),
-        ("number_or_word", "-4", -4),
-        ("number_or_word", "search", "search"),
-        ("number_or_word", "4 at once", "4 at once"),
         ("number_or_word", "none", None),
-        ("inner.depth", "5", 5),
     ],
 )
 def test_the_type_of_the_field_decides(path, field, text, value):
@@ -92,27 +81,15 @@ def test_the_type_of_the_field_decides(path, field, text, value):
     assert type(found) is type(value)
 
 
-def test_the_last_override_counts_and_a_cleared_field_can_be_set_again(path):
-    config = configuration.load(str(path), [("limit", "none"), ("limit", "4"), ("words", "x"), ("words", "y")])
-    assert (config.limit, config.words) == (4, "y")
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ([("conut", "3")], "no field 'conut': did you mean --config.count?"),
-        ([("depth", "3")], "no field 'depth': did you mean --config.inner.depth?"),
         ([("inner.dept", "3")], "no field 'inner.dept': did you mean --config.inner.depth or --config.inner.rate?"),
-        ([("rate.x", "3")], "no field 'rate.x'"),
         ([("zzz", "3")], "it has count, fast, "),
-        ([("", "3")], "no field ''"),
         ([("inner", "3")], "is a group of fields: override one of inner.depth, inner.rate"),
-        ([("count", "many")], "--config.count is a whole number, not 'many'"),
         ([("count", "1.5")], "--config.count is a whole number, not '1.5'"),
-        ([("count", "none")], "--config.count is a whole number, not 'none'"),
-        ([("limit", "many")], "--config.limit is a whole number, or none, not 'many'"),
         ([("rate", "fast")], "--config.rate is a number"),
-        ([("fast", "maybe")], "--config.fast is true or false"),
         ([("widths", "a,b")], "--config.widths is a list with commas"),
     ],
 )
@@ -141,14 +118,9 @@ def test_a_text_is_never_taken_for_another_value(path, field, texts):
             configuration.load(str(path), [(field, text)])
 
 
-def test_a_file_of_another_launcher(tmp_path):
-    path = tmp_path / "bad.py"
-    path.write_text("LAUNCHER = 'train'\ndef get_config(): pass")
+def test_configs_and_arguments_that_cannot_be_taken(path, tmp_path):
     with raises("config-of-another-launcher", "launch.train", "launch.eval"):
-        configuration.load(str(path), launcher="eval")
-
-
-def test_unknown_configs_and_arguments(path, tmp_path):
+        configuration.load("hardneg", launcher="eval")
     with pytest.raises(InputError, match=names("'gdbnech'")):
         configuration.load("gdbnech")
     with pytest.raises(InputError, match=names("nothing.py")):
@@ -195,15 +167,9 @@ def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
     assert configuration.load(str(own)).kind == config.kind
 
 
-def test_plain_is_what_json_holds(path):
-    found = configuration.plain(configuration.load(str(path)))
-    assert found["widths"] == [1, 2]
-    assert found["inner"] == {"depth": 1, "rate": 0.1}
-    assert json.loads(json.dumps(found)) == found
-
-
 def test_require_names_what_is_missing(path):
     config = configuration.load(str(path))
+    assert configuration.plain(config)["widths"] == [1, 2]
     configuration.require(config, ["rate", "inner.depth"])
     with pytest.raises(InputError, match=names("'inner.width'")):
         configuration.require(config, ["rate", "inner.width"])
@@ -228,29 +194,21 @@ configuration.start(main, launcher="toy", default=sys.argv.pop(1), usage="A toy.
 """
 
 
-def _run(code, *words):
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=launching.ROOT)
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.fixture
 def toy(path, tmp_path, monkeypatch):
-    """Launches a small launcher in this process."""
     (tmp_path / "toy.py").write_text(_LAUNCHER)
     monkeypatch.syspath_prepend(str(tmp_path))
     return functools.partial(launching.launch, "toy", path)
 
 
-def test_a_launcher_gets_its_config_and_flags(path):
-    words = ["--number=5", "--config.count", "8", "-config.words=two words"]
-    assert _run(_LAUNCHER, str(path), *words) == (0, "8 two words 5\n", "")
+def test_a_launcher_gets_its_config_and_flags(toy):
+    assert toy("--number=5", "--config.count", "8", "-config.words=two words") == (0, "8 two words 5\n", "")
 
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
         (["--config.conut=3"], 2, "error: the config has no field 'conut': did you mean --config.count?\n"),
-        (["--config=nonsense"], 2, None),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
         (["--number=x"], 2, None),
         (["stray"], 2, "error: 'stray' is not a flag: flags start with --, and --help lists them.\n"),
@@ -293,7 +251,6 @@ configuration.start_without_config(lambda words: print(words, _NUMBER.value), us
         (["words", "a", "--number=3", "b"], 0, "['a', 'b'] 3\n", ""),
         (["none", "--number=3"], 0, "[] 3\n", ""),
         (["none", "a"], 2, "", "error: 'a' is not a flag: flags start with --, and --help lists them.\n"),
-        (["words", "--nubmer=3"], 2, "", "error: there is no flag --nubmer: did you mean --number?\n"),
         (["words", "--config=x"], 2, "", "error: there is no flag --config: --help lists the flags.\n"),
         (["words", "--help"], 0, "Toy.\n\nFlags:\n  --number  A number.\n", ""),
     ],

@@ -49,13 +49,8 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     plain, adapted = run.models
     assert (plain.lora, adapted.lora["name"], adapted.lora["scale"]) == (None, "bolder", 1.0)
     assert plain.fingerprint != adapted.fingerprint
-    assert plain.settings == {
-        "num_steps": 2,
-        "guidance_scale": 3.0,
-        "sampler": "ddim",
-        "image_size": 32,
-        "dtype": "float32",
-    }
+    given = {"num_steps": 2, "guidance_scale": 3.0}
+    assert plain.settings == given | {"sampler": "ddim", "image_size": 32, "dtype": "float32"}
     # What is on disk is what the pipeline draws, up to rounding, whoever is in a batch with whom.
     pipeline = winobench.load_pipeline(tiny_pipeline)
     assert pipeline.fingerprint == plain.fingerprint
@@ -70,7 +65,6 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     assert "a blue ball &amp; &lt;b&gt;a dog&lt;/b&gt;" in page
     assert "<b>a dog" not in page
 
-    # The same command again draws what is missing, and nothing else; a lost picture comes back as it was.
     before = {path: path.stat().st_mtime_ns for path in folder.glob("pictures/*/*/*.png")}
     image, lost = run.image(run.record(adapted.label, 7, 2)), run.path(run.record(adapted.label, 7, 2))
     lost.unlink()
@@ -85,22 +79,12 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     ("words", "said"),
     [
         (["--config.prompts=absent.txt"], "absent.txt cannot be read"),
-        (["--config.prompts=prompts"], "'prompts' is not a source of prompts: name a .txt file"),
         (["--config.prompts=drawbench"], "'drawbench' are read from their published file: write drawbench:FILE"),
-        (["--config.categories=color"], "clevr:70 has no prompt of the category 'color': its categories are"),
         (["--config.model=clip-vit-b32"], "'clip-vit-b32' judges images, but generates none"),
-        (["--config.model=clevr-tiny,clevr-tiny"], "the model 'clevr-tiny' is named twice"),
-        (["--config.model=a/b,c/d,e/f", "--config.lora=none,x"], "3 models and 2 LoRAs do not fit"),
         (["--config.lora_scale=2"], "lora_scale is 2.0, but no LoRA is named"),
         (["--config.sampler=flow_euler"], "the sampler flow_euler is for flow models, which this is not"),
-        (["--config.sampler=plms"], "the sampler is 'plms', but it must be one of ddim"),
         (["--config.num_steps=1001"], "num_steps for 'clevr-tiny' is 1001, but it must be a whole number from 1 to 1"),
-        (["--config.image_size=63"], "image_size is 63, but 'clevr-tiny' needs a multiple of"),
         (["--config.seeds=1,1"], "the seeds 1, 1 name one twice"),
-        (["--config.seeds=-1"], "--config.seeds is"),
-        (["--finish"], "there is no flag --finish"),
-        (["--config=edit"], "config 'edit' is for python -m launch.edit, not for launch.draw"),
-        (["photos"], "'photos' is not a flag"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):

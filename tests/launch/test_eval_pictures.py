@@ -12,14 +12,12 @@ from tests import tiny_language_models
 from tests.evaluation.picture_fakes import Seer
 from tests.expectations import names, raises
 from tests.generation import fakes
-from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
 from winobench import report
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.generation import loading as drawers
 from winobench.responders import loading
-from winobench.responders.vision_language import VisionLanguageModel
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
 
@@ -29,7 +27,6 @@ READS = ("generation", "options")
 
 
 def run(workdir, spec="winoviz:pictures", **fields):
-    """Runs a config in this process; returns the runs' folders."""
     fields = {"tasks": TASK, "limit": 2, "pictures_per_premise": 3} | fields
     overrides = [(name.replace("__", "."), str(value)) for name, value in fields.items()]
     config = configuration.load(spec, overrides, "eval")
@@ -46,7 +43,6 @@ def rows_of(folder):
 
 @pytest.fixture
 def cast(monkeypatch, tmp_path):
-    """A drawer and models that need no weights, by their names; all that was drawn and asked is counted."""
     monkeypatch.chdir(tmp_path)
     pipeline = fakes.FakePipeline("sd15")
     models = {
@@ -92,7 +88,6 @@ def test_each_model_is_asked_by_its_first_protocol_about_pictures(cast, tmp_path
             assert votes.count(row["choice"]) >= 2
             assert row["correct"] == (row["choice"] == row["answer"])
     assert results_of(folders[3])["asked"] == 12  # its captions are the other's
-    # The same command asks nobody anything.
     assert run(None, model=model) == folders
     assert len(cast.pipeline.drawn) == 12
     assert {name: len(model.asked) for name, model in cast.models.items()} == asked
@@ -161,7 +156,6 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     lines = (tmp_path / "report" / "pictures.csv").read_text().splitlines()
     assert lines[0] == "run,task,id,picture,caption,response,vote,right,correct"
     assert len(lines) == 1 + 2 * 12
-    # Without the examples, the numbers stand alone.
     text = report.write_report(folders, tmp_path / "short", gallery_examples=0).read_text()
     assert "data:image/jpeg" not in text
 
@@ -170,8 +164,6 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     ("fields", "code", "words"),
     [
         ({"model": "flan-t5-xxl", "protocol": "vqa"}, "kind-not-answered", ("'vqa'", "picture_text", "captions")),
-        ({"model": "clip-vit-l14", "protocol": "vqa"}, "kind-not-answered", ("'vqa'", "picture_match")),
-        ({"model": "flan-t5-xxl", "captioner": "flan-t5-base"}, "wrong-kind-of-model", ("flan-t5-base",)),
         ({"model": "flan-t5-xxl", "captioner": "none"}, "no-captioner", ("'captions'", "--config.captioner")),
         ({"drawer": "clip-vit-l14"}, "wrong-kind-of-model", ("--config.drawer", "clip-vit-l14")),
         ({"drawer": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--config.pictures", "--config.drawer")),
@@ -203,7 +195,6 @@ def test_a_picture_that_is_gone_is_named(cast, tmp_path):
 @pytest.mark.parametrize(
     ("protocol", "model"),
     [
-        ("picture_match", "clip"),
         ("picture_match", "pipeline"),
         ("vqa,vqa_options,picture_match", "instructblip"),
         ("captions,captions_options", "t5"),
@@ -213,7 +204,6 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     monkeypatch.chdir(tmp_path)
     tiny_language_models.compile_quickly(monkeypatch)
     written = {
-        "clip": lambda folder: tiny_models.write_clip(folder),
         "instructblip": lambda folder: write_vision_language(folder, "instructblip"),
         "blip-2": lambda folder: write_vision_language(folder, "blip-2"),
         "pipeline": lambda _: tiny_pipeline,
@@ -222,10 +212,6 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
     fields = {"drawer": tiny_pipeline, "drawing__num_steps": 2, "sampling__num_samples": 2, "limit": 1}
     fields |= {"captioner": written["blip-2"](tmp_path / "blip-2")} if model == "t5" else {"captioner": "none"}
     fields |= {"model": written[model](tmp_path / model), "protocol": protocol, "pictures_per_premise": 2}
-    loads = collections.Counter()
-    load = VisionLanguageModel.from_pretrained
-    counting = lambda source, *a, **k: loads.update([source]) or load(source, *a, **k)  # noqa: E731
-    monkeypatch.setattr(VisionLanguageModel, "from_pretrained", counting)
     folders = run(None, **fields)
     assert len(folders) == len(protocol.split(","))
     for folder in folders:
@@ -236,7 +222,6 @@ def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tin
             assert len(row["pictures"]) == 2
             assert bool(row["captions"]) == (model == "t5")
     if model == "t5":
-        assert loads == {str(fields["captioner"]): 1}
         assert results_of(folders[1])["asked"] == 4  # its captions are the other run's
     again = run(None, **fields)
     assert again == folders

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -10,10 +9,7 @@ import rich.console
 
 from launch import prepare
 from tests.evaluation import fakes
-from tests.launch import whole
-from tests.scorers import tiny_models
 from tests.tasks import newer_layouts
-from winobench.data import prepared
 from winobench.data.images import open_image
 from winobench.evaluation import evaluate
 from winobench.metrics import RATING_METRICS
@@ -26,7 +22,11 @@ NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_autho
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    return whole.prepare_newer(NAMES, tmp_path_factory)
+    folder = tmp_path_factory.mktemp("data")
+    for name in NAMES:
+        source = newer_layouts.WRITERS[name](tmp_path_factory.mktemp(name))
+        assert not prepare.prepare_tasks(name, str(source), str(folder), workers=1, allow_partial=True)
+    return folder
 
 
 @pytest.fixture
@@ -41,8 +41,6 @@ def evaluated(data_dir, tmp_path):
 
 
 class Sampling(fakes.FakeScorer):
-    """The fake, of images in files."""
-
     def iter_errors(self, images, *arguments, **options):
         return super().iter_errors([np.asarray(open_image(image)) for image in images], *arguments, **options)
 
@@ -61,7 +59,6 @@ class Follower:
 
 
 def ratings_of(name, data_dir):
-    """(pixels, text) -> rating."""
     return {
         (np.asarray(image.open()).tobytes(), example.texts[0]): rating
         for example in TASKS[name].load(str(data_dir), None)
@@ -72,14 +69,9 @@ def ratings_of(name, data_dir):
 def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
     items = list(TASKS["meta_geneval"].source.read(newer_layouts.write_geneval(tmp_path)))
     assert [one.ratings for one in TASKS["meta_geneval"].load(str(data_dir), None)] == [one.ratings for one in items]
-    # Other tasks' examples have none.
-    source = newer_layouts.WRITERS["cola"](tmp_path / "cola")
-    assert not prepare.prepare_tasks("cola", str(source), str(tmp_path / "data"), workers=1, allow_partial=True)
-    assert {one.ratings for one in prepared.PreparedSet(tmp_path / "data" / "cola").examples()} == {()}
 
 
 def test_who_follows_people_agrees_with_them(evaluated, data_dir):
-    """All images of these sets differ, so that a scorer can know them."""
     known = ratings_of("meta_tifa160", data_dir)
     found = evaluated(Follower(known), "meta_tifa160")["tasks"]["meta_tifa160"]
     for measure in ("pairwise_accuracy", "kendall_tau_b", "pearson", "within_prompt_pairwise_accuracy"):
@@ -113,12 +105,8 @@ def test_a_run_its_table_and_its_page(evaluated, data_dir, tmp_path):
     with open(tmp_path / "report" / "people.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["task"] for row in rows} == set(NAMES)
-    (row,) = (
-        row
-        for row in rows
-        if (row["run"], row["task"], row["measure"], row["group"]) == ("other", "meta_geneval", "auroc", "")
-    )
-    assert float(row["value"]) == value
+    wanted = {"run": "other", "task": "meta_geneval", "measure": "auroc", "group": ""}
+    assert [float(row["value"]) for row in rows if wanted.items() <= row.items()] == [value]
     assert (tmp_path / "report" / "people.png").is_file()
 
 
@@ -149,19 +137,3 @@ def test_one_prompt_is_too_few(evaluated):
 def test_a_race_takes_all_samples(evaluated):
     results = evaluated(Sampling(), "meta_tifa160", num_samples=4, mode="race", timesteps="low_discrepancy")
     assert results["passes"] == 2 * 15 * 4
-
-
-@pytest.mark.slow
-def test_every_kind_of_scorer(data_dir, tiny_pipeline, tmp_path):
-    """A diffusion model, CLIP and BLIP from the command line, and one page of the three."""
-    models = [tiny_pipeline, tiny_models.write_clip(tmp_path / "clip"), tiny_models.write_blip(tmp_path / "blip")]
-    folders, out, _ = whole.evaluate(models, data_dir, tmp_path / "runs", f"--config.tasks={','.join(NAMES)}")
-    assert out.count("agreement with people") == 3
-    for folder in folders:
-        tasks = json.loads((folder / "results.json").read_text())["tasks"]
-        assert set(tasks) == set(NAMES)
-        assert all(
-            -1 <= row["low"] <= row["value"] <= row["high"] <= 1 for rows in tasks.values() for row in rows.values()
-        )
-    whole.report(folders, tmp_path / "page")
-    assert "Agreement with people" in (tmp_path / "page" / "report.html").read_text()

@@ -6,6 +6,9 @@ import jax
 import pytest
 
 from tests.launching import launch, launch_process, refuse
+from winobench.planning import plan as plan_module
+from winobench.planning import programs
+from winobench.planning.roofline import Sum
 
 PLAN = "launch.plan"
 V5E = "--accelerator=v5e:1x1"
@@ -25,10 +28,18 @@ def here(monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
 
+def compiled(program, target):
+    turn = programs.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {"all-reduce": 6})
+    sums = {"other": Sum(1, 0.0, 0.0, 0.5)}
+    return programs.Compiled(program.name, program.noun, program.items, 0, 0, 0, sums, turn.collectives, 3.0, turn)
+
+
 @pytest.mark.parametrize("launched", [launch, pytest.param(launch_process, marks=pytest.mark.slow)])
-def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here):
-    """From a folder with its config alone."""
+def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch):
+    """From a folder with its config alone; only a new process compiles, too."""
     pytest.importorskip("libtpu")
+    if launched is launch:
+        monkeypatch.setattr(plan_module, "compile_program", compiled)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     words = ("--config=wscplus", f"--config.model={tmp_path}", "--config.dtype=bfloat16", "--config.model_parallel=2")
     words += ("--config.batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
@@ -54,14 +65,8 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here):
     ("words", "named"),
     [
         (["--accelerator=v9:4"], ["v9:4", "v5e", "h100"]),
-        (["--accelerator=v5e:4"], ["v5e:4", "v5e:4x4"]),
-        (["--devices=1,none"], ["--devices=1,none", "'none'"]),
         (["--config.model=sd15,sd21", V5E], ["--config.model", "sd15,sd21"]),
-        (["--config.model=clip-rn50", V5E], ["clip-rn50"]),
-        (
-            ["--config=winoviz", "--config.model=openai:gpt-4o", V5E],
-            ["openai:gpt-4o", "llama2-13b"],
-        ),
+        (["--config=winoviz", "--config.model=openai:gpt-4o", V5E], ["openai:gpt-4o", "llama2-13b"]),
         (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
         (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
         (["--config=nli", V5E], ["gdbench", "hardneg"]),

@@ -20,40 +20,17 @@ NAMES = configuration.config_names()
 
 # What no field may take as it stands; those that are words for a text field, such as "x", are not among them.
 NUMBERS = ["-1", "0", "nan", "inf", "-inf", "1e400", str(10**12), "-" + str(10**12), "1" + "0" * 400, "1" + "0" * 5000]
-WORDS = [
-    "",
-    "²,³",
-    "²",
-    "٣",
-    "１２",
-    "x",
-    "[",
-    "(" * 300_000,
-    "1,2,3",
-    "[1, 2]",
-    "['a', 'b']",
-    "{}",
-    "true",
-    "a\nb",
-    "\x00",
-]
+WORDS = ["", "²,³", "٣", "１２", "x", "[", "(" * 300_000, "1,2,3", "['a', 'b']", "{}", "true", "a\nb", "\x00"]
 
 # Fields of numbers that may be negative, or zero, or as large as 10**12.
 NEGATIVE = {"lora_scale", "guidance_scale", "drawing.guidance_scale"}
+_OF_TRAINING = ("warmup_steps", "decay_steps", "ema_decay")
 ZERO = {
     *NEGATIVE,
-    *("seed", "lora.dropout", "optimizer.b1", "optimizer.b2", "optimizer.warmup_steps", "optimizer.weight_decay"),
-    *(
-        "optimizer.warmup_share",
-        "ema_decay",
-        "checks.max_changed_words",
-        "checks.similarity",
-        "data.task_like_fraction",
-    ),
-    *("denoiser.empty_text_fraction", "autoencoder.pixel_noise", "data.latent_noise", "training.warmup_steps"),
-    *("training.decay_steps", "training.ema_decay", "autoencoder.warmup_steps", "autoencoder.decay_steps"),
-    *("data.num_hard_scenes", "autoencoder.ema_decay", "denoiser.warmup_steps", "denoiser.decay_steps"),
-    *("denoiser.ema_decay",),
+    *("seed", "lora.dropout", "optimizer.b1", "optimizer.b2", "optimizer.weight_decay", "optimizer.warmup_share"),
+    *("checks.max_changed_words", "checks.similarity", "data.task_like_fraction", "data.num_hard_scenes"),
+    *("denoiser.empty_text_fraction", "autoencoder.pixel_noise", "data.latent_noise", "ema_decay"),
+    *(f"{part}.{name}" for part in ("optimizer", "training", "autoencoder", "denoiser") for name in _OF_TRAINING),
 }
 LARGE = {"optimizer.clip_norm", "explosion_factor"}
 
@@ -64,11 +41,6 @@ def _files_run_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(configuration, "_execute", functools.cache(configuration._execute))
         yield
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_field_has_a_range_and_every_range_a_field(name):
-    assert configuration.flat(configuration.load(name)).keys() == configuration.options_of(name).keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,28 +105,17 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
 
 REFUSED = {
     "hardneg:debug optimizer.learning_rate=-1": ["learning_rate", "-1.0", "0"],
-    "hardneg:debug optimizer.learning_rate=nan": ["learning_rate", "nan"],
-    "hardneg:debug optimizer.b1=2": ["b1", "2.0", "0", "1"],
     "hardneg:debug ema_decay=3": ["ema_decay", "3.0", "0", "1", "none"],
-    "hardneg:debug num_steps=0": ["num_steps", "0", "1"],
-    "hardneg:debug optimizer.name=sgd": ["name", "'sgd'", "adamw", "muon"],
-    "hardneg:debug optimizer.schedule=step": ["'step'", "constant", "cosine", "linear"],
     "hardneg:debug optimizer.warmup_steps=4": ["warmup_steps", "4", "cosine"],
     "hardneg:debug accumulate=3": ["4", "3"],
     "hardneg:debug loss.timestep_range=²,³": ["timestep_range", "²,³"],
-    "nli data.sets=snli,snli": ["snli", "anli"],
     "clevr_tiny denoiser.timestep_range=900,100": ["timestep_range", "two"],
     "clevr_tiny denoiser.down_block_types=DownBlock2D,UpBlock": ["down_block_types", "DownBlock2D"],
     f"gdbench sampling.num_samples={10**12}": ["num_samples", "1", "1,000,000"],
-    f"gdbench batch_size={10**11}": ["batch_size", "1,048,576", "search", "none"],
-    f"gdbench image_size={10**6}": ["image_size", "1000000"],
     "gdbench sampling.timesteps=²,³": ["timesteps", "'²,³'", "uniform"],
     "gdbench sampling.timesteps=100,,500": ["timesteps", "'100,,500'"],
-    "gdbench sampling.timestep_range=some": ["timestep_range", "all"],
     "gdbench sampling.timesteps=published sampling.timestep_range=300,800": ["published", "300,800"],
     "gdbench sampling.timesteps=importance": ["importance", "--config.sampling.mode=race"],
-    "winoviz api.timeout=nan": ["timeout", "nan"],
-    "winoviz api.base_url=http://a\nb": ["base_url"],
     "winoviz api.price=1": ["price", "2"],
     "wscplus_generate templates=toe,poe": ["templates", "cot", "tot", "coe", "toe"],
 }
@@ -171,11 +132,9 @@ def test_what_is_refused(command):
     ("fields", "value"),
     [
         ({"sampling.timesteps": "100,500,700"}, "100,500,700"),
-        ({"sampling.timestep_range": "300,800"}, (300, 800)),
         ({"sampling.timestep_range": "all"}, "all"),
         ({"sampling.timestep_range": "none"}, None),
         ({"batch_size": "search"}, "search"),
-        ({"limit": "none"}, None),
         ({"lora_scale": "-0.5"}, -0.5),
     ],
 )

@@ -10,20 +10,20 @@ import pytest
 from tests import launching
 from tests.judging.asking import Address, ask, click
 from winobench.data import wscplus
+from winobench.wscplus_items import annotate, run
 
 launch = functools.partial(launching.launch, "tests.wscplus_items.launched")
 start = functools.partial(launching.start, "tests.wscplus_items.launched")
 
 
-def judge(folder, name, label, cwd):
-    """Opens the page of a person, judges everything on it, and ends it."""
+def judge(folder, name, cwd):
     process = start(f"--workdir={folder}", f"--annotate={name}", "--port=0", cwd=cwd)
     line = process.stdout.readline()
     page = Address.parse(line.partition(" is the page of annotator")[0])
     try:
         items = json.loads(ask(page, "GET", "/items")[1])["items"]
         for item in items:
-            click(page, item["id"], label(item))
+            click(page, item["id"], "valid")
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -54,14 +54,15 @@ def test_from_a_model_to_the_data(tmp_path):
     assert "loaded" not in err
     launch(f"--workdir={folder}", "--check", cwd=tmp_path)
 
-    judge(folder, "anna", lambda item: "valid", tmp_path)
+    judge(folder, "anna", tmp_path)
     status, out, err = launch(f"--workdir={folder}", "--finish", cwd=tmp_path)
     assert (status, out) == (2, "")
     assert (
         err == f"error: only anna has judged the items in {folder}, and two people must: give --annotate=NAME first.\n"
     )
-    judge(folder, "ben", lambda item: "valid" if item["type"] == "ambiguous" else "semi-valid", tmp_path)
-    # The folder is found by the model's name, too.
+    with annotate.annotations(folder / run.ANNOTATIONS, "ben") as ben:
+        for item in run.accepted_items(folder):
+            ben.add(item.id, "valid" if item.origin.type == "ambiguous" else "semi-valid")
     status, out, err = launch(*words[:1], "--finish", cwd=tmp_path)
     assert status == 0, err
     assert "anna, ben: agree on 33.3% of 6 items, Cohen's kappa 0.000" in out
@@ -70,19 +71,10 @@ def test_from_a_model_to_the_data(tmp_path):
     rows = wscplus.read(folder / "wscplus.csv")
     assert {(row.type, row.answer, row.generator) for row in rows} == {("ambiguous", 2, "writer")}
 
-    status, out, err = launch(f"--workdir={folder}", "--check", "--config.checks.max_changed_words=0", cwd=tmp_path)
-    assert (status, "left to judge: nothing" in out) == (0, True), err
-    assert "loaded" not in err
-
 
 def test_offensive_questions_are_marked(tmp_path):
-    words = [
-        "--config=wscplus_generate:debug",
-        "--config.model=openai:a,anthropic:b",
-        "--config.offensive=true",
-        "--workdir=run",
-    ]
-    words += ["--config.queries=offensive-race", "--config.templates=toe"]
+    words = ["--config=wscplus_generate:debug", "--config.model=openai:a,anthropic:b", "--config.offensive=true"]
+    words += ["--config.queries=offensive-race", "--config.templates=toe", "--workdir=run"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     assert "offensive questions are requested: what the models write may offend" in err
@@ -96,10 +88,7 @@ def test_offensive_questions_are_marked(tmp_path):
     [
         ([], "no model is named: give --config.model=NAME"),
         (["--config.model=openai:a", "--config.queries=offensive-sex"], "say so with --config.offensive=true"),
-        (
-            ["--config.model=openai:a", "--config.checks.known=absent.csv"],
-            "--config.checks.known=absent.csv is not a file",
-        ),
+        (["--config.model=openai:a", "--config.checks.known=absent.csv"], "known=absent.csv is not a file"),
         (["--check", "--finish"], "--check and --finish are two steps"),
     ],
 )

@@ -17,7 +17,6 @@ SIZE = 64
 
 
 def _replaced(whole, **changes):
-    """The description with changed configs."""
     configs = {name: dataclasses.replace(whole.configs[name], **fields) for name, fields in changes.items()}
     return dataclasses.replace(whole, configs=configs)
 
@@ -33,7 +32,6 @@ def _text(**more):
 
 
 def description(side=32):
-    """The description of a model with a square of latents, of these positions on each side."""
     unet = dict(
         block_out_channels=(64,),
         layers_per_block=1,
@@ -59,14 +57,12 @@ def flux_description(double, single):
 
 
 def sd3_description():
-    """Stable Diffusion 3, of the released widths and with few layers."""
     depths = {"transformer": {"num_layers": 1}, "vae": {"layers_per_block": 1}}
     depths |= {name: {"num_hidden_layers": 2} for name in ("text_encoder", "text_encoder_2")}
     return _replaced(abstract.read_description("sd3-medium"), **depths, text_encoder_3={"num_layers": 1})
 
 
 def write(folder):
-    """Writes what a plan reads of it: configs, no weights."""
     described = description()
     index = {
         "_class_name": described.family.CLASS_NAME,

@@ -1,7 +1,4 @@
-"""Language models planned for devices that are not here: the responder's own programs, their collectives and memory.
-
-TPUs need the package libtpu, which comes with ``winobench[test]``; GPUs JAX's CUDA plugin (``winobench[cuda]``).
-"""
+"""Language models planned for devices that are not here: the responder's own programs, their collectives and memory."""
 
 import dataclasses
 import json
@@ -19,7 +16,7 @@ from winobench.base.errors import InputError
 from winobench.models import released
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config
-from winobench.planning import abstract, asking, compiling, plans, programs, text_work, topologies
+from winobench.planning import asking, compiling, plans, programs, text_work, topologies
 from winobench.planning import plan as planning
 from winobench.planning.roofline import Sum
 
@@ -36,12 +33,6 @@ LLAMA = DecoderConfig(
 T5 = T5Config(vocab_size=512, d_model=128, d_kv=32, d_ff=256, num_layers=1, num_heads=4, feed_forward_proj="gated-gelu")
 ASKED = text_work.Workload("task", "protocol", 100, 100, 40, 0, (), 16, "made up")
 OPTIONS = dataclasses.replace(ASKED, options=(1, 2), limit=0, prompt=90, shared=50)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cpu_devices():
-    """All eight, before the tests' environment has none of the flags that ask for them."""
-    assert jax.device_count() == 8
 
 
 def planned(text, config, asked, model_parallel):
@@ -76,19 +67,13 @@ def test_a_decoder_on_gpus():
 
 
 @pytest.mark.slow
-def test_a_prefix_and_options_on_a_tpu():
+def test_options_and_an_encoder_decoder_on_a_tpu():
     pytest.importorskip("libtpu")
     _, found = planned("v5e:1x1", LLAMA, OPTIONS, 1)
     assert (found.prefix, found.shape.prompt, found.shape.options) == (50, 64, 2)
     assert found.prefix_cache == 64 * LAYERS * 2 * 256 * 2
-    assert found.reading.turn is None
-    assert found.answering.turn is None
+    assert found.reading.turn is found.answering.turn is None
     assert found.answering.collectives == {}
-
-
-@pytest.mark.slow
-def test_an_encoder_decoder_on_a_tpu():
-    pytest.importorskip("libtpu")
     _, found = planned("v5e:1x1", T5, OPTIONS, 1)
     # An encoder reads prompts to their end, so that nothing is shared.
     assert (found.prefix, found.reading) == (0, None)
@@ -98,7 +83,6 @@ def test_an_encoder_decoder_on_a_tpu():
 
 
 def devices_of(*arguments, **options):
-    """Half a second for a batch, and 10 ms for a token."""
     turn = programs.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
     return small.Devices(*arguments, seconds={"question": 0.5}, turn=turn, **options)
 
@@ -134,23 +118,14 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
 
 def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
     devices = devices_of(monkeypatch, 1, usable=10**9, most=2)
-    plan = plan_of(tmp_path, devices, batch_size=9)
+    plan = plan_of(tmp_path, devices, assumed=planning.Assumptions(answer_tokens=101), batch_size=9)
+    assert plan.durations[0].parts["writing"] == pytest.approx(350 * 100 * 0.01)  # shorter answers
     assert devices.asked == [("question", items) for items in (9, 4, 2)]
     assert (plan.content["batches"][0]["rows"], plan.fits) == (2, True)
     assert "--config.batch_size=2" in " ".join(plan.notes)
-
-
-def test_weights_that_fit_nowhere(monkeypatch, tmp_path):
-    devices = devices_of(monkeypatch, 2, usable=10_000)
+    devices = devices_of(monkeypatch, 2, usable=10_000)  # where not even the weights fit
     plan = plan_of(tmp_path, devices)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
-    assert plan.total > plan.content["weights"] > 10_000
-
-
-def test_shorter_answers(monkeypatch, tmp_path):
-    devices = devices_of(monkeypatch, 1, usable=10**9)
-    plan = plan_of(tmp_path, devices, assumed=planning.Assumptions(answer_tokens=101), batch_size=7)
-    assert plan.durations[0].parts["writing"] == pytest.approx(100 * 100 * 0.01)
 
 
 def test_what_the_benchmarks_ask():
@@ -174,16 +149,7 @@ def test_what_the_benchmarks_ask():
     assert (swapped.questions, swapped.requests) == (134, 268)
 
 
-@pytest.mark.parametrize(("model", "named"), [("openai:gpt-4o-mini", ["llama2-13b"]), ("nowhere", [])])
-def test_models_that_are_none(model, named):
-    with pytest.raises(InputError, match=names(model, *named)):
-        abstract.read_language_model(model)
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "ways"),
-    [("llama2-13b", 8, [1, 2, 4, 8]), ("qwen3-8b", 16, [1, 2, 4, 8]), ("flan-t5-base", 8, [1, 2, 4])],
-)
+@pytest.mark.parametrize(("name", "count", "ways"), [("qwen3-8b", 16, [1, 2, 4, 8]), ("flan-t5-base", 8, [1, 2, 4])])
 def test_ways_to_share(name, count, ways):
     config, target = types.SimpleNamespace(model_parallel=1), types.SimpleNamespace(devices=range(count))
     heads = asking.heads_of(released.language_model(name))

@@ -16,7 +16,6 @@ from winobench.planning.roofline import Sum
 
 
 def compiled(double, single, *, temporaries=0, more=0):
-    """A step of 10 ms and two products, and 3 and 5 ms and one product for each block of a kind."""
     seconds = (10 + 3 * double + 5 * single) / 1e3
     return Compiled(
         "denoising step",
@@ -60,9 +59,7 @@ def test_temporaries_grow_but_do_not_shrink():
     [
         ((38,), ((1,), (2,))),
         ((1, 20), ((1, 1), (1, 2))),
-        ((8, 24), ((1, 1), (2, 1), (1, 2))),
         ((3, 5), ()),  # 8 blocks are no more than those together
-        ((1, 1), ()),
         ((), ()),  # a UNet
     ],
 )
@@ -71,18 +68,7 @@ def test_what_is_compiled(full, counts):
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        ("sd3-medium", (24,)),
-        ("sd35-medium", (11, 13)),
-        ("sd35-large", (38,)),
-        ("flux1-dev", (19, 38)),
-        ("flux2-klein-4b", (5, 20)),
-        ("flux2-klein-9b", (8, 24)),
-        ("z-image-turbo", (30,)),
-        ("sd21-base", ()),
-        ("sdxl", ()),
-    ],
+    ("name", "counts"), [("sd3-medium", (24,)), ("flux1-dev", (19, 38)), ("z-image-turbo", (30,)), ("sd21-base", ())]
 )
 def test_blocks_of_released_networks(name, counts):
     config = abstract.read_description(name).denoiser_config
@@ -100,11 +86,9 @@ V6E = types.SimpleNamespace(text="v6e:2x4", accelerator=ACCELERATORS["v6e"])
 @pytest.mark.parametrize(
     ("weights", "encoders", "advice"),
     [
-        ({"denoiser": 24e9, "text encoders": 9e9}, "resident", "take 35.0 GB of 33.6: try --config.encoders=staged"),
         # Either of them without the other one, the larger one beside the tables.
         ({"denoiser": 24e9, "text encoders": 31e9}, "resident", "take 57.0 GB of 33.6: try --config.encoders=staged"),
         ({"denoiser": 24e9, "text encoders": 32e9}, "resident", "take 58.0 GB of 33.6: try --config.model_parallel=2"),
-        ({"denoiser": 32e9, "text encoders": 9e9}, "resident", "take 43.0 GB of 33.6: try --config.model_parallel=2"),
         ({"denoiser": 40e9, "text encoders": 0}, "staged", "take 42.0 GB of 33.6: try --config.model_parallel=2"),
     ],
 )

@@ -30,15 +30,13 @@ STEPS = {"num_steps": 3, "guidance_scale": 3.0}
 
 
 def programs_of(description, devices, dtype="bfloat16", **options):
-    """The loop, the decoder and the text encoders for two pictures on each device."""
     pipeline = abstract.make_pipeline(description, dtype)
     found = generating.make_generator(pipeline, parallel.make_mesh(devices), **{**STEPS, **options})
     return found, found.programs(2)
 
 
 @pytest.mark.parametrize(
-    ("count", "options"),
-    [(1, {}), (2, {"sampler": "euler_ancestral", "guidance_scale": 1.0, "image_size": 16})],
+    ("count", "options"), [(1, {}), (2, {"sampler": "euler_ancestral", "guidance_scale": 1.0, "image_size": 16})]
 )
 def test_the_programs_are_those_that_draw(tiny_pipeline, monkeypatch, count, options):
     """To the letter, as JAX's compilers take them; but for the place of the text encoders, which arrays have not."""
@@ -79,10 +77,7 @@ def test_guidance_that_the_network_is_told():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "package"),
-    [("v5e:2x2", "libtpu"), pytest.param("h100:1", "jax_plugins", id="1 GPU"), ("h100:2", "jax_plugins")],
-)
+@pytest.mark.parametrize(("text", "package"), [("v5e:2x2", "libtpu"), ("h100:2", "jax_plugins")])
 def test_all_programs_of_a_device(text, package):
     """The loop counts by its steps, attention is fused, and no device waits for another."""
     pytest.importorskip(package, reason=f"{package} is not installed")
@@ -104,7 +99,6 @@ def test_all_programs_of_a_device(text, package):
 
 
 def compiled(program):
-    """A second for each picture in the loop, a tenth in the decoder, a hundredth for a text; a GB for each item."""
     seconds = {"text": 0.01, "picture": 1.0 if "loop" in program.name else 0.1}[program.noun] * program.items
     kernels = {"matrix product": Sum(1, 1e12 * program.items, 1e9 * program.items, seconds)}
     temporaries = 10**9 * program.items if program.noun == "picture" else 0
@@ -113,7 +107,6 @@ def compiled(program):
 
 @pytest.fixture
 def planned(monkeypatch):
-    """Plans on eight devices of two processes, by programs that nobody compiles."""
     asked = []
 
     def compile_program(program, target):
@@ -139,7 +132,6 @@ def planned(monkeypatch):
 
 
 def test_a_plan(planned):
-    """A model with a LoRA and without, 208 images each."""
     plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
     assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]
     content = json.loads(json.dumps(plan.as_json()))
@@ -173,7 +165,6 @@ def test_a_plan(planned):
 
 
 def test_no_more_pictures_than_fit(planned, tmp_path):
-    """There is room for six, so that four are drawn at once. What cannot fit is not compiled."""
     small.write(tmp_path / "one")
     small.write(tmp_path / "two")
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
@@ -186,10 +177,7 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
     assert {note for note in plan.notes if "batch_size" in note} == {
         f"v5e:2x4 needs --config.batch_size=4 for {name}" for name in (one, two)
     }
-    for room, said, compiled in (
-        (0.5e9, "not even one image", {"text encoders", "decoder"}),
-        (1e5, "no room", set()),
-    ):
+    for room, said, compiled in ((0.5e9, "not even one image", {"text encoders", "decoder"}), (1e5, "no room", set())):
         asked.clear()
         plan, asked = planned(*options, room=room)
         assert [each.programs for each in plan.loads] == [(), ()]
@@ -203,7 +191,6 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
 
 
 def test_encoders_that_leave_before_the_denoiser_comes(planned):
-    """T5 XXL and FLUX.1-dev's transformer do not fit together, and one after the other they do."""
     flux = ("model", "flux1-dev"), ("dtype", "bfloat16"), ("batch_size", "1"), ("guidance_scale", "3.5")
     resident, asked = planned(*flux, room=30e9)
     assert (resident.loads[0].programs, asked) == ((), [])
@@ -231,9 +218,6 @@ def test_encoders_need_room_where_few_blocks_leave_them_out():
     [
         ([("model", "clip-rn50")], "wrong-kind-of-model", ("clip-rn50",)),
         ([("model", "sd15"), ("sampler", "flow_euler")], "wrong-kind-of-sampler", ("flow_euler", "ddim")),
-        ([("model", "sd15"), ("image_size", "100")], "not-a-multiple", ("100",)),
-        ([("model", "sd15"), ("pipeline_options", "zero_t5=true")], "unknown-name", ("zero_t5",)),
-        ([("model", "sd15"), ("prompts", "nowhere.txt")], None, ("nowhere.txt",)),
     ],
 )
 def test_what_cannot_be_planned(planned, overrides, code, words):
@@ -242,7 +226,6 @@ def test_what_cannot_be_planned(planned, overrides, code, words):
 
 
 def test_processes_of_gpus():
-    """A machine has eight: no process draws with more."""
     if importlib.util.find_spec("jax_plugins") is None:
         pytest.skip("needs JAX's CUDA plugin")
     assert len(generating._of_one_process(topologies.find("h100:16"))) == planning.DEVICES_PER_HOST["gpu"]

@@ -83,7 +83,6 @@ custom_call_target="__cudnn$fmhaSoftmax", backend_config={"cudnn_fmha_backend_co
 def test_a_program_of_a_gpu():
     found = {kernel.name: kernel for kernel in read(GPU)}
     assert list(found) == ["shift", "conv", "fmha", "sum", "gate"]
-    # Of its operand it reads the slice alone.
     assert (found["shift"].kind, found["shift"].bytes) == (hlo.COPY, 32 * 320 * (2 + 4))
     assert found["shift"].source == "jit(step)/slice"
     assert found["conv"].kind == hlo.CONVOLUTION

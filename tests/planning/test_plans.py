@@ -1,10 +1,13 @@
 """Which programs a config asks for, before anything is compiled."""
 
+import dataclasses
+import io
 import json
 import types
 
 import jax
 import pytest
+from rich.console import Console
 
 from launch import configuration
 from launch.cloud import planned
@@ -13,7 +16,8 @@ from tests.planning import small
 from winobench.base.accelerators import ACCELERATORS
 from winobench.diffusion import families
 from winobench.planning import plan as planning
-from winobench.planning import plans, scoring
+from winobench.planning import plans, scoring, table, topologies
+from winobench.planning.plan import Plan
 from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
 
@@ -22,7 +26,6 @@ TARGET = types.SimpleNamespace(text="v6e:1x1", accelerator=ACCELERATORS["v6e"], 
 
 @pytest.fixture
 def plan(monkeypatch):
-    """Plans of a Stable Diffusion 3 with few layers, in which no program is compiled."""
     described = small.sd3_description()
     monkeypatch.setattr(families, "released", lambda name: described)
     monkeypatch.setattr(scoring, "fit", lambda found, job: scoring.Fit(found, None, ()))
@@ -48,7 +51,6 @@ def test_what_a_setting_leaves_out_is_not_counted(plan):
 
 
 def test_a_plan_of_scoring(tmp_path, monkeypatch):
-    """10 ms for each item; jobs read it."""
     small.write(tmp_path)
 
     def compile_program(program, target):
@@ -67,3 +69,66 @@ def test_a_plan_of_scoring(tmp_path, monkeypatch):
     job = planned._planned("plan.json", [json.loads(json.dumps(found.as_json()))], "v6e", 4)
     assert (job.batch_size, job.accumulate, job.hours) == (6, None, four.total / 3600)
     assert job.dollars == job.hours * 4 * 2
+
+
+def plan_of(programs, weights, tables, usable, staged):
+    load = scoring.Fit(scoring.Scoring(weights, tables, None, (), staged), programs[0], programs[1:]).load("m")
+    return Plan("v6e:2x4", "TFLOP for a pass", usable, None, (load,), (), (), {})
+
+
+STEP = Compiled("denoising step", "pass", 4, int(1.5e9), 0, 0, {"other": Sum(1, 0.0, 0.0, 0.5)}, {}, 1.0)
+TEXTS = dataclasses.replace(STEP, name="text encoder", noun="text", temporaries=int(1.25e9), code=int(0.25e9))
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_memory_of_a_device(staged):
+    weights = {"denoiser": int(24e9), "autoencoder": int(0.3e9), "text encoders": 0 if staged else int(10e9)}
+    plan = plan_of((STEP, TEXTS), weights, int(2e9), int(33.5e9), int(10e9) if staged else 0)
+    text = io.StringIO()
+    table.print_plans([plan], details=True, console=Console(file=text, width=120))
+    rows = [line.split() for line in text.getvalue().splitlines()]
+    assert ["text", "encoders", "staged" if staged else "10.00"] in rows
+    assert ["tables", "2.00"] in rows
+    assert ["sum", "27.80" if staged else "37.80"] in rows
+    assert plan.fits == staged
+    # 0.3, 10, 2 and 1.5 GB.
+    assert (["while", "texts", "are", "encoded,", "without", "the", "denoiser", "13.80"] in rows) == staged
+    assert plan.as_json()["total"] == (27.8e9 if staged else 37.8e9)
+
+
+def test_encoding_that_takes_more_than_scoring():
+    """Of sd35-medium: 5 and 12 GB. What encoding needs for itself is not there while passes are scored."""
+    texts = dataclasses.replace(TEXTS, temporaries=int(2.5e9), code=0)
+    weights = {"denoiser": int(5e9), "autoencoder": int(0.5e9), "text encoders": 0}
+    plan = plan_of((STEP, texts), weights, int(2e9), int(16.9e9), int(12e9))
+    shown = plan.loads[0].memory
+    assert (shown["temporaries, at most"], shown["sum"], shown[scoring.WHILE_ENCODING]) == (1.5e9, 9e9, 17e9)
+    assert plan.total == 17e9
+    assert not plan.fits
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "shape"),
+    [("v5e:4x4", "v5e", (4, 4)), ("v5p:2x2x1", "v5p", (2, 2, 1)), ("h100:8", "h100", (8,)), ("l4", "l4", (1,))],
+)
+def test_names(text, name, shape):
+    assert topologies.parse(text) == (ACCELERATORS[name], shape)
+
+
+@pytest.mark.parametrize("text", ["", "h1000:8", "h100:0", "h100:8x8", "v5e:4", "v5e:4x", "l4: 1"])
+def test_names_without_sense(text):
+    with raises("unknown-accelerator"):
+        topologies.parse(text)
+
+
+def test_too_many():
+    with raises("too-many-devices", "8,192"):
+        topologies.parse("h100:10000")
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(topologies.importlib.util, "find_spec", lambda name: None)
+    with raises("missing-package", "libtpu", "winobench[tpu]"):
+        topologies.find("v5e:2x2")
+    with raises("missing-package", "CUDA"):
+        topologies.find("h100:8")

@@ -13,7 +13,6 @@ import pytest
 from tests.planning import small
 from winobench import parallel
 from winobench.planning import abstract, compiling, hlo, programs, scoring, topologies
-from winobench.planning import plan as planning
 from winobench.scorers import denoising
 
 HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
@@ -54,10 +53,9 @@ def scores_in_memory(module, positions):
     ]
 
 
-@pytest.mark.parametrize("side", [16, pytest.param(32, marks=pytest.mark.slow)])
-def test_the_step_on_a_tpu(side):
+def test_the_step_on_a_tpu():
     pytest.importorskip("libtpu")
-    _, found = scorer_on("v5e:2x2", small.description(side), batch=4)
+    _, found = scorer_on("v5e:2x2", small.description(16), batch=4)
     compiled = found.step.lower().compile()
     module = hlo.parse(compiled.as_text())
     kernels = hlo.kernels(module)
@@ -65,7 +63,7 @@ def test_the_step_on_a_tpu(side):
     # The image to itself and to the text, in each of two blocks down and up, and in the middle.
     assert sum(kernel.times for kernel in attention) == 8
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
-    assert not [array for array in scores_in_memory(module, side**2) if array.dims[-1] in (77, 128, side**2)]
+    assert not [array for array in scores_in_memory(module, 16**2) if array.dims[-1] in (77, 128, 16**2)]
     # Beside the table of latents, which is turned around once, there is room for what lies between layers.
     assert compiled.memory_analysis().temp_size_in_bytes - 4 * found.tables < 20e6
     assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
@@ -97,29 +95,6 @@ def test_what_a_compiler_has_said_is_kept(monkeypatch):
     assert compiling.compile_program(product, target) == first
 
 
-def test_no_more_than_fits(monkeypatch):
-    """A step that the compiler finds too large is halved, as the scorer would halve it."""
-    asked = []
-
-    def compiled(program, target):
-        asked.append(program.items)
-        if program.items > (4 if program.noun == "pass" else 2):
-            return None
-        return programs.Compiled(program.name, program.noun, program.items, 1000 * program.items, 0, 0, {}, {}, 1.0)
-
-    class Target:
-        text = "v5e:1x1"
-        accelerator = topologies.ACCELERATORS["v5e"]
-
-    monkeypatch.setattr(planning, "compile_program", compiled)
-    step, encoder = programs.Program("step", "pass", 16, None), programs.Program("e", "image", 8, None)
-    found = scoring.fit(scoring.Scoring({}, 0, step, (encoder,)), planning.Job(None, Target(), say=lambda _: None))
-    assert found.step.items == 4
-    assert asked == [8, 4, 2, 16, 8, 4]
-    assert found.encoders[0].items == 2
-    assert found.step.temporaries == 4000
-
-
 @pytest.mark.skipif(not HAS_CUDA, reason="JAX's CUDA plugin is not installed: pip install 'winobench[cuda]'")
 @pytest.mark.slow
 def test_the_step_on_a_gpu():
@@ -142,7 +117,6 @@ def test_the_step_on_a_gpu():
     ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
 )
 def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
-    """Every program of a scorer, for hundreds of devices: none waits for another, and all fit as on one."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     target, found = scorer_on(text, batch=4)
     alone, one = scorer_on(text.partition(":")[0], batch=4)
@@ -158,14 +132,11 @@ def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
     ("size", "dtype", "resident", "batch"),
     [
         (64, "bfloat16", 4.3e9, 32),  # SD 2.1-base
-        (96, "bfloat16", 4.3e9, 14),  # SD 2.1
         (128, "bfloat16", 10.9e9, 8),  # SDXL
         (128, "float32", 16.0e9, 1),
-        (64, "float32", 11e9, 26),
     ],
 )
 def test_batch_of_a_described_device(size, dtype, resident, batch):
-    """By its memory, not by this machine's."""
     pytest.importorskip("libtpu")
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
     denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)

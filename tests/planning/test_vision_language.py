@@ -64,7 +64,6 @@ def test_released_names_have_sizes():
 
 
 def test_the_plan_has_what_the_scorer_has(folder):
-    """Its parameters, its tables, and programs for arrays of just these shapes."""
     mesh = parallel.make_mesh(jax.devices()[:1])
     scorer = VQAScore.from_pretrained(folder, mesh=mesh, batch_size=3)
     network = vision_language.read_config(str(folder))
@@ -154,7 +153,6 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, folder):
     devices = devices_of(monkeypatch, 4, usable=10**12)
     whole = planned(devices, folder)
     assert (whole.content["model_parallel"], whole.content["copies"], whole.fits) == (1, 4, True)
-    # Nothing is compiled for devices on which not even the weights have room.
     devices = devices_of(monkeypatch, 4, usable=int(0.8 * (whole.content["weights"] + whole.content["table"])))
     plan = planned(devices, folder, numbers=(2, 4), batch_size=2)
     assert (plan.content["model_parallel"], plan.content["copies"]) == (2, 2)
@@ -181,12 +179,9 @@ def test_what_does_not_fit_is_halved(monkeypatch, folder):
     assert written["fits"]
     for words in ("pairs/s", "tables", "seeing", "dollars"):
         assert words in shown(plan), words
-
-
-def test_weights_that_fit_nowhere(monkeypatch, folder):
+    # Where not even the weights fit.
     devices = devices_of(monkeypatch, 2, usable=10_000)
     plan = planned(devices, folder)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
-    assert plan.total > plan.content["weights"] > 10_000
     assert "--config.dtype=bfloat16" in plan.notes[-1]
     assert "does not fit" in shown(plan)
