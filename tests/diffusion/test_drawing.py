@@ -1,5 +1,3 @@
-"""`Pipeline.generate`: what a picture depends on, beginning with images, and devices."""
-
 import contextlib
 import functools
 import types
@@ -27,7 +25,6 @@ def pipeline(tiny_pipeline):
 
 
 def drawn(pipeline, texts, **options):
-    """By one program in most tests: the same sampler, number of steps and batch."""
     options = {"sampler": "euler_ancestral", **STEPS, **options}
     return pipeline.generate(texts, return_latents=True, **options)
 
@@ -108,18 +105,6 @@ def test_one_device_is_known():
 
 
 @pytest.mark.slow
-def test_images_depend_neither_on_the_devices_nor_on_the_batch(pipeline):
-    latents = pipeline.generate(TEXTS, return_latents=True, **STEPS)
-    images = pipeline.generate(TEXTS, **STEPS)
-    one = pipeline.generate(TEXTS, mesh=parallel.make_mesh(jax.devices()[:1]), batch_size=3, **STEPS)
-    assert images.shape == (4, 32, 32, 3)
-    assert images.dtype == np.uint8
-    # Another batch size is another compilation: a level of 255 may round the other way.
-    for others in (one, pipeline.decode_latents(latents)):
-        assert np.abs(images.astype(int) - others).max() <= 1
-
-
-@pytest.mark.slow
 def test_a_run_begins_with_pictures_or_their_latents(pipeline):
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
     options = {"num_steps": 5, "strength": 0.6}
@@ -169,7 +154,6 @@ def test_networks_that_give_nan_are_refused(tiny_pipeline):
 
 @contextlib.contextmanager
 def without_numbers(pipeline, parameter, value=np.nan):
-    """A parameter whose first value is not finite for as long as the block lasts."""
     before = parameter[...]
     parameter[...] = before.at[0].set(value)
     yield
@@ -187,15 +171,12 @@ def without_numbers(pipeline, parameter, value=np.nan):
         ({"sampler": "dpm_solver", "num_steps": 1000}, ("out-of-range", "dpm_solver", "1000", "999")),
         ({"strength": 0.5}, ("missing-images", "strength", "0.5")),
         ({"image": LATENTS, "strength": 0.0}, ("bad-value", "strength", "0.0")),
-        ({"image": LATENTS, "strength": 1.01}, ("bad-value", "strength", "1.01")),
         ({"image": LATENTS, "strength": 0.1}, ("no-steps-left", "strength", "0.1", "3")),
         ({"image": np.zeros((2, 32, 32, 3), np.uint8)}, ("wrong-shape", "image", "[2, 32, 32, 3]", "[1, 32, 32, 3]")),
         ({"image": LATENTS + np.float32(np.inf)}, ("not-finite", "image")),
         ({"latents": LATENTS[..., :3]}, ("wrong-shape", "latents", "[1, 8, 8, 3]", "[1, 8, 8, 4]")),
-        ({"latents": LATENTS.astype(int)}, ("wrong-shape", "latents", "int64")),
         ({"numbers": [1, 2]}, ("wrong-shape", "numbers", "[2]", "1")),
         ({"numbers": [-1]}, ("bad-value", "numbers[0]", "-1")),
-        ({"seed": [1.5]}, ("bad-value", "seed[0]", "1.5")),
     ],
 )
 def test_arguments_that_cannot_be(pipeline, options, message):

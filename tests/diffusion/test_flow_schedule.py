@@ -1,5 +1,3 @@
-"""Noise levels of rectified flow models, beside diffusers' scheduler and worked cases."""
-
 import math
 
 import jax.numpy as jnp
@@ -8,7 +6,6 @@ import pytest
 
 from tests.expectations import names
 from winobench.base.errors import InputError
-from winobench.diffusion import samplers
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.scorers import samples
 
@@ -111,30 +108,14 @@ def test_the_path_is_straight():
     np.testing.assert_allclose(schedule.model_time(levels), [250, 500, 1000])
 
 
-def test_guidance_of_two_goes_twice_as_far():
-    image, noise = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 4)).astype(np.float32)
-
-    def perfect(_, noisy, times, states):
-        return jnp.broadcast_to(noise - image, noisy.shape) * states[:, :, None, None]
-
-    sampler, states = samplers.SAMPLERS["flow_euler"], jnp.ones((1, 1))
-    plan = sampler.plan(FlowSchedule(shift=3.0), 7)
-    drawn = samplers.sample(sampler, perfect, None, plan, noise, states, 0 * states, guidance_scale=2.0)
-    np.testing.assert_allclose(drawn, noise + 2 * (image - noise), atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"_class_name": "DDIMScheduler"}, ("DDIMScheduler", "FlowMatchEulerDiscreteScheduler")),
         ({"shift": 0}, ("shift", "above 0")),
-        ({"shift": "3"}, ("shift", "'3'")),
-        ({"num_train_timesteps": 1}, ("num_train_timesteps",)),
         ({"use_dynamic_shifting": 1}, ("use_dynamic_shifting", "true or false")),
         ({"time_shift_type": "cubic"}, ("time_shift_type", "exponential")),
-        ({"invert_sigmas": True}, ("invert_sigmas",)),
         ({"shift_terminal": 0.02}, ("shift_terminal", "0.02")),
-        ({"use_karras_sigmas": True}, ("use_karras_sigmas",)),
         ({"prediction_type": "sample"}, ("prediction_type",)),
         ({"base_image_seq_len": 5000}, ("max_image_seq_len", "base_image_seq_len", "5000")),
     ],

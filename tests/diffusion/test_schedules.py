@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 
 import jax
@@ -8,7 +7,6 @@ import pytest
 
 from tests.expectations import names, raises
 from winobench.base import files
-from winobench.diffusion import schedules
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 
@@ -26,14 +24,6 @@ SD15 = {
     "trained_betas": None,
     "clip_sample": False,
 }
-
-
-def test_sd15_values_known_from_the_paper():
-    """0.99915 = 1 - 0.00085; 0.00466 is the well-known share of signal at the last step (Lin et al. 2023, Table 1)."""
-    schedule = NoiseSchedule.from_config(SD15)
-    assert schedule.alphas_cumprod[0] == pytest.approx(1 - 0.00085, abs=1e-7)
-    assert schedule.alphas_cumprod[-1] == pytest.approx(0.068265**2, rel=1e-4)
-    assert (np.diff(schedule.alphas_cumprod) < 0).all()
 
 
 def test_is_a_value():
@@ -111,27 +101,16 @@ def test_config_round_trip():
     ("change", "message"),
     [
         ({"prediction_type": "sample"}, ("unsupported-option", "prediction_type", "'sample'")),
-        ({"prediction_type": "flow_prediction"}, ("unsupported-option", "flow_prediction")),
         ({"beta_schedule": "sigmoid"}, ("out-of-range", "beta_schedule", "'sigmoid'")),
         ({"_class_name": "FlowMatchEulerDiscreteScheduler"}, ("unknown-scheduler", "FlowMatchEulerDiscreteScheduler")),
         ({"use_flow_sigmas": True}, ("unsupported-option", "use_flow_sigmas")),
-        ({"timestep_type": "continuous"}, ("unsupported-option", "timestep_type")),
-        ({"predict_epsilon": False}, ("unsupported-option", "predict_epsilon")),
         ({"snr_shift_scale": 3.0}, ("unknown-field", "snr_shift_scale")),
-        ({"num_train_timesteps": 1}, ("out-of-range", "1")),
-        ({"num_train_timesteps": "many"}, ("out-of-range", "'many'")),
         ({"beta_end": 3.0}, ("out-of-range", "0", "1")),
         ({"trained_betas": [0.1, 0.2]}, ("wrong-number-of-betas", "2", "trained_betas", "1000")),
-        ({"beta_start": "small"}, ("out-of-range", "beta_start", "'small'")),
-        ({"beta_start": -1}, ("out-of-range", "beta_start", "-1")),
         ({"beta_end": float("nan")}, ("out-of-range", "beta_end", "nan")),
-        ({"beta_end": True}, ("out-of-range", "beta_end", "True")),
         ({"rescale_betas_zero_snr": "x"}, ("out-of-range", "rescale_betas_zero_snr", "'x'")),
         ({"prediction_type": ["epsilon"]}, ("unsupported-option", "prediction_type")),
-        ({"trained_betas": "abc"}, ("out-of-range", "trained_betas", "'abc'")),
         ({"trained_betas": [["a"]]}, ("out-of-range", "trained_betas")),
-        ({"trained_betas": 5}, ("out-of-range", "trained_betas", "5")),
-        ({"_class_name": []}, ("unknown-scheduler",)),
         ({"_class_name": 5}, ("unknown-scheduler", "5")),
     ],
 )
@@ -146,25 +125,9 @@ def test_a_schedule_is_read_from_an_object(config):
         NoiseSchedule.from_config(config)
 
 
-@dataclasses.dataclass(frozen=True)
-class Straight(schedules.Schedule):
-    """A straight path from latents to noise, in steps: the smallest schedule that is not variance-preserving."""
-
-    num_train_timesteps: int = 1000
-    prediction = "flow"
-    signal_rates = property(lambda self: 1 - self.noise_rates)
-    noise_rates = property(lambda self: np.linspace(0.001, 1, self.num_train_timesteps, dtype=np.float32))
-    model_times = property(lambda self: 1000 * self.noise_rates)
-    training = property(dataclasses.asdict)
-    to_config = dataclasses.asdict
-
-
-SCHEDULES = {"epsilon": NoiseSchedule(), "v": NoiseSchedule(prediction_type="v_prediction"), "flow": Straight()}
-
-
-@pytest.mark.parametrize("prediction", schedules.PREDICTIONS)
-def test_a_perfect_prediction_gives_back_the_noise(prediction):
-    schedule = SCHEDULES[prediction]
+@pytest.mark.parametrize(("prediction", "name"), [("epsilon", "epsilon"), ("v", "v_prediction")])
+def test_a_perfect_prediction_gives_back_the_noise(prediction, name):
+    schedule = NoiseSchedule(prediction_type=name)
     assert schedule.prediction == prediction
     latents, noise = np.random.default_rng(0).normal(size=(2, 5, 4, 4, 3)).astype(np.float32)
     timesteps = np.array([0, 10, 250, 700, 998])
@@ -172,25 +135,6 @@ def test_a_perfect_prediction_gives_back_the_noise(prediction):
     noisy = schedule.add_noise(latents, noise, timesteps)
     # float32 cancellation: at the last step the signal is 0.068 of the noisy latents.
     np.testing.assert_allclose(schedule.as_noise(target, noisy, timesteps), noise, atol=1e-5)
-
-
-def test_targets_are_the_definitions():
-    latents, noise = np.random.default_rng(1).normal(size=(2, 3, 2)).astype(np.float32)
-    timesteps = np.array([0, 500, 998])
-    kept = NoiseSchedule().alphas_cumprod.astype(np.float64)[timesteps][:, None]
-    wanted = {
-        "epsilon": noise,
-        "v": np.sqrt(kept) * noise - np.sqrt(1 - kept) * latents,
-        "flow": noise - latents,
-    }
-    for prediction, expected in wanted.items():
-        np.testing.assert_allclose(SCHEDULES[prediction].target(latents, noise, timesteps), expected, atol=1e-6)
-    s = Straight().noise_rates[timesteps][:, None]
-    np.testing.assert_allclose(
-        Straight().add_noise(latents, noise, timesteps), (1 - s) * latents + s * noise, atol=1e-6
-    )
-    np.testing.assert_allclose(Straight().model_time(timesteps), 1000 * s[:, 0])
-    np.testing.assert_array_equal(NoiseSchedule().model_time(timesteps), timesteps)
 
 
 def test_methods_work_in_jit_and_keep_float32():

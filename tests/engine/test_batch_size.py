@@ -76,12 +76,10 @@ def test_compiling_and_disturbed_rounds_do_not_count():
     assert rounds.count(8) > 10
 
 
-def test_nothing_fits():
+def test_errors_end_the_search():
     with raises("out-of-memory", "bfloat16"):
         Device({}).search(4)
 
-
-def test_other_errors_end_the_search():
     def broken(size, steps):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 

@@ -1,5 +1,3 @@
-"""Orders, numbers and groups by hand; that the scorer's errors stay the same is tested with the scorer."""
-
 import hypothesis
 import numpy as np
 import pytest
@@ -19,11 +17,8 @@ def test_texts_of_an_image_and_a_sample_follow_each_other():
     ("texts_about_each", "expected"),
     [
         ([1, 1, 1], 1),
-        ([2, 2], 2),
         ([3, 3, 1], 2),
         ([4], 4),
-        ([7, 7], 4),
-        ([8], 8),
         ([100, 1], 8),
         ([2] * 20 + [8], 2),
         ([2] * 2 + [4] * 3, 4),
@@ -79,15 +74,7 @@ def test_nothing_is_shared(columns, texts):
     assert different is columns
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_so_few_texts_share_nothing(size):
-    """There would be room for all of them."""
-    columns = np.zeros((3, size), int)
-    assert sharing.group(columns, 1, 2) == (columns, None)
-
-
 def triples_with(texts_of_images, samples=(0, 1)):
-    """Triples (image, text, sample) with so many texts about each image."""
     return np.array(
         [(image, text, sample) for image, n in texts_of_images for text in range(n) for sample in samples], np.int32
     )
@@ -127,18 +114,6 @@ def test_batches_by_hand():
         [12, 13, 14, 15, 16, 17, -1, -1, -1, -1, -1, -1],
         [18, 19, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1],
     ]
-
-
-def test_a_device_takes_no_more_than_it_has_room_for():
-    """What an interrupted run has left: one or two texts about each image and sample, of four."""
-    whole = triples_with([(image, 4) for image in range(6)])
-    shared = sharing.Shared(whole, 4)
-    left = whole[whole[:, 1] < 1 + whole[:, 0] % 2]
-    ordered = left[sharing.order(left, shared.of(left))]
-    batches = list(sharing.cut(ordered, shared.of(ordered), 1, 8, 4))
-    # Room for three of an image and a sample: (0, 0), (0, 1), (1, 0), the last with two texts, and so on.
-    assert [np.count_nonzero(batch >= 0) for batch in batches] == [4, 4, 5, 5]
-    assert all((np.flatnonzero(batch >= 0) == np.arange(np.count_nonzero(batch >= 0))).all() for batch in batches)
 
 
 @hypothesis.settings(max_examples=60, deadline=None, derandomize=True)

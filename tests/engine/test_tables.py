@@ -28,17 +28,6 @@ def test_stretches_are_as_long_as_the_limits_allow():
     assert list(tables.segments((np.zeros(0, int),), (3,))) == []
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_stretches_cover_everything_within_the_limits(seed):
-    columns = np.random.default_rng(seed).integers(0, 30, (2, 400))
-    cuts = list(tables.segments(columns, (7, 11)))
-    assert [start for start, _ in cuts] == [0, *(stop for _, stop in cuts[:-1])]
-    assert cuts[-1][1] == 400
-    for start, stop in cuts:
-        assert len(np.unique(columns[0, start:stop])) <= 7
-        assert len(np.unique(columns[1, start:stop])) <= 11
-
-
 @dataclasses.dataclass(frozen=True)
 class Square:
     def __call__(self, params, batch):
@@ -46,8 +35,6 @@ class Square:
 
 
 class Harness:
-    """A table of the squares of 0.0, 1.0, ... that counts what it loads."""
-
     def __init__(self, num_items=20, rows=6, batch=2):
         self.loaded = []
         mesh = parallel.make_mesh(jax.devices()[:1])
@@ -153,8 +140,6 @@ def test_a_lost_table_is_filled_anew(monkeypatch, when):
 
 
 class Scoring:
-    """Scores pairs by two tables. Steps of these numbers fail."""
-
     def __init__(self, size, fails=()):
         self.images, self.texts = Harness(rows=4, batch=4), Harness(rows=4, batch=4)
         self.size = batch_size.BatchSize(size, parallel.make_mesh(jax.devices()[:1]), "pair")
@@ -177,7 +162,6 @@ class Scoring:
 
 
 def test_scoring_continues_after_failures_of_every_kind(monkeypatch):
-    """Steps fail, and so does encoding, which takes a table along."""
     scoring, write, writes = Scoring(16, (2, 9)), tables._write, []
 
     def failing_write(mesh, spec, table, rows, values):

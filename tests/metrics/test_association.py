@@ -1,5 +1,3 @@
-"""Effect sizes by hand, against scipy and against enumeration; their tests and intervals; what a bias task returns."""
-
 import fractions
 import itertools
 import json
@@ -58,24 +56,11 @@ def test_worked_by_hand():
     assert assoc.permutation_test(psi[:2], psi[2:]) == pytest.approx((1 / 3, 2 / 3, 6, True), abs=1e-15)
 
 
-def test_average_is_of_magnitudes():
-    # sqrt(2) as above, and with X = {-1, 1}, Y = {2, 2}: means 0 and 2, variance (4 + 0 + 1 + 1) / 4 = 1.5.
-    pairs = [
-        assoc.PairAssociations("x", "y", np.array([1.0, 3]), np.array([-1.0, 1])),
-        assoc.PairAssociations("y", "z", np.array([-1.0, 1]), np.array([2.0, 2])),
-    ]
-    found = assoc.average_interval(pairs, num_resamples=50)
-    assert found.value == pytest.approx((2**0.5 + 2 / 1.5**0.5) / 2, rel=1e-14)
-
-
-@pytest.mark.parametrize("sizes", [(6, 6), (40, 25), (250, 250)])
-@pytest.mark.parametrize("shift", [-0.3, 0.0, 2.0])
-def test_effect_size_is_students_t_and_a_correlation_in_other_units(sizes, shift):
+@pytest.mark.parametrize(("sizes", "shift"), [((6, 6), -0.3), ((40, 25), 2.0)])
+def test_effect_size_is_a_correlation_in_other_units(sizes, shift):
     x, y = draw(sizes, shift)
     total, product = sum(sizes), sizes[0] * sizes[1]
-    t = scipy.stats.ttest_ind(x, y).statistic
     found = assoc.effect_size(x, y)
-    assert found == pytest.approx(t * total / np.sqrt(product * (total - 2 + t**2)), rel=1e-12)
     membership = np.repeat([1.0, 0.0], sizes)
     correlation = scipy.stats.pointbiserialr(membership, np.concatenate([x, y])).statistic
     assert found == pytest.approx(correlation * total / np.sqrt(product), rel=1e-12)
@@ -173,20 +158,6 @@ def test_groups_of_one_size_are_tested_as_by_their_effect_sizes():
     assert assoc.permutation_test(x, y, num_permutations=500, seed=3).p_one_sided == expected.pvalue
 
 
-def test_unequal_spreads_are_no_difference_of_means():
-    """Ten images that vary much and forty that vary little, with equal means: a third would be called different."""
-    rng = np.random.default_rng(0)
-    p_values, differences = [], []
-    for trial in range(100):
-        x, y = 5 * rng.normal(size=10), rng.normal(size=40)
-        p_values.append(assoc.permutation_test(x, y, num_permutations=199, seed=trial).p_two_sided)
-        order = rng.permuted(np.tile(np.concatenate([x, y]), (199, 1)), axis=1)
-        apart = np.abs(order[:, :10].mean(axis=1) - order[:, 10:].mean(axis=1))
-        differences.append(np.mean(apart >= abs(x.mean() - y.mean())))
-    assert np.mean(np.array(differences) <= 0.05) > 0.2
-    assert np.mean(np.array(p_values) <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
-
-
 def test_arrangements_without_spread_have_the_largest_statistic():
     # Of 0, 0, 1, 1 two arrangements part the values: t is plus and minus infinity.
     assert assoc.permutation_test([1.0, 1.0], [0.0, 0.0])[:2] == pytest.approx((1 / 6, 1 / 3))
@@ -205,10 +176,7 @@ def test_as_many_permutations_as_arrangements_are_all_of_them(num_permutations, 
 
 @pytest.mark.parametrize("tenths", [[1, 2, 3, 4, 3, 2, 2, 1], [1, 2, 3, 4, 2, 3, 4, 1], [7, 1, 1, 3, 3, 6, 2, 1]])
 def test_exact_p_values_count_ties_in_spite_of_rounding(tenths):
-    """Tenths with an offset, whose sums depend on their order, give the p-value of the same numbers as fractions.
-
-    In the last two lists both groups have the same sum, which rounding makes a difference of either sign.
-    """
+    """As the same numbers as fractions; in the last two lists both groups have the same sum but for rounding."""
     exact = [fractions.Fraction(sum(c)) for c in itertools.combinations(tenths, 4)]
     observed = sum(tenths[:4])
     expected = sum(value >= observed for value in exact) / len(exact)
@@ -223,34 +191,6 @@ def test_random_permutations_add_the_observed_one():
     assert found == (1 / 100, 2 / 100, 99, False)
     found = assoc.permutation_test(y, x, num_permutations=99)
     assert found == (1.0, 2 / 100, 99, False)
-
-
-def test_one_sided_is_towards_x():
-    """Whatever its size, a negative effect size gets no star, while its two-sided p-value shows it."""
-    x, y = draw((100, 100), -0.8)
-    assert assoc.effect_size(x, y) < -0.6
-    found = assoc.permutation_test(x, y, num_permutations=2_000)
-    assert found.p_one_sided > 0.99
-    assert found.p_two_sided < 0.01
-
-
-@pytest.mark.parametrize(("effect", "one", "two"), [(0.23, True, False), (0.24, True, True), (0.03, False, False)])
-def test_the_papers_stars_are_one_sided_at_250_images_a_group(effect, one, two):
-    """Effect sizes around the significance level of Tables 3 and 5; 10,000 permutations know p = 0.005 to 0.0007."""
-    x, y = draw((250, 250), seed=2)
-    # Move X until d is as printed: under a shift m of standardised residuals d = m / sqrt(1 + m^2 / 4).
-    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
-    x += effect / np.sqrt(1 - effect**2 / 4)
-    assert assoc.effect_size(x, y) == pytest.approx(effect, rel=1e-12)
-    found = assoc.permutation_test(x, y, num_permutations=20_000)
-    deviation = np.sqrt(500**2 / (499 * 250 * 250))
-    normal = scipy.stats.norm.sf(effect / deviation)
-    # Four standard errors of the sampling.
-    assert found.p_one_sided == pytest.approx(normal, abs=4 * np.sqrt(normal / 20_000))
-    assert (found.p_one_sided < 0.01) == one
-    if effect != 0.23:  # 0.0102, too near to 0.01 for 20,000 permutations
-        assert (found.p_two_sided < 0.01) == two
-    assert 2 * normal == pytest.approx({0.23: 0.0102, 0.24: 0.0073, 0.03: 0.738}[effect], abs=1e-3)
 
 
 def test_seeds_decide_and_memory_stays_small():
@@ -299,21 +239,6 @@ def test_the_interval_is_scipys_or_that_of_the_jackknife():
         assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_coverage_of_the_bootstrap():
-    """Nominal 95% intervals hold the true d in at least 90% of 120 simulated experiments of 25 + 25 images."""
-    rng = np.random.default_rng(0)
-    shift = 1.0
-    truth = shift / np.sqrt(1 + shift**2 / 4)
-    hits, below = 0, 0
-    for trial in range(120):
-        x, y = rng.normal(size=25) + shift, rng.normal(size=25)
-        found = assoc.bootstrap_interval(x, y, num_resamples=400, seed=trial)
-        hits += found.low <= truth <= found.high
-        below += truth < found.low
-    assert 108 <= hits < 120
-    assert below < 12
-
-
 def test_resamples_without_variation_are_harmless():
     # A fourth of the resamples of X are constant, as is Y; those of both at 1 have no effect size and show nothing.
     found = assoc.bootstrap_interval([1.0, 2.0], [1.0, 1.0])
@@ -321,23 +246,6 @@ def test_resamples_without_variation_are_harmless():
     assert -2 <= found.low <= found.value <= found.high <= 2
     # Two points: nothing that a resample could change.
     assert assoc.bootstrap_interval([1.0, 1.0], [0.0, 0.0]) == pytest.approx((2, 2, 2))
-
-
-def test_defaults():
-    """10,000 permutations, 2,000 resamples, 95%, seed 0: what the docstrings say is what is drawn."""
-    x, y = draw((9, 11), 0.3)
-    pairs = [assoc.PairAssociations("x", "y", x, y)]
-    drawn = {"num_resamples": 2_000, "level": 0.95, "seed": 0}
-    assert assoc.permutation_test(x, y) == assoc.permutation_test(x, y, num_permutations=10_000, seed=0)
-    assert assoc.permutation_test(x, y).num_permutations == 10_000
-    assert assoc.bootstrap_interval(x, y) == assoc.bootstrap_interval(x, y, **drawn)
-    assert assoc.average_interval(pairs) == assoc.average_interval(pairs, **drawn)
-    scores, groups = scores_of(A=x, B=y)
-    task = Association((pair("A-B"),))
-    explicit = assoc.association_results(
-        scores, GOOD + BAD, groups, task, seed=0, num_permutations=10_000, num_resamples=2_000
-    )
-    assert assoc.association_results(scores, GOOD + BAD, groups, task) == explicit
 
 
 def test_pairs_that_share_images_are_resampled_jointly():
@@ -357,10 +265,7 @@ def test_pairs_that_share_images_are_resampled_jointly():
 
 
 def test_coverage_of_the_average():
-    """Ten pairs of nine groups with small true effects, 0.12 on average: 80% of 30 at least, the value always inside.
-
-    With more images or larger effects it is 95%; the percentiles of resampled magnitudes cover 23% here.
-    """
+    """Small true effects, 0.12 on average, where the percentiles of resampled magnitudes cover 23%."""
     rng = np.random.default_rng(1)
     names = sorted({group for name in MMBIAS_PAIRS for group in name.split("-")})
     shifts = dict(zip(names, 0.15 * np.random.default_rng(5).normal(size=9), strict=True))
@@ -429,28 +334,7 @@ def test_rows_of_a_task():
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_the_published_code_pools_a_group_that_is_not_compared_and_we_do_not():
-    """Its Buddhist-Hindu and Buddhist-Jewish divide by the deviation over Christian and Hindu (or Jewish) images."""
-    rng = np.random.default_rng(0)
-    names = sorted({group for name in MMBIAS_PAIRS for group in name.split("-")})
-    assert len(names) == 9
-    psi = {group: rng.normal(size=12) + 2 * index for index, group in enumerate(names)}
-    scores, groups = scores_of(**psi)
-    found = results(scores, groups, *map(pair, MMBIAS_PAIRS), num_permutations=100)
-    for name in MMBIAS_PAIRS:
-        x, y = (psi[group] for group in name.split("-"))
-        assert found[name]["value"] == pytest.approx((x.mean() - y.mean()) / np.concatenate([x, y]).std(), rel=1e-12)
-        assert found[name]["n"] == 24
-    for other in ("Hindu", "Jewish"):
-        published = (psi["Buddhist"].mean() - psi[other].mean()) / np.concatenate([psi["Christian"], psi[other]]).std()
-        assert abs(found[f"Buddhist-{other}"]["value"] - published) > 0.1
-    average = found["average_absolute_effect_size"]
-    assert average["value"] == pytest.approx(np.mean([abs(found[name]["value"]) for name in MMBIAS_PAIRS]))
-    assert (average["pairs"], average["n"]) == (10, 108)
-
-
 def test_each_pair_is_asked_with_its_own_texts():
-    """As in genderbias: images have scores with the texts of their own pair, and NaN elsewhere."""
     texts = ["suit", "apron", "beer", "wine"]
     scores = np.full((8, 4), np.nan)
     scores[:4, :2] = [[3, 1], [4, 3], [1, 1], [0, 1]]

@@ -1,5 +1,3 @@
-"""Which outcomes depend on each other, against brute force over all pairs."""
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +9,6 @@ _SETS = st.lists(st.sets(st.integers(0, 9), min_size=1, max_size=4), min_size=1,
 
 
 def matrices(sets):
-    """Which of the sets share a unit, and their Jaccard indices."""
     shared = np.array([[float(bool(one & other)) for other in sets] for one in sets])
     alike = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
     return shared, alike

@@ -1,5 +1,3 @@
-"""Intervals of dependent outcomes against matrices written out, likelihoods maximised by search, and scipy's tests."""
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -23,7 +21,6 @@ Z = scipy.stats.norm.ppf(0.975)
 
 
 def _matrices(sets, strata):
-    """Who shares a unit, how alike the sets are, the weights, and what is left once the strata's means are away."""
     shared, alike = matrices(sets)
     names = sorted(set(strata))
     member = np.array([[one == name for name in names] for one in strata], float)
@@ -33,7 +30,6 @@ def _matrices(sets, strata):
 
 
 def _effective_number(sets, strata, values, of_one, of_stratum, telling):
-    """By the definition: values [n]; variances of one outcome of the whole and of each stratum."""
     shared, alike, member, weights, residual = _matrices(sets, strata)
     scale = np.diag(weights)
     sizes, groups = member.sum(axis=0), member.shape[1]
@@ -176,21 +172,6 @@ def test_levels(level):
     assert found.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
 
 
-def test_one_shared_pair_does_not_change_the_method():
-    """The interval of 400 outcomes moves by less than one in a hundred where two of them share an image."""
-    generator = np.random.default_rng(3)
-    right, other = generator.random((2, 400)) < 0.9
-    shared = np.arange(400)
-    shared[1] = 0
-    strata = np.repeat([0, 1, 2], [200, 190, 10])
-    for groups in (None, strata):
-        alone, tied = (clustered(right, labels, strata=groups) for labels in (range(400), shared))
-        assert tied.high - tied.low == pytest.approx(alone.high - alone.low, rel=0.01)
-        alone, tied = (paired_difference(right, other, labels, strata=groups) for labels in (range(400), shared))
-        assert tied.high - tied.low == pytest.approx(alone.high - alone.low, rel=0.01)
-        assert tied.p_value == pytest.approx(alone.p_value, rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("call", "named"),
     [
@@ -257,16 +238,3 @@ def test_small_groups_that_are_the_hard_ones_are_covered(sizes, values, tied):
     _, low, high = Design(labels, strata).proportions(right)
     true = np.mean(values)
     assert np.mean((low <= true) & (true <= high)) >= 0.93 - 2 * np.sqrt(0.93 * 0.07 / repetitions)
-
-
-def test_distractors_from_a_pool_are_covered():
-    """Each of 300 questions shares one image or more with some thirty others; as if independent, 80% are covered."""
-    generator, repetitions, value = np.random.default_rng(5), 400, 0.5
-    chosen = [{*generator.choice(100, 3, replace=False).tolist()} for _ in range(300)]
-    member = np.array([[number in one for number in range(100)] for one in chosen]) / np.sqrt(3)
-    images, own = generator.normal(size=(100, repetitions)), generator.normal(size=(300, repetitions))
-    right = np.sqrt(0.4) * member @ images + np.sqrt(0.6) * own < 0
-    _, low, high = Design(Dependence.of_sets(chosen)).proportions(right)
-    naive = [wilson(count, 300) for count in right.sum(axis=0)]
-    assert np.mean([one.low <= value <= one.high for one in naive]) < 0.85
-    assert np.mean((low <= value) & (value <= high)) >= 0.93

@@ -1,5 +1,3 @@
-"""Intervals against closed forms, scipy, hand-worked cases, and their own promise: coverage."""
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -50,29 +48,14 @@ def test_effective_numbers_between_whole_ones_give_intervals_between():
     assert np.abs(np.diff(ends, axis=0)).max() < 1e-3
 
 
-@pytest.mark.parametrize("arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 1.0), (1, 2, 0.0)])
+@pytest.mark.parametrize(
+    "arguments", [(0, 0), (-1, 5), (6, 5), (1, float("inf")), (1, float("nan")), ("1", 3), (1, 2, 1.0), (1, 2, 0.0)]
+)
 def test_wilson_refuses_what_is_no_proportion(arguments):
     successes, total, *level = arguments
-    named = ("level", str(level[0])) if level else ("wilson", "successes", "total", f"{successes} of {total}")
+    named = ("level", str(level[0])) if level else ("wilson", f"{successes!r} of {total!r}")
     with pytest.raises(ValueError, match=names(*named)):
         wilson(*arguments)
-
-
-def test_one_outcome_a_cluster_is_wilson():
-    outcomes = np.arange(60) % 3 == 0
-    assert clustered(outcomes, np.arange(60)) == pytest.approx(tuple(wilson(20, 60)), abs=1e-12)
-    names = [f"image {number}" for number in range(60)]
-    assert clustered(np.ones(60, bool), names) == pytest.approx(tuple(wilson(60, 60)), abs=1e-12)
-
-
-def test_copies_of_an_outcome_add_nothing():
-    """Seven identical answers an image count as one, up to Student's correction for 200 clusters (below 1%)."""
-    once = np.random.default_rng(0).random(200) < 0.7
-    found = clustered(np.repeat(once, 7), np.repeat(np.arange(200), 7))
-    expected = wilson(once.sum(), 200)
-    assert found.value == expected.value
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=2e-3)
-    assert found.high - found.low > expected.high - expected.low
 
 
 def test_hand_worked_design_effect():
@@ -84,31 +67,6 @@ def test_hand_worked_design_effect():
     # (1.959964 / 2.131450)^2 = 0.845565: 3.793188.
     found = clustered([1, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 2, 2, 3, 3])
     assert found == pytest.approx(tuple(wilson(0.625 * 3.793188, 3.793188)), abs=1e-5)
-
-
-def test_agreement_of_all_counts_clusters_not_outcomes():
-    everything_right = clustered(np.ones(700, bool), np.repeat(np.arange(100), 7))
-    assert everything_right.high == 1
-    # As if there were 100 outcomes (0.963), up to Student's correction.
-    assert everything_right.low == pytest.approx(wilson(100, 100).low, abs=2e-3)
-    nothing_right = clustered(np.zeros(700, bool), np.repeat(np.arange(100), 7))
-    assert nothing_right.high == pytest.approx(1 - everything_right.low)
-    # One wrong answer among the right ones of its image is evidence that an image's answers are not copies.
-    one_wrong = np.ones(700, bool)
-    one_wrong[3] = False
-    assert everything_right.low < clustered(one_wrong, np.repeat(np.arange(100), 7)).low < wilson(699, 700).low
-
-
-def test_negative_dependence_does_not_narrow_the_interval():
-    outcomes, clusters = np.tile([1, 0], 50), np.repeat(np.arange(50), 2)  # every image has one right and one wrong
-    found, independent = clustered(outcomes, clusters), wilson(50, 100)
-    assert found.high - found.low >= independent.high - independent.low
-
-
-def test_one_cluster_of_many_outcomes_counts_once():
-    # Less Student's correction, with the fewest degrees of freedom, (1.959964 / 4.302653)^2.
-    effective = (1.9599640 / 4.3026527) ** 2
-    assert clustered([1, 0, 1, 1], ["a"] * 4) == pytest.approx(tuple(wilson(0.75 * effective, effective)))
 
 
 def test_macro_mean_is_the_mean_of_the_strata():
@@ -124,33 +82,10 @@ def test_macro_mean_is_the_mean_of_the_strata():
     assert found == pytest.approx(tuple(wilson(0.375 * effective, effective)), rel=1e-5)
 
 
-def test_macro_mean_of_equal_strata_has_the_plain_value():
-    generator = np.random.default_rng(1)
-    outcomes, clusters, strata = generator.random(350) < 0.8, np.repeat(np.arange(50), 7), np.tile(np.arange(7), 50)
-    macro, plain = clustered(outcomes, clusters, strata=strata), clustered(outcomes, clusters)
-    assert macro.value == pytest.approx(plain.value)
-    assert (macro.low, macro.high) == pytest.approx((plain.low, plain.high), abs=0.01)
-
-
-@pytest.mark.parametrize("arguments", [([], []), ([1, 0], [0]), ([[1]], [[0]])])
+@pytest.mark.parametrize("arguments", [([], []), ([1, 0], [0]), ([[1]], [[0]]), ([2, -1], [0, 1]), ([0.5], [0])])
 def test_clustered_refuses_what_does_not_fit(arguments):
     with pytest.raises((ValueError, TypeError)):
         clustered(*arguments)
-
-
-@pytest.mark.parametrize("num_clusters", [30, 100])
-@pytest.mark.parametrize("value", [0.5, 0.8, 0.95, 0.99])
-@pytest.mark.parametrize("correlation", [0.0, 0.1, 0.4])
-def test_coverage(num_clusters, value, correlation):
-    """Seven beta-binomial answers an image: the 95% interval holds the truth in at least 95% - 3 standard errors."""
-    generator, repetitions, size = np.random.default_rng(2), 400, 7
-    each = np.full((num_clusters, repetitions), value)
-    if correlation:
-        spread = (1 - correlation) / correlation
-        each = generator.beta(value * spread, (1 - value) * spread, each.shape)
-    right = generator.random((num_clusters * size, repetitions)) < np.repeat(each, size, axis=0)
-    _, low, high = Design(np.repeat(np.arange(num_clusters), size)).proportions(right)
-    assert np.mean((low <= value) & (value <= high)) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
 
 
 def test_means_are_students_and_know_copies():
@@ -176,15 +111,6 @@ def test_means_of_skewed_values_reach_further_to_their_side():
     t = 1 - high[0]
     assert t + t**2 / 3 + t**3 / 27 + 1 / 6 == pytest.approx(-3.182446, abs=1e-6)
     assert t < -3.182446
-
-
-def test_coverage_of_the_mean_of_lognormal_values():
-    values = np.random.default_rng(0).lognormal(size=(20, 4_000))
-    _, low, high = Design(range(20)).means(values)
-    covered = np.mean((low <= np.exp(0.5)) & (np.exp(0.5) <= high))
-    half = scipy.stats.t.ppf(0.975, 19) * scipy.stats.sem(values, axis=0)
-    assert np.mean(np.abs(values.mean(axis=0) - np.exp(0.5)) <= half) < 0.88
-    assert covered > 0.92
 
 
 def test_what_outcomes_have_in_common_by_hand():
@@ -217,10 +143,3 @@ def test_means_of_values_that_cancel_are_as_sure_as_independent_ones():
     # Of two values: Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2).
     ends = np.array([2.5, 2.5 - 12.706204736 * 1.5, 2.5 + 12.706204736 * 1.5])
     np.testing.assert_allclose(Design([0, 1]).means([[1.0], [4.0]]), ends[:, None], rtol=1e-9)
-
-
-def test_the_usual_level_is_95_percent():
-    design, first, second = Design([0, 0, 1, 2]), *np.eye(4)[:, :2].T[:, :, None]
-    np.testing.assert_array_equal(design.differences(first, second), design.differences(first, second, 0.95))
-    np.testing.assert_array_equal(design.proportions(first), design.proportions(first, 0.95))
-    np.testing.assert_array_equal(design.means(first), design.means(first, 0.95))

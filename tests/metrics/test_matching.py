@@ -1,5 +1,3 @@
-"""Right, wrong and tied: hand-worked matrices, and the recorded results of the published metric functions."""
-
 import json
 
 import numpy as np
@@ -57,7 +55,7 @@ def test_scores_that_are_no_numbers_are_refused(bad):
         winoground([[[bad, 1.0], [0.0, 1.0]]])
 
 
-@pytest.mark.parametrize(("targets", "k"), [([2], 1), ([3], 1), ([-1], 1), ([0, 0], 1), ([0], 0)])
+@pytest.mark.parametrize(("targets", "k"), [([2], 1), ([-1], 1), ([0, 0], 1), ([0.5], 1), ([0], 0), ([0], 1.5)])
 def test_recall_refuses_what_does_not_fit(targets, k):
     with pytest.raises(ValueError, match=names("recall")):
         recall([[1.0, 2.0]], targets, k)
@@ -108,8 +106,7 @@ def test_metrics_take_examples_of_either_direction_and_several_sizes():
     [
         ("accuracy", (2, 2), [0], ("target", "(2, 2)")),
         ("accuracy", (1, 2), [None], ("target", "(1, 2)")),
-        ("winoground", (1, 2), [None], ("winoground", "(1, 2)")),
-        ("winoground", (2, 2), [0], ("target", "None")),
+        ("winoground", (2, 3), [None], ("winoground", "(2, 3)")),
         ("winoground", (2, 2), [None, 0], ("target", "None")),
     ],
 )
@@ -119,9 +116,6 @@ def test_metrics_refuse_examples_of_the_wrong_shape(name, shape, targets, named)
 
 
 def test_shapes_and_numbers_that_do_not_fit_are_refused():
-    for shape in ((1, 1), (2, 3), (3, 2)):
-        with pytest.raises(ValueError, match=names("winoground", str(shape))):
-            winoground(np.zeros((1, *shape)))
     with pytest.raises(ValueError, match=names("2")):
         recall(np.zeros(2), [0])
     for targets in ([0], [0, 0, 0]):
@@ -198,13 +192,6 @@ def test_metrics_of_several_images_or_captions_by_hand(name, scores, correct, ti
     assert (outcome.correct.tolist(), outcome.tie.tolist()) == (correct, tie)
 
 
-def test_of_square_groups_own_texts_are_the_text_score():
-    scores = np.random.default_rng(0).normal(size=(300, 3, 3))
-    own, text = judge("own_texts", scores), winoground(scores)["text"]
-    np.testing.assert_array_equal(own.correct, text.correct)
-    assert 0 < own.correct.sum() < 300
-
-
 def test_the_four_forms_of_naturalbench_are_the_published_scores():
     """Q_Acc, I_Acc, Acc and G_Acc of the answers "yes", where each answer of an image is right by itself or wrong."""
     scores = np.random.default_rng(0).integers(0, 9, (400, 2, 2, 2)) + 0.25 * np.arange(2)  # image, question, answer
@@ -255,9 +242,6 @@ def test_questions_of_another_form_are_refused(name, shape, target):
 
 
 def test_what_decides_the_metrics():
-    assert metrics.ACCURACY.decision == metrics.MACRO_ACCURACY.decision == Decision(tops=(1,))
-    assert metrics.RECALL.decision == Decision(tops=(1, 5))
-    assert metrics.WINOGROUND.decision == Decision()
     top, diagonal = Decision(tops=(1,)), Decision()
     assert [top.fits(shape) for shape in ((1, 1), (1, 9), (9, 1), (2, 2), (2, 3))] == [True, True, True, False, False]
     assert [diagonal.fits(shape) for shape in ((1, 1), (2, 2), (3, 3), (2, 3), (3, 2))] == [
@@ -271,8 +255,8 @@ def test_recall_of_one_by_default():
     np.testing.assert_array_equal(recall(np.array([[1.0, 2.0]]), [0]).correct, [False])
     assert recall_chance(4) == 1 / 4
     assert recall_chance(1) == 1
-    for candidates, k in ((0, 1), (4, 0)):
-        with pytest.raises(ValueError, match=names("recall_chance", f"{candidates} and {k}")):
+    for candidates, k in ((0, 1), (4, 0), (5, "1"), (2.5, 1)):
+        with pytest.raises(ValueError, match=names("recall_chance", f"{candidates!r} and {k!r}")):
             recall_chance(candidates, k)
 
 

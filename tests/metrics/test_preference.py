@@ -1,5 +1,3 @@
-"""Shares and sign tests by hand."""
-
 import pytest
 import scipy.stats
 

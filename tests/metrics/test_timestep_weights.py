@@ -1,5 +1,3 @@
-"""Weights of timesteps: the published rules by hand, files, and what is learned from scores whose answer is known."""
-
 import json
 
 import numpy as np
@@ -58,15 +56,11 @@ def test_learned_weights_are_steps(tmp_path):
     [
         [1, 2],
         {},
-        {"edges": [1], "weights": [1]},
         {"edges": [2, 1], "weights": [1, 1, 1]},
         {"edges": [1], "weights": [1, -1]},
         {"edges": [1], "weights": [0, 0]},
         {"edges": [1], "weights": [1e308, 1e308]},
-        {"edges": [1], "weights": [5e-324, 0]},
-        {"edges": [1], "weights": [True, 1]},
         {"edges": [1], "weights": ["1", 1]},
-        {"edges": ["1"], "weights": [1]},
         {"edges": 1, "weights": [1]},
         *({"edges": [1], "weights": [number, 1]} for number in (10**400, float("nan"), float("inf"))),
         *({"edges": [number], "weights": [1, 1]} for number in (10**400, float("nan"), float("inf"))),

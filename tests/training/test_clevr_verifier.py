@@ -1,5 +1,3 @@
-"""The verifier's recipe: its scenes, how images vary, how it is measured, and (slow) the whole of it."""
-
 import itertools
 import json
 
@@ -131,6 +129,7 @@ def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path, monk
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
     monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
     monkeypatch.setattr(clevr_verifier, "_BATCH", 2)
+    monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 17)  # of 8 scenes
     config.network.widths, config.network.num_blocks = (8, 16), (1, 1, 1)
     config.data.num_scenes, config.data.num_held_out, config.training.optimizer = 64, 2, "adamw"
     said = clevr_verifier.run(config, tmp_path)

@@ -1,5 +1,3 @@
-"""Tables of captions with hard negatives: read as published, and made for one's own images."""
-
 import json
 
 import numpy as np
@@ -27,8 +25,6 @@ def stand_in(monkeypatch):
 
 
 class MeanColour:
-    """A scorer whose vectors are the images' mean colours."""
-
     def encode_images(self, paths):
         return np.stack([np.asarray(images.open_image(path), np.float64).mean(axis=(0, 1)) - 128 for path in paths])
 
@@ -71,7 +67,6 @@ def test_the_image_itself_is_no_negative(published):
     ("old", "new", "message"),
     [
         ("[2, 3, 0]", "[2, 4, 0]", ("no-such-image", "'neg_image'", "2", "4", "3")),
-        ("[2, 3, 0]", "[2, -1]", ("no-such-image", "'neg_image'", "2", "-1")),
         ("[2, 3, 0]", "[2, 'x']", ("not-a-number", "2", "'neg_image'")),
         ("[2, 3, 0]", "[]", ("no-negative", "'neg_image'", "2")),
         ("\"['A narrow appliances filled with kitchen .']\"", "[]", ("no-negative", "'neg_caption'", "2")),
@@ -88,7 +83,7 @@ def test_malformed_rows_are_named(published, old, new, message):
         read(published)
 
 
-def test_published_rows(reference_data, tmp_path):
+def test_published_rows(reference_data):
     path = reference_data / "gdbench" / "coco_hardneg" / "valid_neg_clip.tsv"
     items = list(coco_captions.read_rows(path, prefix="coco/"))
     # Of 4,839 rows, six have no negative with other words.
@@ -100,18 +95,6 @@ def test_published_rows(reference_data, tmp_path):
         assert set(item.texts[1:]) <= set(python_list(row["neg_caption"]).value)
         assert len(item.images) == 4
     assert items[0].images[0].path == path.parent / "val2014" / "COCO_val2014_000000184613.jpg"
-    # What we write of them is, value for value, what was published.
-    rewritten = [
-        TableRow(
-            row["title"].value,
-            row["filepath"].value,
-            python_list(row["neg_caption"]).texts(),
-            tuple(python_list(row["neg_image"]).value),
-        )
-        for row in rows.values()
-    ]
-    coco_captions.write_table(tmp_path / "table.tsv", rewritten)
-    assert [row.value for row in read_table(tmp_path / "table.tsv", ()).rows()] == [row.value for row in rows.values()]
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
@@ -200,7 +183,6 @@ def test_karpathy_splits(tmp_path, stand_in):
         (None, ("missing-files", "captions.jsonl", "dataset_*.json")),
         ("", ("empty-file", "captions.jsonl")),
         ('{"image": "0.png"}\n', ("missing-field", "1", "captions.jsonl", "'caption'")),
-        ('{"image": "0.png", "caption": []}\n', ("no-negative",)),
         ('{"image": "0.png", "caption": "Horse."}\n', ("no-negative",)),
         ('{"image": "no.png", "caption": "A man near a dog"}\n', ("missing-images", "1", "no.png")),
         ('{"image": "0.png", "caption": "A man near a dog"}\n', ("too-few-images", "3", "1")),

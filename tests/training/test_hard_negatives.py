@@ -1,5 +1,3 @@
-"""The objectives against values worked by hand; what the loss draws, computes and shares; devices and dtypes."""
-
 import dataclasses
 import re
 import types
@@ -20,18 +18,12 @@ from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfi
 from winobench.training import hard_negatives
 from winobench.training.hard_negatives import Draws, LossConfig, contrast, draw, make_loss
 
-KINDS_WITH_NEGATIVES = ("random_text", "hard_text", "hard_image", "mixed")
-
 
 @pytest.mark.parametrize(
     ("threshold", "positive", "negative", "expected", "clipped"),
     [
-        # Below the threshold: E_pos - E_neg, and both errors have a gradient.
-        (1.0, 0.5, 0.25, [0.25, 1.0, -1.0], False),
+        # Below the threshold: E_pos - E_neg. Above it: E_pos (1 - lambda), with the gradient of E_pos alone.
         (2.0, 0.5, 0.75, [-0.25, 1.0, -1.0], False),
-        # Above it: E_pos (1 - lambda). The negative has no gradient, and the positive that of E_pos alone.
-        (1.0, 0.5, 0.75, [0.0, 1.0, 0.0], True),
-        (0.5, 0.5, 0.75, [0.25, 1.0, 0.0], True),
         (2.0, 0.5, 1.25, [-0.5, 1.0, 0.0], True),
         # At it, the whole gradient, as torch.clamp has it.
         (1.0, 0.5, 0.5, [0.0, 1.0, -1.0], False),
@@ -52,8 +44,6 @@ _SEEN = {"network": [], "text_encoder": []}
 
 
 class Affine(nnx.Module):
-    """Predicts gain * (noisy latents) + (mean of the text states)."""
-
     def __init__(self, gain):
         self.gain = lora.LoRAParam(jnp.asarray(gain))
 
@@ -63,15 +53,12 @@ class Affine(nnx.Module):
 
 
 class Doubling(nnx.Module):
-    """Stands for a text encoder: a token's state is twice its id."""
-
     def __call__(self, ids):
         _SEEN["text_encoder"].append(ids)
         return types.SimpleNamespace(last_hidden_state=2.0 * ids[..., None])
 
 
 def affine_loss(config, *, schedule=None, with_ids=False, **options):
-    """The loss with the networks above, as a function of (gain, batch, draws)."""
     graphdef, params = nnx.split(Affine(0.0))
     text_graphdef, text_state = nnx.split(Doubling())
     graphdefs = {"unet": graphdef} | ({"text_encoder": text_graphdef} if with_ids else {})
@@ -87,12 +74,10 @@ def affine_loss(config, *, schedule=None, with_ids=False, **options):
 
 
 def numbers(*values):
-    """One number an example, as latents [B, 1, 1, 1]."""
     return jnp.asarray(values, jnp.float32).reshape(-1, 1, 1, 1)
 
 
 def states(*values):
-    """One number an example, as text states [B, 1, 1]."""
     return jnp.asarray(values, jnp.float32).reshape(-1, 1, 1)
 
 
@@ -148,7 +133,6 @@ def test_loss_and_gradient_by_hand(kind, objective, threshold, prediction_type):
 
 
 def test_a_threshold_for_each_example_by_hand():
-    """The first example's negative is worse than its positive, and the second's better; the batch's is worse."""
     noise, noisy = np.array([1.0, -1.0]), np.array([0.6 + 0.8, 0.6 * 2 - 0.8])
     positives = (0.5 * noisy + np.array([0.0, 1.0]) - noise) ** 2
     differences = 0.5 * noisy + np.array([5.0, -1.0]) - noise
@@ -178,7 +162,7 @@ def test_without_negatives_only_positive_rows_run():
     assert [rows.shape for rows, *_ in _SEEN["network"]] == [(2, 1, 1, 1)]
 
 
-@pytest.mark.parametrize("kind", KINDS_WITH_NEGATIVES)
+@pytest.mark.parametrize("kind", ["hard_image", "mixed"])
 def test_positive_and_negative_share_noise_and_timestep_in_one_pass(kind):
     shape = (3, 2, 2, 1)
     batch = {name: jnp.zeros(shape) for name in ("latents", "negative_latents")}
@@ -297,14 +281,10 @@ def test_noise_is_standard_normal_and_timesteps_are_uniform():
     ("values", "message"),
     [
         ({"kind": "hard"}, ("unknown-name", "kind", "'hard'", "random_text")),
-        ({"objective": "hinge"}, ("unknown-name", "objective", "'hinge'")),
-        ({"mixing": "step"}, ("unknown-name", "mixing", "'step'")),
         ({"threshold_over": "row"}, ("unknown-name", "threshold_over", "'row'")),
         ({"threshold": 0}, ("out-of-range", "threshold", "0")),
         ({"threshold": float("inf")}, ("out-of-range", "threshold", "inf")),
-        ({"threshold": True}, ("out-of-range", "threshold", "True")),
         ({"timestep_range": (0.0, 1.0)}, ("out-of-range", "timestep_range")),
-        ({"timestep_range": (5,)}, ("out-of-range", "timestep_range")),
     ],
 )
 def test_bad_settings(values, message):
@@ -322,9 +302,7 @@ def test_timesteps_that_the_schedule_lacks(span):
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [
-        ("none", "input_ids"),
         ("random_text", "random_ids"),
-        ("hard_text", "negative_ids"),
         ("hard_image", "negative_latents"),
         ("mixed", "negative_latents"),
         ("mixed", "random_ids"),
@@ -361,8 +339,7 @@ SMALL_TEXT = CLIPTextConfig(
 EXAMPLES = 8
 
 
-def small_networks(*, dtype=jnp.float32, dropout=0.0, train_text=True):
-    """Random networks with adapters that matter: (graph definitions, params, frozen)."""
+def small_networks(*, dtype=jnp.float32, dropout=0.0):
     random = np.random.default_rng(0)
 
     def fill(leaf):
@@ -373,17 +350,15 @@ def small_networks(*, dtype=jnp.float32, dropout=0.0, train_text=True):
     graphdefs, params, frozen = {}, {}, {}
     for name, cls, config in (("unet", UNet2DConditionModel, SMALL_UNET), ("text_encoder", CLIPTextModel, SMALL_TEXT)):
 
-        def build(name=name, cls=cls, config=config):
+        def build(cls=cls, config=config):
             network = cls(config, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0))
-            if name == "unet" or train_text:
-                lora.add_lora(network, lora.LoRAConfig("all", rank=2, dropout=dropout), rngs=nnx.Rngs(1))
+            lora.add_lora(network, lora.LoRAConfig("all", rank=2, dropout=dropout), rngs=nnx.Rngs(1))
             return network
 
         # Filled here, without the compilation that each layer's own start would take.
         graphdefs[name], adapters, others = nnx.split(nnx.eval_shape(build), lora.LoRAParam, ...)
         frozen[name] = jax.tree.map(fill, others)
-        if name == "unet" or train_text:
-            params[name] = jax.tree.map(fill, adapters)
+        params[name] = jax.tree.map(fill, adapters)
     return graphdefs, params, frozen
 
 
@@ -405,13 +380,11 @@ def gradient_function(graphdefs, config, **options):
 
 
 def run(function, *arguments):
-    """(loss, metrics), gradients; compiled quickly, in full float32."""
     with jax.default_matmul_precision("highest"):
         return jax.jit(function, compiler_options=QUICK_COMPILATION)(*arguments)
 
 
 def assert_gradients_close(ours, expected, tolerance):
-    """Largest difference of any gradient over the largest gradient."""
     largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
     differences = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), ours, expected)
     assert largest > 0
@@ -430,11 +403,7 @@ def assert_same(ours, expected, tolerance):
 
 @pytest.fixture(scope="module")
 def on_one_device():
-    """Settings, networks, batch, key, and what one device makes of them.
-
-    Without a threshold, so that all terms have gradients; relativistic, as the two errors of random networks would all
-    but cancel, and what is left would be mostly rounding.
-    """
+    """Without a threshold all terms have gradients; hinged errors of random networks would all but cancel."""
     config = LossConfig("mixed", None, "relativistic", mixing="example")
     graphdefs, params, frozen = small_networks()
     arguments = (params, frozen, small_batch(), jax.random.key(9))
@@ -442,21 +411,13 @@ def on_one_device():
 
 
 @pytest.mark.slow
-def test_every_adapter_has_a_gradient(on_one_device):
-    *_, (_, gradients) = on_one_device
-    assert set(gradients) == {"unet", "text_encoder"}
-    assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(gradients))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixing", ["batch", "example"])
-def test_eight_devices_equal_one(mixing, on_one_device):
+def test_eight_devices_equal_one(on_one_device):
     """A batch split over devices under jit: the same to 1e-5 (measured 4e-7), and all that travels are sums."""
     config, graphdefs, (params, frozen, batch, key), expected = on_one_device
-    function = gradient_function(graphdefs, dataclasses.replace(config, mixing=mixing))
-    if mixing != config.mixing:
-        expected = run(function, params, frozen, batch, key)
+    _, gradients = expected
+    assert set(gradients) == {"unet", "text_encoder"}
+    assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
+    function = gradient_function(graphdefs, config)
     mesh = parallel.make_mesh()
     assert parallel.data_parallelism(mesh) == 8
     arguments = jax.device_put((params, frozen), parallel.replicated(mesh))
@@ -486,10 +447,7 @@ def test_inside_shard_map_equals_one_device(on_one_device):
 
 @pytest.mark.parametrize("manual", [False, True])
 def test_the_clip_is_on_the_global_batch(manual):
-    """One example a device. E_pos is 1; E_neg 0.25 on even devices and (high - 1)^2 on odd ones, so 2.125 or 0.845.
-
-    Clipped device by device, the slope would be -1.2 in both cases.
-    """
+    """One example a device: E_pos is 1, E_neg 2.125 or 0.845. Clipped one by one, the slope would be -1.2."""
     mesh, rows = parallel.make_mesh(), np.ones(8)
     loss_fn = affine_loss(LossConfig("hard_text"), axis_name=parallel.DATA_AXIS if manual else None)
 
@@ -523,7 +481,6 @@ def test_rematerialisation_keeps_less_and_changes_nothing(on_one_device):
 
 @pytest.mark.slow  # compiles the step again
 def test_bfloat16_networks(on_one_device):
-    """Frozen parameters and computation in bfloat16; adapters, errors, loss and gradients stay float32."""
     config, _, arguments, expected = on_one_device
     graphdefs, _, frozen = small_networks(dtype=jnp.bfloat16)
     assert {leaf.dtype for leaf in jax.tree.leaves(frozen)} == {jnp.dtype(jnp.bfloat16)}
@@ -533,20 +490,6 @@ def test_bfloat16_networks(on_one_device):
     assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {jnp.dtype(jnp.float32)}
     # A rounding to bfloat16's 8 bits is up to 0.4%, and there are dozens in a row: measured 1.2%.
     assert_same(ours, expected, 0.05)
-
-
-@pytest.mark.slow
-def test_frozen_text_encoder_has_no_parameters_to_train():
-    """And states may be plain dictionaries, as the training loop keeps them."""
-    graphdefs, *states = small_networks(train_text=False)
-    params, frozen = ({name: nnx.to_pure_dict(state) for name, state in part.items()} for part in states)
-    (loss, _), gradients = run(
-        gradient_function(graphdefs, LossConfig("hard_text", None)), params, frozen, small_batch(), jax.random.key(9)
-    )
-    assert jax.tree.structure(gradients) == jax.tree.structure(params)
-    assert set(gradients) == {"unet"}
-    assert np.isfinite(loss)
-    assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-"""The recipe on a small random pipeline: what is trained, kept, validated and exported; on one device and on eight."""
-
 import shutil
 
 import jax
@@ -15,15 +13,23 @@ from tests.training.toy_run import rows_of
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import read_lora
+from winobench.clevr import renderer
 from winobench.diffusion import families
 from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import TASKS, clevr_hardneg
 from winobench.training import hardneg, hardneg_step, loop, tuning
-from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN
 
 FILE = "pytorch_lora_weights.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rays():
+    """A call of the renderer makes as many images as these are for, however few are needed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 15)
+        yield
 
 
 @pytest.fixture
@@ -50,6 +56,7 @@ def trained(model, tmp_path_factory):
     """(config, folder, adapters) of a short run without validation. Its errors are those of a network that learns."""
     config = make_config(model, tmp_path_factory, num_steps=2)
     config.validate_every = None
+    config.loss.kind = "hard_text"  # a mixed step takes twice as long to compile
     folder = tmp_path_factory.mktemp("runs")
     hardneg.run(config, folder)
     assert all(0 < row["positive_error"] < 20 for row in rows_of(folder) if "positive_error" in row)
@@ -58,7 +65,6 @@ def trained(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(tiny_pipeline, tmp_path_factory):
-    """Config, folder and report of a run that was not interrupted."""
     config = make_config(tiny_pipeline, tmp_path_factory)
     folder = tmp_path_factory.mktemp("runs") / "whole"
     return config, folder, hardneg.run(config, folder)
@@ -79,8 +85,8 @@ def test_the_papers_config_validates_on_the_published_rows():
 
 
 @pytest.mark.slow  # a whole run: its parts have quick tests in test_hard_negatives, test_latent_cache and test_loop
-def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
-    _, folder, report = finished
+def test_training_leaves_adapters_and_numbers(finished):
+    config, folder, report = finished
     rows = rows_of(folder)
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
     assert [row["step"] for row in rows if MEAN in row] == [0, 2, 4]
@@ -110,9 +116,7 @@ def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
 
     assert f"step {best['step']}, the best" in report
     assert report.splitlines()[0].startswith("untuned")
-    command = report.splitlines()[-1].split()
-    assert command[:4] == ["python", "-m", "launch.eval", "--config=gdbench"]
-    assert command[4:] == [f"--config.model={tiny_pipeline}", f"--config.lora={folder / 'lora'}"]
+    assert report.splitlines()[-1].strip() == training_of(config).evaluation_command(folder / "lora")
 
 
 @pytest.mark.slow  # one more run
@@ -143,8 +147,6 @@ def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_pat
     exports = []
 
     class Toy(hardneg.Training):
-        """The recipe's run with the toy problem."""
-
         watched = "loss"
         num_steps = 4
         _validation = True
@@ -167,14 +169,12 @@ def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_pat
     assert exports[-1] == (4, "last")
     kept = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())
     assert kept == [3, 4]
-    assert Checkpoints(tmp_path / "checkpoints", best_metric=MEAN).best() == (3, 0.7)
     assert "step 3, the best" in report
     assert "no checkpoint is better" in report
 
 
 @pytest.mark.slow  # compiles another step twice
 def test_eight_devices_do_as_one(config, tmp_path):
-    """Fully sharded: a device holds a quarter of what is split, and the adapters come out the same."""
     if jax.device_count() < 8:
         pytest.skip("needs eight devices")
     config.mesh.model_parallel = 4
@@ -216,10 +216,7 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("with_t5", [True, False])
 def test_a_flow_model(with_t5, tmp_path_factory):
-    """Stable Diffusion 3: a loss of velocities at noise levels, which trains adapters on the joint attention.
-
-    Without T5 and its tokens, as clevr-flow is, ids of no length go through batches, micro-batches and pairs.
-    """
+    """SD 3: adapters on the joint attention. Without T5, ids of no length go through batches and micro-batches."""
     model = tiny_sd3.write(tmp_path_factory.mktemp("sd3"))
     if not with_t5:
         smaller = families.load_pipeline(model, zero_t5=True, text_tokens=0)
@@ -272,14 +269,10 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("data.name", "coco_hardneg_train", ("data-not-ready", "launch.prepare")),
         ("data.num_scenes", 1, ("out-of-range", "config.data.num_scenes", "1")),
         ("validation.tasks", "coco_hardneg_text", ("data-not-ready", "coco_hardneg_text")),
-        ("validation.tasks", "flickr30k", ("unknown-name", "flickr30k")),
         ("batch_size", 0, ("bad-value", "config.batch_size", "0")),
         ("wandb", "mine", ("missing-package", "wandb")),
         ("optimizer.name", "sgd", ("bad-value", "name", "'sgd'")),
-        ("optimizer.schedule", "step", ("bad-value", "schedule", "'step'")),
         ("loss.timestep_range", (0, 5000), ("out-of-range", "timestep_range", "5000")),
-        ("loss.timestep_range", (5, 5), ("out-of-range", "timestep_range", "5")),
-        ("validation.timestep_range", (0, 5000), ("bad-value", "config.validation.timestep_range", "(0, 5000)")),
         ("validation.timestep_range", (7, 3), ("bad-value", "config.validation.timestep_range", "(7, 3)")),
     ],
 )
@@ -301,16 +294,20 @@ def test_a_run_may_change_its_length_where_the_learning_rate_does_not_depend_on_
     assert not {"num_steps", "epochs"} & set(hardneg.free_fields(config))
 
 
-def test_epochs_count_rows(config):
-    config.num_steps, config.epochs = None, 1.5
+def training_of(config):
+    """A run that has read nothing but its config."""
     training = object.__new__(hardneg.Training)
     training._config = config
-    assert training.count_steps(28) == 11  # 42 rows in batches of 4
+    return training
+
+
+def test_epochs_count_rows(config):
+    config.num_steps, config.epochs = None, 1.5
+    assert training_of(config).count_steps(28) == 11  # 42 rows in batches of 4
 
 
 def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
-    training = object.__new__(hardneg.Training)
-    training._config = config
+    training = training_of(config)
     with config.ignore_type():
         config.model, config.dtype, config.revision, config.allow_pickle = "some one/model", "bfloat16", "v1", True
         config.validation.timestep_range = (300, 800)

@@ -1,8 +1,5 @@
-"""The cache of latents: right, complete or resumable, and never stale."""
-
 import dataclasses
 import functools
-import itertools
 
 import jax
 import numpy as np
@@ -12,7 +9,6 @@ import winobench.parallel
 from tests.expectations import raises
 from winobench.base.errors import InputError
 from winobench.clevr import negatives, renderer
-from winobench.data import array_records, hard_negatives
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.training import latent_cache
 
@@ -21,7 +17,6 @@ NUM_IMAGES = 3 * len(negatives.VARIANTS)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Three shards, and few scenes are rendered at once."""
     monkeypatch.setattr(latent_cache, "_IMAGES_A_SHARD", 8)
     monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 14)
 
@@ -148,28 +143,3 @@ def test_processes_share_the_shards(pipeline, source, tmp_path, monkeypatch):
             assert [path.name for path in folder.iterdir()] == ["shard-00001-of-00003.arrayrecord"]
         else:
             assert len(latent_cache.encode(pipeline, source, tmp_path, batch_size=1).latents) == NUM_IMAGES
-
-
-def test_batches_from_the_cache(pipeline, source, tmp_path):
-    found = latent_cache.encode(pipeline, source, tmp_path, batch_size=1)
-    options = {"batch_size": 4, "seed": 0}
-    whole = list(itertools.islice(hard_negatives.batches(found, pipeline.tokenize, **options), 14))
-    texts = {pipeline.tokenize([row.caption])[0].tobytes() for row in source.rows}
-    for batch in whole:
-        assert batch["latents"].shape == batch["negative_latents"].shape == (4, 8, 8, 4)
-        assert batch["input_ids"].shape == batch["random_ids"].shape == (4, pipeline.max_text_tokens)
-        assert {row.tobytes() for row in batch["input_ids"]} <= texts
-        assert (batch["latents"] != batch["negative_latents"]).any(axis=(1, 2, 3)).all()
-    resumed = next(hard_negatives.batches(found, pipeline.tokenize, first_batch=13, **options))
-    for name, array in resumed.items():
-        np.testing.assert_array_equal(array, whole[13][name])
-
-
-def test_shards_are_whole_or_not_there(tmp_path):
-    def records():
-        yield {"x": np.zeros(3)}
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        array_records.write_shard(tmp_path / "a.arrayrecord", records())
-    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,3 @@
-"""The loop: a resumed run is the uninterrupted one, whatever shares the work; bad losses stop it."""
-
 import itertools
 import json
 import pathlib
@@ -83,15 +81,14 @@ def test_average_starts_short_and_follows():
         np.testing.assert_allclose(state.ema["w"], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("accumulate", [2, 8])
-def test_accumulation_is_the_large_batch_for_a_mean_of_examples(accumulate):
+def test_accumulation_is_the_large_batch_for_a_mean_of_examples():
     def loss_fn(params, batch, key):
         errors = (batch["x"] @ params["w"] - 1.0) ** 2
         return errors.mean(), {"largest": errors.max(), "rows": jnp.asarray(errors.size)}
 
     optimizer = optimizers.make_optimizer("adamw", 0.1, clip_norm=0.5)
     states, metrics = [], []
-    for parts in (1, accumulate):
+    for parts in (1, 2):
         step = loop.make_step(loss_fn, optimizer, seed=0, ema_decay=None, accumulate=parts)
         state = loop.create_state({"w": jnp.ones(toy_run.FEATURES)}, optimizer, average=False)
         for _, batch in zip(range(3), toy_run.batches_from(0), strict=False):
@@ -102,7 +99,7 @@ def test_accumulation_is_the_large_batch_for_a_mean_of_examples(accumulate):
     np.testing.assert_allclose(states[0].params["w"], states[1].params["w"], rtol=1e-5)
     np.testing.assert_allclose(metrics[0]["loss"], metrics[1]["loss"], rtol=1e-5)
     np.testing.assert_allclose(metrics[0]["gradient_norm"], metrics[1]["gradient_norm"], rtol=1e-5)
-    assert float(metrics[1]["rows"]) == toy_run.ROWS / accumulate
+    assert float(metrics[1]["rows"]) == toy_run.ROWS / 2
     assert float(metrics[1]["largest"]) < float(metrics[0]["largest"])  # a mean over micro-batches
 
 
@@ -129,13 +126,12 @@ def fsdp(devices, parts):
 
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
-    """A run's folder and last state, with two micro-batches a step."""
     folder = tmp_path_factory.mktemp("one")
     return folder, toy_run.run(folder, 12, accumulate=2, mesh=fsdp(1, 1))
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("parts", [1, 2, 8])
+@pytest.mark.parametrize("parts", [1, 8])
 def test_eight_devices_do_as_one(one_device, tmp_path, parts):
     if jax.device_count() < 8:
         pytest.skip("needs eight devices")
@@ -155,7 +151,6 @@ def test_eight_devices_do_as_one(one_device, tmp_path, parts):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
-    """kill -9 at any moment: the same numbers, bit for bit, as without; with accumulation and a frozen part."""
     toy_run.run(tmp_path / "whole", 40, accumulate=2, mesh=fsdp(1, 1))
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "tests.training.toy_run", str(folder), "40"]
@@ -183,7 +178,6 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_do_as_one(one_device, tmp_path):
-    """Each feeds its half of the rows and holds half of the parameters."""
     with socket.socket() as s:
         s.bind(("localhost", 0))
         port = str(s.getsockname()[1])
@@ -240,7 +234,6 @@ def test_the_best_checkpoint_is_kept_next_to_the_newest(tmp_path):
 
 
 def train(folder, loss_fn, optimizer, batches=toy_run.batches_from, num_steps=30, **options):
-    """Trains a loss of its own from ones."""
     state = loop.create_state({"w": jnp.ones(toy_run.FEATURES)}, optimizer)
     return toy_run.train(folder, loop.make_step(loss_fn, optimizer, seed=0), state, num_steps, batches, **options)
 
@@ -279,8 +272,7 @@ def test_parameters_that_overflow_are_never_saved(tmp_path):
     assert Checkpoints(tmp_path / "checkpoints").latest_step() == 2
 
 
-@pytest.mark.parametrize(("factor", "stops"), [(5.0, True), (None, False), (50.0, False)])
-def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
+def test_a_loss_that_explodes_stops_the_run(tmp_path):
     def batches(first):
         for index in itertools.count(first + 1):
             yield {"x": jnp.full((8, 4), 10.0 if index >= 33 else 1.0)}
@@ -288,14 +280,11 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
     def loss_fn(params, batch, key):
         return 0.0 * params["w"].sum(), {"error": batch["x"].mean()}
 
-    options = {"log_every": 100, "checkpoint_every": 8, "watched": "error", "explosion_factor": factor}
-    if stops:
-        with raises("diverged", "33", "10", "5", "32", kind=loop.DivergenceError):
-            train(tmp_path, loss_fn, optax.sgd(0.0), batches, **options, num_steps=60)
-        assert Checkpoints(tmp_path / "checkpoints").latest_step() == 32
-        assert toy_run.rows_of(tmp_path)[-1] == {"step": 33, "loss": 0.0, "gradient_norm": 0.0, "error": 10.0}
-    else:
-        assert int(train(tmp_path, loss_fn, optax.sgd(0.0), batches, **options, num_steps=40).step) == 40
+    options = {"log_every": 100, "checkpoint_every": 8, "watched": "error", "explosion_factor": 5.0}
+    with raises("diverged", "33", "10", "5", "32", kind=loop.DivergenceError):
+        train(tmp_path, loss_fn, optax.sgd(0.0), batches, **options, num_steps=60)
+    assert Checkpoints(tmp_path / "checkpoints").latest_step() == 32
+    assert toy_run.rows_of(tmp_path)[-1] == {"step": 33, "loss": 0.0, "gradient_norm": 0.0, "error": 10.0}
 
 
 def test_the_first_steps_and_negative_losses_are_no_explosion():
@@ -303,6 +292,9 @@ def test_the_first_steps_and_negative_losses_are_no_explosion():
     rows = [{"loss": value, "gradient_norm": 0.0} for value in [1.0] * 19 + [50.0]]
     assert [watch.fault(step, row) for step, row in enumerate(rows)] == [None] * 20
     assert "more than 2 times" in watch.fault(20, rows[-1])
+    for factor in (None, 60.0):
+        watch = loop._Watch("loss", factor)
+        assert [watch.fault(step, row) for step, row in enumerate([*rows, rows[-1]])] == [None] * 21
     watch = loop._Watch("loss", 2.0)
     for step in range(30):
         assert watch.fault(step, {"loss": -1.0, "gradient_norm": 0.0}) is None
@@ -317,7 +309,6 @@ def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
 
 
 def test_the_rows_of_a_batch_are_those_of_its_arrays():
-    """Three tokenizers' ids of four texts are four rows."""
     batch = {"input_ids": {name: np.ones((4, 2), np.int32) for name in ("first", "second", "third")}}
     shared = loop._share(batch, parallel.split_rows(fsdp(2, 1)))
     assert {len(array.sharding.device_set) for array in jax.tree.leaves(shared)} == {2}

@@ -1,5 +1,3 @@
-"""Losses against values worked by hand."""
-
 import jax.numpy as jnp
 import numpy as np
 

@@ -1,5 +1,3 @@
-"""The folder of a run, and which recipes there are."""
-
 import json
 
 import pytest

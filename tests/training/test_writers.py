@@ -1,5 +1,3 @@
-"""Metric writers: what a stopped run wrote of steps that are done again does not stay."""
-
 import json
 import os
 import struct
@@ -62,7 +60,6 @@ def test_tensorboard_gets_points_and_forgets_later_ones(tmp_path):
 
 @pytest.fixture
 def wandb(monkeypatch):
-    """A stand-in for the library, which notes what it is told."""
     told = []
 
     def init(**options):

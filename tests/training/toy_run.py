@@ -21,14 +21,12 @@ FROZEN = {"scale": np.linspace(0.5, 1.0, FEATURES, dtype=np.float32)}
 
 
 def loss_fn(params, frozen, batch, key):
-    """Least squares; the key and the frozen part matter."""
     noise = 0.1 * jax.random.normal(key, batch["x"].shape)
     error = (batch["x"] + noise) @ (params["w"] * frozen["scale"]) - batch["x"] @ WEIGHTS
     return jnp.mean(error**2), {"weight": params["w"].mean()}
 
 
 def batches_from(first):
-    """This process's rows of every batch from a number on."""
     number = first
     while True:
         rows = np.random.default_rng(number).normal(size=(ROWS, FEATURES)).astype(np.float32)
@@ -37,14 +35,12 @@ def batches_from(first):
 
 
 def make(accumulate=1, mesh=None):
-    """The step and its first state."""
     optimizer = optax.adamw(0.05)
     step = loop.make_step(loss_fn, optimizer, seed=3, ema_decay=0.9, accumulate=accumulate, mesh=mesh)
     return step, loop.create_state({"w": jnp.zeros(FEATURES)}, optimizer)
 
 
 def train(folder, step, state, num_steps, batches=batches_from, *, keeps=True, max_to_keep=2, best=None, **options):
-    """Trains in a folder, with checkpoints unless it keeps none; returns the state."""
     folder = pathlib.Path(folder)
     checkpoints = Checkpoints(folder / "checkpoints", max_to_keep=max_to_keep, best_metric=best) if keeps else None
     try:
@@ -75,7 +71,6 @@ def run(folder, num_steps, *, accumulate=1, mesh=None, slow=False, **options):
 
 
 def rows_of(folder):
-    """The rows of a run's metrics, without the speed."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
 
