@@ -273,7 +273,8 @@ def test_errors_with_files_that_diffusers_reads(folder_of, tmp_path):
     np.testing.assert_allclose(again, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("fuse", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fuse", [True, False])
 def test_text_encoders_adapted_by_diffusers(fuse, folder_of, tmp_path):
     """The CLIP encoders alone, as diffusers' training scripts save them; also what is saved here, read by diffusers."""
     kind, folder = "sd3", folder_of("sd3")
