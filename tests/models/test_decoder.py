@@ -177,6 +177,7 @@ def test_mask_keeps_texts_in_one_row_apart(network, expected):
     np.testing.assert_allclose(result[:, 7:], alone[:, 4:], **CLOSE)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close(network, expected):
     graph, _ = abstract(jnp.bfloat16)
     state = jax.tree.map(lambda x: x.astype(jnp.bfloat16), network[1])

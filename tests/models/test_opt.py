@@ -53,6 +53,7 @@ def test_piece_by_piece(network):
     assert np.ptp(np.asarray(whole), axis=1).min() > 0.1
 
 
+@pytest.mark.slow
 def test_8_bit_weights(network):
     graph, state = nnx.split(abstract(int8=True))
     flat = dict(nnx.to_flat_state(network[1]))

@@ -29,7 +29,7 @@ DIFFUSERS = {
 NAMES = list(published_configs.UNETS)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", DIFFUSERS)
 def test_tree(part, name):

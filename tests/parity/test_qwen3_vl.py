@@ -138,6 +138,7 @@ def test_published_score(network, loaded, folder):
     assert np.ptp(scores, axis=1).min() > 1e-3 * np.abs(scores).max()
 
 
+@pytest.mark.slow
 def test_greedy_texts(network, loaded, folder):
     """Texts that grow behind pictures of unlike shapes, as alone."""
     captioner = VisionLanguageModel(loaded, batch_size=2)
@@ -294,6 +295,7 @@ def test_parts_of_other_models(folder, tmp_path):
             cls.from_pretrained(folder, **{option: "Is it {}?"})
 
 
+@pytest.mark.slow
 def test_max_pixels_of_others(tmp_path):
     folder = write_vision_language(tmp_path, "llava")
     with raises("option-of-others", "max_pixels", "one size"):
