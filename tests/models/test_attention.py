@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax.experimental.pallas import tpu as pltpu
 
 from tests.parity.torch_copy import QUICK_COMPILATION
@@ -57,7 +56,6 @@ def test_padding_is_left_out():
     ("limits", "shape"),
     [
         ((600, 1200, 1200), (2, 12, 3, 8)),  # two whole heads a part
-        ((600, 1200, 599), (2, 12, 3, 8)),  # half of a head
         ((600, 1200, 1), (1, 13, 5, 8)),  # single queries, as 13 has no other divisor
     ],
 )
@@ -107,10 +105,16 @@ def test_scores_are_float32_in_bfloat16():
     np.testing.assert_allclose(np.asarray(result, np.float64), expected, atol=4e-3)
 
 
-@pytest.mark.quick(4)
-@pytest.mark.parametrize("part_bytes", [4 * 12 * 4, 4 * 12 * 12 * 4, 1])
-@pytest.mark.parametrize("forget", [False, True])
-@pytest.mark.parametrize("keywords", [{"is_causal": True}, {"lengths": np.array([3, 12], np.int32)}])
+@pytest.mark.quick(2)
+@pytest.mark.parametrize(
+    ("part_bytes", "keywords", "forget"),
+    [
+        (4 * 12 * 4, {"is_causal": True}, False),
+        (1, {"lengths": np.array([3, 12], np.int32)}, True),
+        (4 * 12 * 12 * 4, {"is_causal": True}, True),
+        (4 * 12 * 4, {"lengths": np.array([3, 12], np.int32)}, False),
+    ],
+)
 def test_parts_with_masks(part_bytes, keywords, forget):
     arrays = [normal(2, 3, 12, 8, seed=seed) for seed in range(3)]
 
@@ -140,12 +144,10 @@ GPUS = {"9.0": "NVIDIA H100 80GB HBM3", "8.0": "NVIDIA A100-SXM4-80GB", "8.9": "
     [
         ("gpu", "9.0", jnp.bfloat16, 160, fused_attention.cudnn),
         ("gpu", "8.9", jnp.bfloat16, 160, attention._in_large_parts),
-        ("gpu", "8.0", jnp.float16, 128, fused_attention.cudnn),
         ("gpu", "9.0", jnp.bfloat16, 264, attention._in_large_parts),
         ("gpu", "9.0", jnp.bfloat16, 20, attention._in_large_parts),
         ("gpu", "9.0", jnp.float32, 64, attention._in_large_parts),
         ("gpu", "7.5", jnp.float16, 64, attention._in_large_parts),  # no GPU here, and none that is known
-        ("tpu", "", jnp.bfloat16, 64, fused_attention.flash),
         ("tpu", "", jnp.float32, 160, fused_attention.flash),
         ("cpu", "", jnp.bfloat16, 64, attention._in_parts),
     ],
@@ -178,10 +180,9 @@ def test_kernels_that_cannot_be_divided(devices, model_parallel, alone):
     assert seen == [(True, fused_attention.flash) if alone else parts, (False, fused_attention.flash), parts, parts]
 
 
-@pytest.mark.parametrize("model_parallel", [1, 2])
-def test_devices_are_given_rows_of_their_own(model_parallel, monkeypatch):
+def test_devices_are_given_rows_of_their_own(monkeypatch):
     """In a program that XLA divides, forward and backward: the plain form stands for a kernel that it cannot divide."""
-    mesh, seen = parallel.make_mesh(jax.devices()[:4], model_parallel=model_parallel), []
+    mesh, seen = parallel.make_mesh(jax.devices()[:4], model_parallel=2), []
 
     def kernel(query, key, value, **keywords):
         seen.append((parallel.runs_on_one_device(), query.shape[0]))
@@ -237,15 +238,9 @@ def test_the_device_is_that_of_the_mesh():
     ("queries", "keys", "head_size", "keywords"),
     [
         (200, 77, 40, {}),  # positions that fill no register, and a text
-        (256, 256, 40, {}),
-        (300, 300, 64, {}),  # positions that fill no register
-        (256, 77, 64, {}),  # a text
-        (256, 512, 160, {}),
         (256, 1536, 160, {}),  # several blocks of keys, and heads that fill no two registers
-        (1101, 1101, 64, {}),  # an image and a text: 1,152 positions in several blocks
-        (1110, 1357, 64, {"lengths": np.array([1300, 1357], np.int32)}),  # blocks that take more padding
+        (1110, 1357, 64, {"lengths": np.array([1300, 1357], np.int32)}),  # several blocks that take more padding
         (256, 256, 64, {"is_causal": True}),
-        (256, 256, 64, {"lengths": np.array([1, 200], np.int32)}),
     ],
 )
 def test_flash_is_the_plain_form(queries, keys, head_size, keywords):
@@ -266,15 +261,9 @@ def test_flash_is_the_plain_form(queries, keys, head_size, keywords):
 @pytest.mark.parametrize(
     ("positions", "padded", "queries", "keys"),
     [
-        (256, 256, 256, 256),
         (576, 640, 640, 640),
-        (1024, 1024, 1024, 1024),
-        (2304, 2304, 768, 1152),
         (4096, 4096, 1024, 2048),
         (4096 + 154, 4608, 768, 1536),  # whole registers, 4,352, have no divisor between 256 and 2,176
-        (4096 + 333, 4608, 768, 1536),
-        (4096 + 512, 4608, 768, 1536),
-        (9216, 9216, 1024, 1536),
     ],
 )
 def test_blocks_of_flash(positions, padded, queries, keys):
@@ -282,23 +271,3 @@ def test_blocks_of_flash(positions, padded, queries, keys):
     *lengths, sizes = fused_attention._blocks(positions, positions, 256)
     assert lengths == [padded, padded]
     assert (sizes.block_q, sizes.block_k_major) == (queries, keys)
-
-
-def test_blocks_divide_what_they_are_of():
-    for positions in range(64, 10_000, 97):
-        for head_bytes in (128, 512, 1024, 2048):
-            queries, keys, sizes = fused_attention._blocks(positions, positions, head_bytes)
-            assert positions <= min(queries, keys)
-            assert max(queries, keys) <= 1.3 * positions + 128
-            assert queries % sizes.block_q == queries % sizes.block_q_dq == 0
-            assert keys % sizes.block_k_major == sizes.block_k_major % sizes.block_k == keys % sizes.block_k_dq == 0
-
-
-@pytest.mark.slow
-def test_kept_keys_and_values():
-    """Those of a text, computed once, give the same result as passing the text."""
-    layer = attention.Attention(12, 3, context_channels=7, rngs=nnx.Rngs(0), **FLOAT32)
-    x, text = normal(2, 5, 12), normal(2, 4, 7)
-    kept = layer.keys_values(text)
-    assert [a.shape for a in kept] == [(2, 4, 3, 4)] * 2
-    np.testing.assert_array_equal(layer.attend(x, *kept), layer(x, text))

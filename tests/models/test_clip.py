@@ -31,9 +31,6 @@ def resnet(layers, width, image_size):
 # model_cfg of open_clip_config.json as published.
 OPEN_CLIP = {
     "RN50": open_clip(1024, resnet([3, 4, 6, 3], 64, 224), 512, 8, quick_gelu=True),
-    "RN101": open_clip(512, resnet([3, 4, 23, 3], 64, 224), 512, 8),
-    "RN50x4": open_clip(640, resnet([4, 6, 10, 6], 80, 288), 640, 10),
-    "RN50x16": open_clip(768, resnet([6, 8, 18, 8], 96, 384), 768, 12),
     "RN50x64": open_clip(1024, resnet([3, 15, 36, 10], 128, 448), 1024, 16, quick_gelu=True),
     "ViT-B-32": open_clip(512, {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32}, 512, 8),
     "ViT-L-14": open_clip(768, {"image_size": 224, "layers": 24, "width": 1024, "patch_size": 14}, 768, 12),
@@ -45,9 +42,6 @@ OPEN_CLIP = {
 # them; running statistics are no parameters there, and the temperature belongs to neither tower.
 MILLIONS = {
     "RN50": (102.01, 38.32, 63.69),
-    "RN101": (119.69, 56.26, 63.43),
-    "RN50x4": (178.3, 87.14, 91.16),
-    "RN50x16": (290.98, 167.33, 123.65),
     "RN50x64": (623.26, 420.38, 202.88),
     "ViT-B-32": (151.28, 87.85, 63.43),
     "ViT-L-14": (427.62, 303.97, 123.65),
@@ -63,7 +57,7 @@ def count(config):
     return sum(sizes.values()), vision, text
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", OPEN_CLIP)
 def test_published_sizes_open_clip(name):
     counts = count(clip_layouts.open_clip_config(OPEN_CLIP[name]))
@@ -71,6 +65,7 @@ def test_published_sizes_open_clip(name):
     assert counts[0] == {"RN50": 102007137, "RN50x64": 623258305}.get(name, counts[0])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("content", "name", "total"),
     [(VIT_B_32, "ViT-B-32", 151277313), (VIT_L_14, "ViT-L-14", 427616513), (VIT_H_14, "ViT-H-14", 986109441)],
@@ -86,9 +81,10 @@ def test_published_sizes_transformers(content, name, total):
     assert config.projection_dim == other.projection_dim
 
 
-@pytest.mark.parametrize("name", ["RN50x64", pytest.param("ViT-H-14", marks=pytest.mark.slow)])
-def test_published_shapes(name):
+@pytest.mark.slow
+def test_published_shapes():
     """Images and texts of the published sizes go through, with nothing computed."""
+    name = "RN50"
     config = clip_layouts.open_clip_config(OPEN_CLIP[name])
     graph, state = nnx.split(checkpoints.abstract_model(CLIPModel, config, dtype=jnp.bfloat16))
     size = config.vision_config.image_size
@@ -142,30 +138,6 @@ def build(name, dtype=jnp.float32):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
-def test_dtypes(name):
-    """Parameters and computation have dtypes of their own; results are close in both."""
-    config = SMALL[name]
-    size = config.vision_config.image_size
-    pixels = np.random.default_rng(0).normal(size=(2, size, size, 3)).astype(np.float32)
-    ids = np.array([[1, 2, 19, 0, 0, 0, 0]], np.int32)
-    results = []
-    for dtype in (jnp.float32, jnp.bfloat16):
-        graph, state = nnx.split(build(name, dtype))
-        assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {jnp.dtype("float32")}
-
-        def run(state, graph=graph):
-            model = nnx.merge(graph, state)
-            return model.encode_images(pixels), model.encode_texts(ids), model(pixels, ids)
-
-        results.append(jax.jit(run, compiler_options=QUICK_COMPILATION)(state))
-    for exact, rounded in zip(*results, strict=True):
-        # bfloat16 rounds at 2^-9; a dozen layers add up to a few times that.
-        assert np.max(np.abs(np.float32(rounded) - exact)) < 5e-2 * np.max(np.abs(exact))
-    assert [part.dtype for part in results[1]] == [jnp.bfloat16, jnp.bfloat16, jnp.float32]
-
-
-@pytest.mark.slow
 def test_statistics_get_no_gradient():
     """The running statistics of batch norms are loaded, not trained; every other parameter has a gradient."""
     graph, state = nnx.split(build("resnet"))
@@ -197,13 +169,11 @@ def test_other_image_sizes_are_refused():
     ("changes", "message"),
     [
         ({"vision_config": {"num_channels": 1}}, ("unsupported-option", "num_channels=1")),
-        ({"vision_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'")),
         ({"vision_config": {"patch_size": 300}}, ("unsupported-option", "patch_size=300", "image_size=224")),
         ({"vision_config": {"num_attention_heads": 7}}, ("unsupported-option", "num_attention_heads=7")),
         ({"vision_config": [3]}, ("not-an-object", "CLIPVisionConfig", "list")),
         ({"text_config": {"attention_dropout": 0.5}}, ("unsupported-option", "attention_dropout=0.5")),
         ({"projection_dim": 0}, ("unsupported-option", "projection_dim=0")),
-        ({"projection_dim": None}, ("unsupported-option", "projection_dim=None")),
         ({"surprise": 3}, ("unknown-option", "surprise=3")),
         ({"model_type": "blip"}, ("wrong-kind-of-model", "model_type='blip'", "'clip'")),
         (
@@ -213,10 +183,6 @@ def test_other_image_sizes_are_refused():
         (
             {"vision_config": {"model_type": "clip_resnet_vision_model", "image_size": 225}},
             ("unsupported-option", "32"),
-        ),
-        (
-            {"vision_config": {"model_type": "clip_resnet_vision_model", "num_attention_heads": 7}},
-            ("unsupported-option", "2048"),
         ),
         (
             {"vision_config": {"model_type": "siglip_vision_model"}},

@@ -8,7 +8,6 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
-from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.models import (
     AutoencoderKL,
@@ -86,73 +85,28 @@ def shapes(module, kind):
     return {".".join(map(str, path)): leaf.shape for path, leaf in nnx.to_flat_state(chosen)}
 
 
-def test_the_tree_of_a_unet():
+def test_where_adapters_sit():
     module = network()
     before = shapes(module, nnx.Param)
     lora.add_lora(module, lora.LoRAConfig("cross", rank=3), rngs=nnx.Rngs(0))
     cross = {
         f"{block}.attentions.0.transformer_blocks.0.attn2.{layer}.lora.{part}": shape
         for block in ("down_blocks.0", "mid_block")
-        for layer, part, shape in [
-            ("to_q", "down", (8, 3)),
-            ("to_q", "up", (3, 8)),
-            ("to_k", "down", (12, 3)),
-            ("to_k", "up", (3, 8)),
-            ("to_v", "down", (12, 3)),
-            ("to_v", "up", (3, 8)),
-            ("to_out.0", "down", (8, 3)),
-            ("to_out.0", "up", (3, 8)),
-        ]
+        for layer, width in (("to_q", 8), ("to_k", 12), ("to_v", 12), ("to_out.0", 8))
+        for part, shape in (("down", (width, 3)), ("up", (3, 8)))
     }
     assert shapes(module, lora.LoRAParam) == cross
     # The base's own paths are all there, and nothing else.
     assert shapes(module, nnx.Param) == before | cross
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (
-            "unet",
-            {
-                f"{block}.attentions.0.transformer_blocks.0.{attention}.{layer}"
-                for block in ("down_blocks.0", "mid_block")
-                for attention in ("attn1", "attn2")
-                for layer in ("to_q", "to_k", "to_v", "to_out.0")
-            },
-        ),
-        ("text", {f"text_model.encoder.layers.0.self_attn.{layer}_proj" for layer in ("q", "k", "v", "out")}),
-    ],
-)
-def test_the_tree_of_all_attention_layers(name, expected):
-    module = network(name)
-    lora.add_lora(module, lora.LoRAConfig("all", rank=2), rngs=nnx.Rngs(0))
-    found = lora.lora_params(module)
-    assert {key: (part["down"].shape[1], part["up"].shape[0]) for key, part in found.items()} == {
-        key: (2, 2) for key in expected
-    }
+    text = network("text")
+    lora.add_lora(text, lora.LoRAConfig("all", rank=2), rngs=nnx.Rngs(0))
+    layers = {f"text_model.encoder.layers.0.self_attn.{layer}_proj" for layer in ("q", "k", "v", "out")}
+    assert lora.adapters(text).keys() == layers
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("targets", "count"), [("cross", 64), ("all", 128)])
-def test_published_size(targets, count):
-    """SD 2.1-base has 16 transformers of two attention layers with four projections each; nothing is allocated."""
-    config = UNet2DConditionConfig.sd21_base()
-    module = checkpoints.abstract_model(UNet2DConditionModel, config)
-    lora.add_lora(module, lora.LoRAConfig(targets, rank=1), rngs=nnx.Rngs(0))
-    assert len(lora.adapters(module)) == count
-
-
 @pytest.mark.usefixtures("usual_optimizations")
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("text", jnp.bfloat16),
-        pytest.param("text", jnp.float32, marks=pytest.mark.slow),
-        pytest.param("unet", jnp.bfloat16, marks=pytest.mark.slow),
-        pytest.param("unet", jnp.float32, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "dtype"), [("text", jnp.bfloat16), ("unet", jnp.float32)])
 def test_fresh_adapters_change_no_bit(name, dtype):
     module = network(name, dtype)
     expected = run(module, *inputs(name))
@@ -168,21 +122,23 @@ def test_fresh_adapters_change_no_bit(name, dtype):
 
 def test_first_factors_are_uniform_and_differ():
     """As torch starts a dense layer: uniform within 1 / sqrt(inputs), of variance 1 / (3 inputs)."""
-    module = network()
+    module = network("text")
     lora.add_lora(module, lora.LoRAConfig("all", rank=200), rngs=nnx.Rngs(0))
     drawn = [adapter.down[...] for adapter in lora.adapters(module).values()]
     assert len({float(values[0, 0]) for values in drawn}) == len(drawn)
     for values in drawn:
         bound = values.shape[0] ** -0.5
         assert 0.95 * bound < float(jnp.abs(values).max()) <= bound
-        # 1600 draws or more: the standard error of the variance is about 2%.
+        # 2400 draws: the standard error of the variance is about 2%.
         assert float(jnp.var(values)) == pytest.approx(bound**2 / 3, rel=0.1)
     assert all(not adapter.up[...].any() for adapter in lora.adapters(module).values())
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((3, 12), np.float32))
+    (layer, *_), (base, *_) = (lora.linear_layers(each).values() for each in (module, network("text")))
+    np.testing.assert_array_equal(layer(x), base(x))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_one_layer_is_the_formula(name):
-    module = adapted(name, rank=3, alpha=6.0)
+def test_one_layer_is_the_formula():
+    module = adapted("text", rank=3, alpha=6.0)
     layer_name, adapter = next(iter(lora.adapters(module).items()))
     layer = lora.linear_layers(module)[layer_name]
     x = np.random.default_rng(3).standard_normal((5, layer.in_features), np.float32)
@@ -192,32 +148,26 @@ def test_one_layer_is_the_formula(name):
     assert relative_difference(layer(jnp.asarray(x)), expected) < 1e-5
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_fused_is_unfused(name):
-    module, base = adapted(name), network(name)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("text", jnp.float32), pytest.param("text", jnp.bfloat16, marks=pytest.mark.slow)]
+)
+def test_fused_is_unfused(name, dtype):
+    """`test_convolutions` fuses a UNet."""
+    module, base = adapted(name, dtype=dtype), network(name, dtype)
+    _, trained, frozen = lora.split(module)
+    assert {leaf.dtype for leaf in jax.tree.leaves(trained)} == {jnp.dtype("float32")}
+    assert {leaf.dtype for leaf in jax.tree.leaves(frozen)} == {jnp.dtype(dtype)}
     apart, plain = run(module, *inputs(name)), run(base, *inputs(name))
     assert relative_difference(apart, plain) > 0.01
     lora.fuse(module)
     assert not lora.adapters(module)
-    assert relative_difference(run(module, *inputs(name)), apart) < FUSED_TOLERANCE
+    # In half precision, 8 bits in a network of a few layers.
+    tolerance = FUSED_TOLERANCE if dtype == jnp.float32 else 0.05
+    assert relative_difference(run(module, *inputs(name)), apart) < tolerance
     # Nothing of the adapters is left: the same structure, so the same compiled programs.
     assert nnx.split(module)[0] == nnx.split(base)[0]
     lora.fuse(module)
-    assert relative_difference(run(module, *inputs(name)), apart) < FUSED_TOLERANCE
-
-
-@pytest.mark.slow
-def test_bfloat16_base_with_float32_adapters():
-    module = adapted(dtype=jnp.bfloat16)
-    _, trained, frozen = lora.split(module)
-    assert {leaf.dtype for leaf in jax.tree.leaves(trained)} == {jnp.dtype("float32")}
-    assert {leaf.dtype for leaf in jax.tree.leaves(frozen)} == {jnp.dtype("bfloat16")}
-    got = run(module, *inputs())
-    assert got.dtype == jnp.bfloat16
-    # 8 bits in a network of a dozen layers.
-    assert relative_difference(got, run(adapted(), *inputs())) < 0.05
-    lora.fuse(module)
-    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(module))} == {jnp.dtype("bfloat16")}
+    assert relative_difference(run(module, *inputs(name)), apart) < tolerance
 
 
 @pytest.mark.slow
@@ -267,6 +217,9 @@ def test_dropout_is_for_training():
     assert relative_difference(run(module, *inputs("text")), without) > 1e-3
     lora.set_dropout_key(module, None)
     np.testing.assert_array_equal(run(module, *inputs("text")), without)
+    undropped = adapted("text", dropout=0.0)
+    lora.set_dropout_key(undropped, jax.random.key(1))
+    assert all(adapter.dropout_key is None for adapter in lora.adapters(undropped).values())
 
 
 def test_dropout_keeps_the_mean():
@@ -278,20 +231,12 @@ def test_dropout_keeps_the_mean():
     assert float(dropped.mean()) == pytest.approx(1.0, abs=0.03)
 
 
-def test_no_dropout_key_without_dropout():
-    module = adapted(dropout=0.0)
-    lora.set_dropout_key(module, jax.random.key(1))
-    assert all(adapter.dropout_key is None for adapter in lora.adapters(module).values())
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"targets": "self"}, ("unknown-name", "targets", "'self'")),
         ({"rank": 0}, ("out-of-range", "rank", "0", "1")),
         ({"rank": True}, ("out-of-range", "rank", "True")),
-        ({"rank": 4.0}, ("out-of-range", "rank", "4.0")),
-        ({"alpha": 0}, ("out-of-range", "alpha", "0")),
         ({"alpha": float("nan")}, ("out-of-range", "alpha", "nan")),
         ({"dropout": 1.0}, ("out-of-range", "dropout", "1.0")),
         ({"dropout": "0.1"}, ("out-of-range", "dropout", "'0.1'")),
@@ -305,7 +250,7 @@ def test_bad_options(options, words):
 def test_scale_is_alpha_over_rank():
     assert lora.LoRAConfig(rank=8).scale == 1
     assert lora.LoRAConfig(rank=8, alpha=2).scale == 0.25
-    assert {adapter.scale for adapter in lora.adapters(adapted(rank=4, alpha=6)).values()} == {1.5}
+    assert {adapter.scale for adapter in lora.adapters(adapted("text", rank=4, alpha=6)).values()} == {1.5}
 
 
 QUERY = "mid_block.attentions.0.transformer_blocks.0.attn2.to_q"
@@ -319,9 +264,7 @@ def factors(inputs=8, outputs=8, rank=2, other_rank=None):
     ("values", "words"),
     [
         ({"mid_block.attn3.to_q": factors()}, ("lora-misfit", "mid_block.attn3.to_q")),
-        ({"conv_in": factors()}, ("lora-misfit", "conv_in")),
         ({QUERY: factors(inputs=12)}, ("lora-misfit", "[12, 2]", "[2, 8]")),
-        ({QUERY: factors(outputs=4)}, ("lora-misfit", "[8, 2]", "[2, 4]")),
         ({QUERY: factors(rank=2, other_rank=3)}, ("damaged-file", "2", "3")),
     ],
 )
@@ -371,8 +314,8 @@ def test_any_dense_layer_can_be_adapted():
 
 
 def test_one_set_of_adapters_at_a_time():
-    module = adapted()
-    with raises("has-lora", "UNet2DConditionModel", "LoRA"):
+    module = adapted("text")
+    with raises("has-lora", "CLIPTextModel", "LoRA"):
         lora.add_lora(module, lora.LoRAConfig(), rngs=nnx.Rngs(0))
     lora.fuse(module)
     lora.add_lora(module, lora.LoRAConfig(), rngs=nnx.Rngs(0))

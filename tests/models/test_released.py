@@ -28,7 +28,8 @@ MILLIONS = {
 }
 
 
-@pytest.mark.parametrize("name", MILLIONS)
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("name", sorted(MILLIONS, key=MILLIONS.get))
 def test_numbers_of_parameters(name):
     config = released.language_model(name)
     make = language_models.abstract_decoder if isinstance(config, DecoderConfig) else encoder_layouts.abstract_t5

@@ -136,38 +136,24 @@ def mesh_of(data, model):
 CHOICE = 3
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize(("data", "model"), [(1, 2), (1, 4), (2, 2)])
-def test_collectives_of_a_decoder(data, model):
-    """Of prompts and of each token alike: two for each layer, and one for the embedding."""
-    generate, _ = programs(llama(), mesh_of(data, model))
-    assert counted(generate.lower()) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
-
-
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
-    ("options", "others"),
+    ("config", "shape", "others", "options"),
     [
-        ({"tie_word_embeddings": True}, 1 + CHOICE),
+        (llama(), (1, 2), 1 + CHOICE, {"int8": True}),
         # Embedding and head are whole on every device, so that only the layers and the end of the loop are left.
-        ({"vocab_size": 66}, 1),
-        ({"model_type": "qwen3", "attention_bias": True}, 1 + CHOICE),
+        (llama(vocab_size=66), (1, 4), 1, {}),
+        # Neither positions nor norms, which have biases, split the states.
+        (opt_of(), (1, 4), 1 + CHOICE, {}),
+        (llama(model_type="qwen3", attention_bias=True, tie_word_embeddings=True), (1, 4), 1 + CHOICE, {}),
+        (llama(), (2, 2), 1 + CHOICE, {}),
     ],
-    ids=["tied", "indivisible", "biases"],
+    ids=["int8", "indivisible", "opt", "biases and tied", "rows too"],
 )
-def test_collectives_of_other_decoders(options, others):
-    generate, _ = programs(llama(**options), mesh_of(1, 4))
+def test_collectives_of_a_decoder(config, shape, others, options):
+    """Of prompts and of each token alike: two for each layer, and one for the embedding."""
+    generate, _ = programs(config, mesh_of(*shape), **options)
     assert counted(generate.lower()) == [{"all-reduce": 2 * LAYERS + others}] * 2
-
-
-def test_collectives_of_an_opt():
-    """As of the others: neither positions nor norms, which have biases, split the states."""
-    generate, _ = programs(opt_of(), mesh_of(1, 4))
-    assert counted(generate.lower()) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
-
-
-def test_collectives_of_8_bit_weights():
-    generate, _ = programs(llama(), mesh_of(1, 2), int8=True)
-    assert counted(generate.lower()) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
 
 
 def test_collectives_of_a_t5():
@@ -189,27 +175,26 @@ def test_collectives_of_options():
     assert in_loop == {}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
-    ("config", "meshes"),
+    ("config", "shape"),
     [
-        (llama(), [(2, 2)]),
-        pytest.param(llama(), [(1, 4)], marks=pytest.mark.slow),
-        pytest.param(llama(vocab_size=66, tie_word_embeddings=True), [(1, 4)], marks=pytest.mark.slow),
-        pytest.param(llama(num_key_value_heads=2), [(1, 4)], marks=pytest.mark.slow),
-        pytest.param(opt_of(), [(1, 4)], marks=pytest.mark.slow),
-        pytest.param(flan(), [(1, 4), (2, 2)], marks=pytest.mark.slow),
+        (llama(num_hidden_layers=1), (2, 2)),
+        (llama(vocab_size=66, tie_word_embeddings=True), (1, 4)),
+        (llama(num_key_value_heads=2), (1, 4)),
+        (opt_of(), (1, 4)),
+        (flan(), (2, 2)),
     ],
-    ids=["llama", "llama_4", "indivisible", "heads", "opt", "t5"],
+    ids=["llama", "indivisible", "heads", "opt", "t5"],
 )
-def test_sharing_changes_nothing(config, meshes):
+def test_sharing_changes_nothing(config, shape):
     values = random_values(config)
-    alone, *shared = (
-        [each.lower().compile()(*each.arguments) for each in programs(config, mesh_of(*shape), values)]
-        for shape in ((1, 1), *meshes)
+    alone, (texts, scores) = (
+        [each.lower().compile()(*each.arguments) for each in programs(config, mesh_of(*mesh), values)]
+        for mesh in ((1, 1), shape)
     )
-    for texts, scores in shared:
-        np.testing.assert_array_equal(texts[0], alone[0][0])
-        np.testing.assert_allclose(scores, alone[1], rtol=1e-5)
+    np.testing.assert_array_equal(texts[0], alone[0][0])
+    np.testing.assert_allclose(scores, alone[1], rtol=1e-5)
     # Texts that differ, and scores that are not all alike.
     assert len(np.unique(alone[0][0])) >= 4
     assert np.std(alone[1]) > 0.5

@@ -94,7 +94,7 @@ class Bottleneck(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """As OpenAI published it: torch's attention from all positions to all, of which the first is kept."""
+    """As OpenAI published it: attention from all positions to all, of which the first is kept."""
 
     def __init__(self, side, channels, heads, outputs):
         super().__init__()
@@ -104,30 +104,14 @@ class AttentionPool(nn.Module):
         self.heads = heads
 
     def forward(self, x):
-        x = x.flatten(2).permute(2, 0, 1)
-        x = torch.cat([x.mean(0, keepdim=True), x]) + self.positional_embedding[:, None]
-        x, _ = functional.multi_head_attention_forward(
-            x,
-            x,
-            x,
-            embed_dim_to_check=x.shape[-1],
-            num_heads=self.heads,
-            in_proj_weight=None,
-            in_proj_bias=torch.cat([self.q_proj.bias, self.k_proj.bias, self.v_proj.bias]),
-            bias_k=None,
-            bias_v=None,
-            add_zero_attn=False,
-            dropout_p=0.0,
-            out_proj_weight=self.c_proj.weight,
-            out_proj_bias=self.c_proj.bias,
-            use_separate_proj_weight=True,
-            q_proj_weight=self.q_proj.weight,
-            k_proj_weight=self.k_proj.weight,
-            v_proj_weight=self.v_proj.weight,
-            training=False,
-            need_weights=False,
-        )
-        return x[0]
+        x = x.flatten(2).transpose(1, 2)
+        x = torch.cat([x.mean(1, keepdim=True), x], dim=1) + self.positional_embedding
+        heads = [layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in self.projections()]
+        x = functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        return self.c_proj(x[:, 0])
+
+    def projections(self):
+        return self.q_proj, self.k_proj, self.v_proj
 
 
 class ModifiedResNet(nn.Module):

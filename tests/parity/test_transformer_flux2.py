@@ -33,10 +33,6 @@ def test_network_with_guidance_and_other_options():
     expected = FLUX2.predict(network, *arrays, guidance)
     assert relative_error(call(ours, *arrays, guidance=guidance), expected) < TOLERANCE
     assert relative_error(FLUX2.predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
-    for option in ("rope_theta", "eps"):
-        usual = {**FLUX2.small, **options, option: FLUX2.small.get(option, 1e-6)}
-        other = randomize(FLUX2.theirs(**usual))
-        assert relative_error(FLUX2.predict(other, *arrays, guidance), expected) > 10 * TOLERANCE, option
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def table(field):
     return pytest.mark.parametrize(("family", "entry"), rows, ids=labels)
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(4)
 @table("sizes")
 def test_network(family, entry):
     network, ours = family.small_pair()
@@ -39,20 +39,6 @@ def test_published_heads(family):
     network, ours = family.pair(**family.published_heads)
     arrays = family.inputs(ours.config, height=4, width=80, tokens=20)
     assert relative_error(call(ours, *arrays), family.predict(network, *arrays)) < TOLERANCE
-
-
-@EACH
-def test_parts_of_the_condition_matter(family):
-    """Otherwise the tests above would pass for positions, times or texts that no output depends on."""
-    network, ours = family.small_pair()
-    sample, times, conditions = family.inputs(ours.config)
-    expected = family.predict(network, sample, times, conditions)
-    others = [
-        family.predict(network, sample[:, ::-1].copy(), times, conditions)[:, ::-1],
-        family.predict(network, sample, times[::-1].copy(), conditions),
-        *(family.predict(network, sample, times, change(conditions)) for change in family.changes),
-    ]
-    assert min(relative_error(other, expected) for other in others) > 100 * TOLERANCE
 
 
 @pytest.mark.slow
@@ -71,16 +57,15 @@ def test_remat_gives_the_same_gradient(family):
     assert max(relative_error(a, b) for a, b in zip(gradient(True), gradient(False), strict=True)) < TOLERANCE
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
+@pytest.mark.quick(1)
 @EACH
-def test_half_precision(family, dtype):
+def test_half_precision(family):
     network, ours = family.small_pair()
-    half = from_torch(family.ours, ours.config, network, dtype=dtype)
+    half = from_torch(family.ours, ours.config, network, dtype="bfloat16")
     arrays = family.inputs(ours.config)
     found = call(half, *arrays)
-    assert found.dtype == jnp.dtype(dtype)
-    tolerance = family.half[dtype == "float16"]
-    assert relative_error(found.astype(jnp.float32), family.predict(network, *arrays)) < tolerance
+    assert found.dtype == jnp.bfloat16
+    assert relative_error(found.astype(jnp.float32), family.predict(network, *arrays)) < family.half
 
 
 @EACH

@@ -3,18 +3,14 @@
 import functools
 
 import diffusers
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from diffusers.models.unets.unet_2d_blocks import UNetMidBlock2D
 
 from tests.parity.torch_copy import (
-    BLOCK_TOLERANCE,
     NETWORK_TOLERANCE,
     abstract,
     call,
-    copy_parameters,
     from_nchw,
     from_torch,
     group_norm_epsilons,
@@ -22,7 +18,7 @@ from tests.parity.torch_copy import (
     relative_error,
     to_torch,
 )
-from winobench.models import AutoencoderKL, AutoencoderKLConfig, autoencoder_kl
+from winobench.models import AutoencoderKL, AutoencoderKLConfig
 
 
 def options(*widths, **others):
@@ -38,8 +34,11 @@ def options(*widths, **others):
 CONFIGS = {
     "three levels": options(8, 16, 16, layers_per_block=2, norm_num_groups=8),
     "one level": options(8, latent_channels=3),
-    "no quant convolutions": options(8, 12, use_quant_conv=False, use_post_quant_conv=False, latent_channels=16),
-    "no attention": options(8, 12, mid_block_add_attention=False, in_channels=1, out_channels=2, act_fn="swish"),
+    "other options": options(
+        *(8, 12),
+        **{"use_quant_conv": False, "use_post_quant_conv": False, "latent_channels": 16, "act_fn": "swish"},
+        **{"mid_block_add_attention": False, "in_channels": 1, "out_channels": 2},
+    ),
 }
 
 
@@ -50,6 +49,7 @@ def pair(name):
     return network, from_torch(AutoencoderKL, config, network)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_encode(name):
     network, ours = pair(name)
@@ -63,6 +63,7 @@ def test_encode(name):
     assert relative_error(logvar, from_nchw(expected.logvar)) < NETWORK_TOLERANCE
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_decode(name):
     network, ours = pair(name)
@@ -85,21 +86,6 @@ def test_log_variance_is_bounded():
     expected = from_nchw(network.encode(to_torch(images)).latent_dist.logvar)
     assert relative_error(logvar, expected) < NETWORK_TOLERANCE
     assert (np.max(logvar), np.min(logvar)) == (20, -30)
-
-
-def test_middle_epsilon():
-    """1e-6 in residual blocks and attention, on values whose variance is like it."""
-    network = randomize(
-        UNetMidBlock2D(in_channels=16, temb_channels=None, resnet_eps=1e-6, resnet_groups=4, attention_head_dim=16)
-    )
-    x = (2e-3 * np.random.default_rng(1).normal(size=(2, 6, 6, 16))).astype(np.float32)
-    expected = from_nchw(network(to_torch(x)))
-    config = AutoencoderKLConfig(**options(16))
-    kwargs = {"dtype": jnp.float32, "param_dtype": jnp.float32}
-    ours = copy_parameters(network, abstract(lambda rngs: autoencoder_kl.MidBlock(config, rngs=rngs, **kwargs)))
-    assert relative_error(call(ours, x), expected) < BLOCK_TOLERANCE
-    ours.resnets[0].norm1.epsilon = 1e-5
-    assert relative_error(call(ours, x), expected) > 1e-3
 
 
 def test_epsilons_within_the_network():

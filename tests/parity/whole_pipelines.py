@@ -66,17 +66,11 @@ def _loop(latents, noise, levels, predict, texts=TEXTS):
     return errors
 
 
-def encoded_by_sdxl(pipeline, texts):
-    """Torch's states and pooled texts."""
-    states, _, pooled, _ = pipeline.encode_prompt(list(texts), device="cpu", do_classifier_free_guidance=False)
-    return states, pooled
-
-
 @torch.inference_mode()
 def _sdxl(pipeline, noise, levels=TIMESTEPS, *, zeros=False):
     scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
     latents, noise = _latents(pipeline), to_nchw(noise)
-    states, pooled = encoded_by_sdxl(pipeline, TEXTS)
+    states, _, pooled, _ = pipeline.encode_prompt(TEXTS, device="cpu", do_classifier_free_guidance=False)
     if zeros:
         states[-1], pooled[-1] = 0, 0
     sizes = torch.tensor([[SIZE, SIZE, 0, 0, SIZE, SIZE]])
@@ -91,16 +85,10 @@ def _sdxl(pipeline, noise, levels=TIMESTEPS, *, zeros=False):
     return errors
 
 
-def encoded_by_sd3(pipeline, texts, text_tokens=256):
-    """Torch's states and pooled texts."""
-    options = {"device": "cpu", "do_classifier_free_guidance": False, "max_sequence_length": text_tokens}
-    states, _, pooled, _ = pipeline.encode_prompt(*[list(texts)] * 3, **options)
-    return states, pooled
-
-
 @torch.inference_mode()
 def errors_of_sd3(pipeline, noise, levels=LEVELS, *, text_tokens=256, images=None, texts=TEXTS):
-    states, pooled = encoded_by_sd3(pipeline, texts, text_tokens)
+    options = {"device": "cpu", "do_classifier_free_guidance": False, "max_sequence_length": text_tokens}
+    states, _, pooled, _ = pipeline.encode_prompt(*[list(texts)] * 3, **options)
 
     def predict(noisy, level, j):
         time = torch.tensor([1000 * level])
