@@ -46,6 +46,7 @@ def test_a_picture_depends_on_its_seed_and_number_alone(pipeline, whole):
     assert np.abs(shuffled[1] - whole[0]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
     """From the same noise: pictures of another number differ by what the steps have added."""
     noise = np.zeros((2, *SHAPE), np.float32)

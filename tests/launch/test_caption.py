@@ -56,6 +56,7 @@ def caption(*words, cwd=None):
     return launching.launch("launch.caption", *words, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
     words = [photos, f"--model={sees}", "--max_tokens=6", f"--workdir={tmp_path / 'run'}"]
     status, out, err = caption(*words)

@@ -253,6 +253,7 @@ def test_bad_input_is_one_line(words, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):
     """The lists are made with the model's vectors, and the sets hold them; tasks without lists say so."""
     flickr = published_layouts.write_flickr30k(tmp_path / "flickr30k")

@@ -37,7 +37,7 @@ def adapted(request, whole, tmp_path_factory):
     return case, out, case.torch_errors(pipeline)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("fuse", [True, False])
 def test_errors_with_a_file_of_diffusers(adapted, fuse):
     case, lora, expected = adapted

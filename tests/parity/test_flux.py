@@ -8,7 +8,7 @@ from tests.parity.whole_pipelines import one_device
 KINDS = pytest.mark.parametrize("kind", ["flux", "schnell"])
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @KINDS
 def test_a_strength_of_guidance(kind, whole):
     case = whole(kind)

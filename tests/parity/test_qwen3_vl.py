@@ -121,6 +121,7 @@ def test_states_logits_and_answers(network, loaded, folder):
     assert np.ptp(np.asarray(logits), axis=0).max() > 0.1
 
 
+@pytest.mark.slow
 def test_published_score(network, loaded, folder):
     """The log-odds of "Yes" as the first token, for pairs of several pictures in a batch."""
     tokenizer = loaded.tokenizer

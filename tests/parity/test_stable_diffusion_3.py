@@ -30,7 +30,7 @@ def without_t5(case):
     return case.kind.theirs.from_pretrained(case.folder, text_encoder_3=None, tokenizer_3=None)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("text_tokens", [256, 8, 0])
 def test_without_the_third_encoder(case, without_t5, text_tokens):
     pipeline = families.load_pipeline(case.folder, zero_t5=True, text_tokens=text_tokens)

@@ -60,6 +60,7 @@ def test_the_network(ours, theirs):
     assert ours.tokenize(["a"], image_size=64)["time_ids"].tolist() == [[64, 64, 0, 0, 64, 64]]
 
 
+@pytest.mark.slow
 def test_the_empty_text_as_zeros(case, ours, theirs):
     """And the errors of the other texts, which are as without."""
     zeros = ours.replace(zero_empty_text=True)

@@ -42,6 +42,7 @@ def planned(text, config, asked, model_parallel):
     return model, asking.plan_batches(model, asked, lambda program: compiling.compile_program(program, target))
 
 
+@pytest.mark.slow
 def test_a_decoder_on_a_tpu():
     pytest.importorskip("libtpu")
     model, found = planned("v5e:2x2", LLAMA, ASKED, 2)

@@ -35,6 +35,7 @@ def programs_of(description, devices, dtype="bfloat16", **options):
     return found, found.programs(2)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("count", "options"), [(1, {}), (2, {"sampler": "euler_ancestral", "guidance_scale": 1.0, "image_size": 16})]
 )

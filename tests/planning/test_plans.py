@@ -37,6 +37,7 @@ def plan(monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_what_a_setting_leaves_out_is_not_counted(plan):
     """Of T5 v1.1 XXL's encoder: embedding, projections of attention, three of the feed-forward, norms, distances."""
     of_t5 = 32_128 * 4_096 + 4 * 4_096 * 4_096 + 3 * 4_096 * 10_240 + 3 * 4_096 + 32 * 64

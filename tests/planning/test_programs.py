@@ -53,6 +53,7 @@ def scores_in_memory(module, positions):
     ]
 
 
+@pytest.mark.slow
 def test_the_step_on_a_tpu():
     pytest.importorskip("libtpu")
     _, found = scorer_on("v5e:2x2", small.description(16), batch=4)

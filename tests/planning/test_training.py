@@ -26,6 +26,7 @@ def config_of(folder, **changes):
     return config
 
 
+@pytest.mark.slow
 def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
     config = hardneg_config.get_config("debug")
     config.model, config.lora.text_encoder, config.validate_every = str(tiny_pipeline), True, 0
@@ -42,6 +43,7 @@ def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
     assert held == whole + sum(leaf.nbytes for leaf in jax.tree.leaves(batch))
 
 
+@pytest.mark.slow
 def test_only_gradients_are_sent():
     """By the compiler for CPUs, which fuses no attention. Networks of shapes alone take adapters."""
     config, mesh = config_of("small", batch_size=2, remat=False), parallel.make_mesh(jax.devices()[:2])

@@ -33,7 +33,9 @@ def inside(name, kind):
 
 
 CASES = [("batch", AxisType.Explicit), ("data-fsdp", AxisType.Explicit), ("data-fsdp", AxisType.Auto)]
-meshes = pytest.mark.parametrize(("name", "kind"), CASES)
+meshes = pytest.mark.parametrize(
+    ("name", "kind"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
+)
 
 
 def triples(put=jnp.asarray):
@@ -74,6 +76,7 @@ def test_errors_of_split_triples(errors, name, kind):
             assert jax.typeof(found).sharding.spec == PartitionSpec(MESHES[name][1])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("name", "kind", "jitted"), [*((*mesh, True) for mesh in CASES), (*CASES[0], False)])
 def test_a_callers_denoiser_keeps_explicit_axes(name, kind, jitted):
     schedule, seen = NoiseSchedule(), []
@@ -130,6 +133,7 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
     }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("what", ["given noise", "generate", "matching head", "language model"])
 def test_own_programs_do_not_meet_the_callers_mesh(own_programs, what):
     expected = own_programs[what]()
@@ -156,6 +160,7 @@ def test_errors_come_one_by_one_between_the_callers_own_work():
     np.testing.assert_array_equal(found.reshape(3, 2, 2), expected)
 
 
+@pytest.mark.slow
 def test_weights_that_a_caller_has_split(pipeline):
     scorer = DiffusionITM(pipeline, mesh=parallel.make_mesh(jax.devices()[:2]))
     images = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), np.uint8) for seed in range(2)]

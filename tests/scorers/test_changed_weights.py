@@ -357,6 +357,7 @@ def test_numpy_arrays_cannot_be_changed_in_place(make, on_host):
     assert not np.array_equal(scores(scorer), before)
 
 
+@pytest.mark.slow
 def test_other_networks_and_dtypes_are_seen(make, at):
     scorer, other = make(), make(dtype="bfloat16")
     before = scorer.fingerprint()
@@ -400,6 +401,7 @@ def test_weights_are_identified_once(make, monkeypatch):
     assert key not in holding._computed  # nobody keeps the earlier weights in memory
 
 
+@pytest.mark.slow
 def test_what_is_drawn_follows_the_weights(make):
     pipeline = make().pipeline
     how = {"num_steps": 1, "guidance_scale": 3.0, "batch_size": 1, "mesh": one_device()}

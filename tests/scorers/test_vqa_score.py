@@ -165,6 +165,7 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
         scorer.processor(np.zeros((1, 2_000, 3), np.uint8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "template"),
     # LLaVA's stand in the conversation that the published evaluation puts any question in.
@@ -205,7 +206,7 @@ def test_how_an_opt_is_asked(load):
     assert bare.tokens("{}", ["", "a"]) == ((), [[loaded.config.text_config.bos_token_id], [*tokens("a")]])
 
 
-@pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS, "llava"])
+@pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS, pytest.param("llava", marks=pytest.mark.slow)])
 def test_published_formula(folders, family):
     loaded = vision_language.load_vision_language(folders(family))
     longest = None if family == "llava" else LONGEST

@@ -56,6 +56,7 @@ def test_latents_are_those_of_the_pipeline(pipeline, source, tmp_path):
     assert latent_cache.LatentSet(found.folder).rows == source.rows
 
 
+@pytest.mark.slow
 def test_another_size_resizes(pipeline, source, tmp_path):
     found = latent_cache.encode(pipeline, source, tmp_path, image_size=16, batch_size=1)
     assert found.latents[20].shape == (4, 4, 4)

@@ -42,6 +42,7 @@ def finished(sources, tmp_path_factory):
     return folder, nli.run(make_config(sources), folder)
 
 
+@pytest.mark.slow
 def test_training_leaves_numbers_and_a_model(finished):
     folder, report = finished
     rows = rows_of(folder)
@@ -63,6 +64,7 @@ def test_training_leaves_numbers_and_a_model(finished):
     }
 
 
+@pytest.mark.slow
 def test_torch_loads_the_export(finished):
     import torch
     import transformers
