@@ -77,7 +77,7 @@ def flow_of_torch():
 def test_torch_diffusers_computes_the_same_errors_of_the_flow_model(flow_of_torch):
     levels = [0.2, 0.5, 0.9]
     images, texts = clevr_common.evaluation_images(2), ["A red cube.", "There are two spheres.", ""]
-    noise = np.random.default_rng(0).standard_normal((len(levels), 16, 16, 16), np.float32)
+    noise = np.random.default_rng(0).standard_normal((len(levels), 8, 8, 16), np.float32)
     options = {"text_tokens": 0, "images": images, "texts": texts}
     expected = errors_of_sd3(flow_of_torch, noise, levels, **options)
     scorer = winobench.DiffusionITM.from_pretrained("clevr-flow", mesh=parallel.make_mesh(jax.devices()[:1]))
