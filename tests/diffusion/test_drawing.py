@@ -131,6 +131,7 @@ def test_networks_that_have_changed_are_copied_again(tiny_pipeline):
     assert np.abs(drawn(pipeline, TEXTS[:2]) - before).max() > 0.1
 
 
+@pytest.mark.slow
 def test_networks_that_give_nan_are_refused(tiny_pipeline):
     """Which image, and what to do: black ones would pass for drawn."""
     pipeline = StableDiffusion.from_pretrained(tiny_pipeline)

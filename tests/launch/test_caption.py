@@ -148,6 +148,7 @@ def test_a_text_only_model_is_one_sentence_wherever_it_is_named(blind, photos):
         launching.refuse("launch.caption", *words, named=[message])
 
 
+@pytest.mark.slow
 def test_a_model_that_sees_judges_a_comparison(sees, tmp_path):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
     prompts = [fakes.PROMPTS[0]]

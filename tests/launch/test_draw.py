@@ -35,6 +35,7 @@ def lora_folder(tiny_pipeline, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS))
     words = [f"--config.model={tiny_pipeline}", "--config.prompts=prompts.txt", "--config.seeds=0,7", *SETTINGS]

@@ -277,6 +277,7 @@ def test_adapters_that_do_not_fit_leave_the_network_as_it_was(values, words):
     assert not lora.adapters(module)
 
 
+@pytest.mark.slow
 def test_convolutions():
     """Of 3 x 3 and of 1 x 1 pixels, with stride 2: beside the base and within it, they are the same convolution."""
     module, base, generator = network(), network(), np.random.default_rng(0)

@@ -150,6 +150,7 @@ def test_without_metadata_torch_and_we_forget_alpha_alike(theirs, ours, tiny_pip
 @pytest.mark.parametrize(
     ("targets", "rank", "alpha"), [("cross", 4, None), pytest.param("all", 3, 7.5, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_made_here(base, theirs, ours, tmp_path, targets, rank, alpha):
     config = lora.LoRAConfig(targets, rank=rank, alpha=alpha)
     rng = np.random.default_rng(0)

@@ -39,6 +39,7 @@ def theirs(case):
     return case.theirs
 
 
+@pytest.mark.slow
 def test_the_network(ours, theirs):
     """Only the first convolution lies ahead of the pooled text, so the scorer repeats samples; the network can."""
     assert not ours.unet.shares_rows
@@ -77,6 +78,7 @@ def test_the_empty_text_as_zeros(case, ours, theirs):
     ("by_folder", "setting", "negative", "scale"),
     [(True, None, None, 3.0), (True, False, "", 3.0), (False, True, None, 3.0), (True, None, None, 0.0)],
 )
+@pytest.mark.slow
 def test_generation(ours, theirs, by_folder, setting, negative, scale):
     """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""
     texts, noise = ["a red cube", ""], np.random.default_rng(3).standard_normal((2, 8, 8, 4), np.float32)
@@ -135,6 +137,7 @@ def adapted(case, tmp_path_factory):
     return pipeline, place
 
 
+@pytest.mark.slow
 def test_lora_of_diffusers(case, adapted):
     pipeline, place = adapted
     ours = families.load_pipeline(case.folder)

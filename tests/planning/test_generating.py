@@ -35,10 +35,10 @@ def programs_of(description, devices, dtype="bfloat16", **options):
     return found, found.programs(2)
 
 
-@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("count", "options"), [(1, {}), (2, {"sampler": "euler_ancestral", "guidance_scale": 1.0, "image_size": 16})]
 )
+@pytest.mark.slow
 def test_the_programs_are_those_that_draw(tiny_pipeline, monkeypatch, count, options):
     """To the letter, as JAX's compilers take them; but for the place of the text encoders, which arrays have not."""
     ran = []
@@ -185,6 +185,7 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
     assert "does not fit" in text.getvalue()
 
 
+@pytest.mark.slow
 def test_encoders_that_leave_before_the_denoiser_comes(planned):
     flux = ("model", "flux1-dev"), ("dtype", "bfloat16"), ("batch_size", "1"), ("guidance_scale", "3.5")
     resident, asked = planned(*flux, room=30e9)

@@ -72,6 +72,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     assert (tmp_path / "report" / "generation.png").is_file()
 
 
+@pytest.mark.slow
 def test_scorers_and_drawers(tmp_path, drawn):
     for name in ("one", "two"):
         evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)

@@ -160,6 +160,7 @@ def test_all_three_kinds_of_requests(model, family, pictures):
             np.testing.assert_allclose(read[place].scores, np.log(likely) * tokens, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_options_of_a_decoder_are_as_likely_as_in_torch(model, family, folder, pictures):
     if family != "llava":
         pytest.skip("one decoder does")
