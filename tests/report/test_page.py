@@ -89,7 +89,6 @@ def page(comparison):
     return Page(comparison / "report.html")
 
 
-@pytest.mark.slow
 def test_the_page_loads_nothing(page, comparison):
     """It links to its anchors and to files next to it. A run's texts cannot become part of it."""
     elements = {tag for tag, _ in page.elements}
