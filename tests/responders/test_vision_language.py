@@ -81,7 +81,7 @@ def test_greedy_texts_are_those_of_torch(model, folder, family):
 @pytest.mark.slow
 def test_sampled_texts(model, family, folder):
     if family != "instructblip":
-        pytest.skip("what draws does not know the family")
+        pytest.skip("sampling does not depend on the family")
     drawn = model.write(IMAGES, PROMPTS, max_tokens=12, temperature=1.0)
     several = VisionLanguageModel.from_pretrained(folder, batch_size=1, mesh=parallel.make_mesh(jax.devices()[:2]))
     assert several.write(IMAGES[::-1], PROMPTS[::-1], max_tokens=12, temperature=1.0) == drawn[::-1]

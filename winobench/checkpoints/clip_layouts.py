@@ -174,7 +174,7 @@ def _layouts(source: sources.Source) -> list[_Layout]:
             " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14",
             code="unsupported-file-format",
         )
-    source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
+    source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so it does not hold a CLIP")
     message = f"{config_path} names no model_type and {source} has no {_OPEN_CLIP_CONFIG}, so this is not a CLIP"
     raise InputError(message, code="unknown-kind-of-model")
 

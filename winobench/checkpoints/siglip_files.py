@@ -68,7 +68,7 @@ def load_siglip(
 
 
 def _refuse_naflex(source: sources.Source) -> None:
-    path = source.require("config.json", "so there is no SigLIP in it")
+    path = source.require("config.json", "so it does not hold a SigLIP")
     if sources.read_json(path).get("model_type") == "siglip2":
         raise InputError(
             f"{path} has the model_type 'siglip2', the NaFlex variant for images of any shape, which is not supported:"
