@@ -37,11 +37,15 @@ setuptools.setup(
     author="The winobench authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=setuptools.find_packages(
-        include=["winobench", "winobench.*", "launch", "launch.*", "configs", "configs.*"]
-    ),
+    # Installed inside winobench, so that no other package called launch or configs collides with them.
+    package_dir={"winobench.launch": "launch", "winobench.configs": "configs"},
+    packages=[
+        *setuptools.find_packages(include=["winobench", "winobench.*"]),
+        *(f"winobench.{name}" for name in setuptools.find_packages(include=["launch", "launch.*", "configs"])),
+    ],
+    entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
     package_data={
-        "launch": ["cloud/templates/*"],
+        "winobench.launch": ["cloud/templates/*"],
         "winobench": ["assets/**/*", "*/templates/*"],
     },
     python_requires=">=3.11,<3.14",

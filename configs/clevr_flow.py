@@ -1,17 +1,18 @@
 """Trains clevr-flow: an autoencoder, then a small transformer like Stable Diffusion 3's, on rendered scenes.
 
-python -m launch.train --config=clevr_flow           # the shipped recipe: some three and a half hours on one CPU core
-python -m launch.train --config=clevr_flow:debug     # a few minutes, to see every part run
-python -m launch.train --config=clevr_flow --config.denoiser.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_flow           # the shipped recipe: some three and a half hours on one CPU core
+winobench train --config=clevr_flow:debug     # a few minutes, to see every part run
+winobench train --config=clevr_flow --config.denoiser.num_steps=20000     # longer. Resumes where it was
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import clevr_tiny, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import clevr_tiny, forms_of
 
 LAUNCHER = "train"
 
@@ -31,7 +32,7 @@ class Denoiser(clevr_tiny.Denoising):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(clevr_tiny.Settings):
-    recipe: str = option("clevr_flow", options.choice("clevr_flow"), "what launch.train runs with this config")
+    recipe: str = option("clevr_flow", options.choice("clevr_flow"), "the recipe of winobench train")
     data: Data = options.group(Data)
     text_encoder_2: clevr_tiny.TextEncoder = options.group(clevr_tiny.TextEncoder)
     denoiser: Denoiser = options.group(Denoiser)

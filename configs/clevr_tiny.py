@@ -1,17 +1,18 @@
 """Trains the embedded model: an autoencoder, then a denoiser with its text encoder, on rendered CLEVR-style scenes.
 
-python -m launch.train --config=clevr_tiny           # the shipped recipe: about an hour on two CPU cores
-python -m launch.train --config=clevr_tiny:debug     # a few minutes, to see every part run
-python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_tiny           # the shipped recipe: about an hour on two CPU cores
+winobench train --config=clevr_tiny:debug     # a few minutes, to see every part run
+winobench train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer. Resumes where it was
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "train"
 
@@ -73,7 +74,7 @@ class Denoiser(Denoising):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    recipe: str = option("clevr_tiny", options.choice("clevr_tiny"), "what launch.train runs with this config")
+    recipe: str = option("clevr_tiny", options.choice("clevr_tiny"), "the recipe of winobench train")
     seed: int = option(0, options.SEED, "random seed of everything")
     data: Data = options.group(Data)
     autoencoder: Autoencoder = options.group(Autoencoder)

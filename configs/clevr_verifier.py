@@ -1,17 +1,18 @@
 """Trains the verifier: a small detector that lists the objects of a CLEVR-style image.
 
-python -m launch.train --config=clevr_verifier           # the shipped recipe
-python -m launch.train --config=clevr_verifier:debug     # a minute or two, to see every part run
-python -m launch.train --config=clevr_verifier --config.training.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_verifier           # the shipped recipe
+winobench train --config=clevr_verifier:debug     # a minute or two, to see every part run
+winobench train --config=clevr_verifier --config.training.num_steps=20000     # longer. Resumes where it was
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "train"
 
@@ -34,7 +35,7 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    recipe: str = option("clevr_verifier", options.choice("clevr_verifier"), "what launch.train runs with this config")
+    recipe: str = option("clevr_verifier", options.choice("clevr_verifier"), "the recipe of winobench train")
     seed: int = option(0, options.SEED, "random seed of everything")
     data: Data = options.group(Data)
     network: Network = options.group(Network)

@@ -1,18 +1,19 @@
 """Edits the images of a task towards its texts: how far must an image move until the text fits?
 
-python -m launch.edit --config=edit                        # clevr_image by optimisation, minutes on a laptop
-python -m launch.edit --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
-python -m launch.edit --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+winobench edit --config=edit                        # clevr_image by optimisation, minutes on a laptop
+winobench edit --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
+winobench edit --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
 from winobench.runs import settings
+
+from . import _shared, forms_of
 
 LAUNCHER = "edit"
 
@@ -22,7 +23,7 @@ class Settings(settings.Data, _shared.Pipeline):
     """Of edits of images towards texts. Numbers of the paper's Appendix C."""
 
     limit: int | None = option(8, options.LIMIT, "scenes or items a task. None for all")
-    tasks: str = option("clevr_image", options.text(), "names with commas (launch.eval --list_tasks)")
+    tasks: str = option("clevr_image", options.text(), "names with commas (winobench eval --list_tasks)")
     method: str = option(
         "optimize",
         options.choice("optimize", "denoise"),

@@ -1,15 +1,15 @@
 """Scores images against texts with a diffusion model on the tasks of GDBench.
 
-python -m launch.eval --config=gdbench           # 100 scenes, 16 samples: minutes on a laptop
-python -m launch.eval --config=gdbench:full      # everything, 32 samples: the figure to quote
-python -m launch.eval --config=gdbench:race      # everything, up to 250 samples, until each question is decided
-python -m launch.eval --config=gdbench:debug     # 4 scenes, 2 samples: does everything run?
-python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
-python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
-python -m launch.eval --config=gdbench:table2 --config.model=sd21-base
-python -m launch.eval --config=gdbench:table3 --config.model=sd15
-python -m launch.eval --config=gdbench:table2 --config.model=sd21-base --config.lora=FOLDER  # fine-tuned by LoRA
-python -m launch.eval --config=gdbench --config.model=openai:gpt-4o  # VQAScore of a hosted model
+winobench eval --config=gdbench           # 100 scenes, 16 samples: minutes on a laptop
+winobench eval --config=gdbench:full      # everything, 32 samples: the figure to quote
+winobench eval --config=gdbench:race      # everything, up to 250 samples, until each question is decided
+winobench eval --config=gdbench:debug     # 4 scenes, 2 samples: does everything run?
+winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
+winobench eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
+winobench eval --config=gdbench:table2 --config.model=sd21-base
+winobench eval --config=gdbench:table3 --config.model=sd15
+winobench eval --config=gdbench:table2 --config.model=sd21-base --config.lora=FOLDER  # fine-tuned by LoRA
+winobench eval --config=gdbench --config.model=openai:gpt-4o  # VQAScore of a hosted model
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import dataclasses
 
 import ml_collections
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.options import option
 from winobench.runs import settings
+
+from . import _shared, forms_of
 
 LAUNCHER = "eval"
 

@@ -1,11 +1,11 @@
 """Fine-tunes a diffusion model with hard negatives, by LoRA: HardNeg-DiffusionITM.
 
-python -m launch.train --config=hardneg                          # the embedded model, minutes on two CPU cores
-python -m launch.train --config=hardneg --config.loss.kind=hard_text
-python -m launch.train --config=hardneg --config.loss.threshold=none       # without the threshold
-python -m launch.train --config=hardneg --config.model=FOLDER    # another model of rendered scenes
-python -m launch.train --config=hardneg:paper                    # SD 2.1-base on COCO, as the paper
-python -m launch.train --config=hardneg:debug                    # a few steps: does everything run?
+winobench train --config=hardneg                          # the embedded model, minutes on two CPU cores
+winobench train --config=hardneg --config.loss.kind=hard_text
+winobench train --config=hardneg --config.loss.threshold=none       # without the threshold
+winobench train --config=hardneg --config.model=FOLDER    # another model of rendered scenes
+winobench train --config=hardneg:paper                    # SD 2.1-base on COCO, as the paper
+winobench train --config=hardneg:debug                    # a few steps: does everything run?
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import dataclasses
 
 import ml_collections
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "train"
 
@@ -77,7 +78,7 @@ class Data:
     name: str = option(
         "clevr",
         options.text(255),
-        "clevr (rendered here), or a set of launch.prepare: coco_hardneg_train, captions_hardneg_train",
+        "clevr (rendered here), or a set of winobench prepare: coco_hardneg_train, captions_hardneg_train",
     )
     num_scenes: int = option(
         400, options.whole(2, 10_000_000), "clevr: number of scenes, with 14 captions and 7 images each"
@@ -85,7 +86,7 @@ class Data:
     data_dir: str | None = option(
         None,
         options.PATH.or_none(),
-        "where launch.prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
+        "where winobench prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
     )
     cache_dir: str | None = option(
         None, options.PATH.or_none(), "where encoded images are kept. None for the folder latents next to the run's"
@@ -120,7 +121,7 @@ class Validation:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Training, _shared.Checkpoint):
-    recipe: str = option("hardneg", options.choice("hardneg"), "what launch.train runs with this config")
+    recipe: str = option("hardneg", options.choice("hardneg"), "the recipe of winobench train")
     dtype: str = option(
         "float32",
         options.DTYPE,

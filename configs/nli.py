@@ -1,9 +1,9 @@
 """Fine-tunes a BERT on natural language inference, so that it can judge WinoViz: its section 3.4 and Table 3.
 
-python -m launch.train --config=nli                              # bert-large-uncased on SNLI and ANLI, from the hub
-python -m launch.train --config=nli --config.data.folder=DIR     # SNLI and ANLI unpacked in DIR
-python -m launch.train --config=nli --config.model=DIR           # another BERT; VL-BERT and Oscar, text side only
-python -m launch.train --config=nli:debug --config.model=DIR --config.data.folder=DIR    # a few steps, for a small BERT
+winobench train --config=nli                              # bert-large-uncased on SNLI and ANLI, from the hub
+winobench train --config=nli --config.data.folder=DIR     # SNLI and ANLI unpacked in DIR
+winobench train --config=nli --config.model=DIR           # another BERT; VL-BERT and Oscar, text side only
+winobench train --config=nli:debug --config.model=DIR --config.data.folder=DIR    # a few steps, for a small BERT
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import dataclasses
 
 import ml_collections
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "train"
 
@@ -47,7 +48,7 @@ class Validation:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(_shared.Training, _shared.Checkpoint):
-    recipe: str = option("nli", options.choice("nli"), "what launch.train runs with this config")
+    recipe: str = option("nli", options.choice("nli"), "the recipe of winobench train")
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
     )

@@ -1,9 +1,9 @@
 """Generates images of a set of prompts by one or several models.
 
-python -m launch.draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
-python -m launch.draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
-python -m launch.draw --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
-python -m launch.draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
+winobench draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
+winobench draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
+winobench draw --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
+winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
     --config.lora=none,FOLDER                        # App. B: a model against its LoRA, 104 prompts x 2 seeds
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "draw"
 
@@ -33,7 +34,7 @@ class Settings(_shared.Sampler, _shared.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a diffusion model of launch.eval --list_models, a folder, or a hub id. Several with commas",
+        "a diffusion model of winobench eval --list_models, a folder, or a hub id. Several with commas",
     )
     lora: str | None = option(
         None,

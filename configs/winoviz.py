@@ -1,35 +1,36 @@
 """Asks language models what an object looks like in the state that a sentence puts it in (docs/winoviz.md).
 
-python -m launch.eval --config=winoviz                                       # FLAN-T5-base, our small set, zero-shot
-python -m launch.eval --config=winoviz:debug                                 # two items a task, every protocol
-python -m launch.eval --config=winoviz --config.model=qwen3-8b --config.protocol=few_shot --config.dtype=bfloat16
-python -m launch.eval --config=winoviz --config.model=openai:gpt-4o-mini --config.protocol=zero_shot_swapped
-python -m launch.eval --config=winoviz --config.model=FOLDER                 # BERT after launch.train --config=nli
-python -m launch.eval --config=winoviz --config.model=clip-vit-l14           # CLIP's text side, by cosine
-python -m launch.eval --config=winoviz:table1 --config.model=flan-t5-xxl --config.dtype=bfloat16  # the paper's items
-python -m launch.eval --config=winoviz:table2 --config.model=flan-t5-xxl --config.dtype=bfloat16
-python -m launch.eval --config=winoviz:table3 --config.model=FOLDER
-python -m launch.eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
+winobench eval --config=winoviz                                       # FLAN-T5-base, our small set, zero-shot
+winobench eval --config=winoviz:debug                                 # two items a task, every protocol
+winobench eval --config=winoviz --config.model=qwen3-8b --config.protocol=few_shot --config.dtype=bfloat16
+winobench eval --config=winoviz --config.model=openai:gpt-4o-mini --config.protocol=zero_shot_swapped
+winobench eval --config=winoviz --config.model=FOLDER                 # BERT after winobench train --config=nli
+winobench eval --config=winoviz --config.model=clip-vit-l14           # CLIP's text side, by cosine
+winobench eval --config=winoviz:table1 --config.model=flan-t5-xxl --config.dtype=bfloat16  # the paper's items
+winobench eval --config=winoviz:table2 --config.model=flan-t5-xxl --config.dtype=bfloat16
+winobench eval --config=winoviz:table3 --config.model=FOLDER
+winobench eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
 
 With images: five are generated of each premise, and whoever sees them is asked about each. The majority decides.
 
-python -m launch.eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
-python -m launch.eval --config=winoviz:pictures                    # SD 1.5 generates, CLIP says which hypothesis fits
-python -m launch.eval --config=winoviz:pictures --config.model=sd21-base       # a diffusion model judges
-python -m launch.eval --config=winoviz:pictures --config.model=flan-t5-xxl     # reads BLIP-2's captions
-python -m launch.eval --config=winoviz:pictures --config.model=instructblip-flan-t5-xl --config.protocol=all
-python -m launch.eval --config=winoviz:pictures --config.pictures=RUN_OF_PICTURES_OR_TABLE.csv
-python -m launch.eval --config=winoviz:table6 --config.dtype=bfloat16          # the paper's models, its items
+winobench eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
+winobench eval --config=winoviz:pictures                    # SD 1.5 generates, CLIP says which hypothesis fits
+winobench eval --config=winoviz:pictures --config.model=sd21-base       # a diffusion model judges
+winobench eval --config=winoviz:pictures --config.model=flan-t5-xxl     # reads BLIP-2's captions
+winobench eval --config=winoviz:pictures --config.model=instructblip-flan-t5-xl --config.protocol=all
+winobench eval --config=winoviz:pictures --config.pictures=RUN_OF_PICTURES_OR_TABLE.csv
+winobench eval --config=winoviz:table6 --config.dtype=bfloat16          # the paper's models, its items
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
 from winobench.runs import settings
+
+from . import _shared, forms_of
 
 LAUNCHER = "eval"
 
@@ -70,7 +71,7 @@ class Settings(settings.Asking, _shared.Responder):
     pictures: str | None = option(
         None,
         options.PATH.or_none(),
-        "a run of launch.draw that has generated the premises, or a .csv or .jsonl file of"
+        "a run of winobench draw that has generated the premises, or a .csv or .jsonl file of"
         " your own images (premise, file). None has the generator generate them first",
     )
     drawer: str | None = option(

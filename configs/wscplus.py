@@ -1,21 +1,22 @@
 """Asks language models whom a pronoun of a WSC+ sentence means (docs/wscplus.md).
 
-python -m launch.eval --config=wscplus --config.model=qwen3-0.6b                  # Tree-of-Experts, validation set
-python -m launch.eval --config=wscplus:debug --config.model=qwen3-0.6b            # eight questions, every protocol
-python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini          # a model behind an API
-python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv   # answers that were recorded
-python -m launch.eval --config=wscplus:prompts --config.model=openai:gpt-4o-mini  # Figure 5: all protocols
-python -m launch.eval --config=wscplus:test --config.model=qwen3-8b --config.dtype=bfloat16
+winobench eval --config=wscplus --config.model=qwen3-0.6b                  # Tree-of-Experts, validation set
+winobench eval --config=wscplus:debug --config.model=qwen3-0.6b            # eight questions, every protocol
+winobench eval --config=wscplus --config.model=openai:gpt-4o-mini          # a model behind an API
+winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv   # answers that were recorded
+winobench eval --config=wscplus:prompts --config.model=openai:gpt-4o-mini  # Figure 5: all protocols
+winobench eval --config=wscplus:test --config.model=qwen3-8b --config.dtype=bfloat16
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
 from winobench.runs import settings
+
+from . import _shared, forms_of
 
 LAUNCHER = "eval"
 

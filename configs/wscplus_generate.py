@@ -1,19 +1,20 @@
 """Has language models write new WSC+ items, checks them, and lets two people judge them.
 
-python -m launch.write_items --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
-python -m launch.write_items --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
-python -m launch.write_items --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
-python -m launch.write_items --config=wscplus_generate:debug --config.model=...      # a request a prompt
-python -m launch.write_items --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
+winobench write_items --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
+winobench write_items --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
+winobench write_items --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
+winobench write_items --config=wscplus_generate:debug --config.model=...      # a request a prompt
+winobench write_items --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from configs import _shared, forms_of
 from winobench.base import options
 from winobench.base.options import option
+
+from . import _shared, forms_of
 
 LAUNCHER = "write_items"
 
@@ -34,7 +35,7 @@ class Settings(_shared.Responder):
     model: str | None = option(
         None,
         options.text().or_none(),
-        "API:MODEL (openai:MODEL), a name of launch.eval --list_models, a folder, or a hub id. Or several",
+        "API:MODEL (openai:MODEL), a name of winobench eval --list_models, a folder, or a hub id. Or several",
     )
     templates: tuple = option(
         ("toe",),

@@ -1,4 +1,6 @@
-"""Entry points: ``python -m launch.<name>``. Errors while the libraries load are one line here, as in the launchers."""
+"""Entry points: ``winobench NAME``, or ``python -m launch.NAME`` in a checkout.
+
+Errors while the libraries load are one line here, as in the launchers."""
 
 import _thread
 import os
@@ -79,7 +81,7 @@ def refused_environment(error: BaseException) -> str | None:
 
 def _excepthook(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
     """Prints an error that nothing has handled in one line, where that is enough."""
-    from launch import output
+    from . import output
 
     if isinstance(error, KeyboardInterrupt):
         output.print_stderr("interrupted")
@@ -100,10 +102,14 @@ def _unraisablehook(error: Any) -> None:
         threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
 
 
-# Only for a launcher that Python is about to run: programs that import this package have their own handlers. Until
-# Python has found the module of ``-m``, this is its ``sys.argv``.
-if sys.argv[:1] == ["-m"]:
+def guard() -> None:
+    """Makes errors one line. For a launcher that is about to run: programs that import this have their own handlers."""
     sys.excepthook = _excepthook
     # JAX would take away the frames by which `refused_environment` knows its errors.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     sys.unraisablehook = _unraisablehook
+
+
+# Until Python has found the module of ``-m``, this is its ``sys.argv``.
+if sys.argv[:1] == ["-m"]:
+    guard()

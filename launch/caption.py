@@ -1,4 +1,4 @@
-"""Captions images, or answers a question about each: python -m launch.caption PICTURES --model=MODEL"""
+"""Captions images, or answers a question about each: winobench caption PICTURES --model=MODEL"""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import configuration, text
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
+
+from . import configuration, text
 
 if TYPE_CHECKING:
     from winobench.runs.requests import Responder
 
 USAGE = """
 Captions images with a vision-language model, or answers a question about each image (docs/vision_language.md). PICTURES
-are folders, patterns, files, and runs of launch.draw:
+are folders, patterns, files, and runs of winobench draw:
 
-  python -m launch.caption photos --model=blip2-flan-t5-xl --dtype=bfloat16
-  python -m launch.caption 'photos/**/*.jpg' --model=openai:gpt-4o --question="What colour is the car?"
-  python -m launch.caption runs/pictures-clevr-tiny-1a2b3c4d --model=qwen3-vl-2b --max_tokens=60
+  winobench caption photos --model=blip2-flan-t5-xl --dtype=bfloat16
+  winobench caption 'photos/**/*.jpg' --model=openai:gpt-4o --question="What colour is the car?"
+  winobench caption runs/pictures-clevr-tiny-1a2b3c4d --model=qwen3-vl-2b --max_tokens=60
 
 Each text is in captions.jsonl of the run's folder as soon as it is written. captions.csv has all texts at the end. The
 same command requests only missing texts.

@@ -1,4 +1,4 @@
-"""Has people compare the images of two models, blind: python -m launch.compare RUN_A RUN_B --rater=NAME"""
+"""Has people compare the images of two models, blind: winobench compare RUN_A RUN_B --rater=NAME"""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ import rich.table
 import rich.text
 from absl import flags
 
-from launch import configuration
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
+
+from . import configuration
 
 if TYPE_CHECKING:
     from winobench.generation.comparison import Comparison
 
 USAGE = """
 Has people compare the images of two models without knowing which is which, on a page of this computer (DiffusionITM,
-Appendix B; docs/pictures.md). The words are two runs of launch.draw, RUN:MODEL, or one run of two models:
+Appendix B; docs/pictures.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two models:
 
-  python -m launch.compare RUN_A RUN_B --rater=anna                  serves anna's page; open the printed address
-  python -m launch.compare RUN --rater=ben                           one run of two models
-  python -m launch.compare RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
-  python -m launch.compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
+  winobench compare RUN_A RUN_B --rater=anna                  serves anna's page; open the printed address
+  winobench compare RUN --rater=ben                           one run of two models
+  winobench compare RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
+  winobench compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
 
 Every click is stored at once, so that a person can leave the page at any time.
 """
@@ -74,7 +75,7 @@ def _serve(compared: Comparison, rater: str, words: Sequence[str]) -> None:
         except KeyboardInterrupt:
             print(f"\n{len(labels.labels):,} of {len(compared.pairs):,} pairs are judged")
             there = [f"--workdir={_WORKDIR.value}"] if _WORKDIR.value else []
-            print("next: " + shlex.join(["python", "-m", "launch.compare", *words, *there, "--finish"]))
+            print("next: " + shlex.join(["winobench", "compare", *words, *there, "--finish"]))
 
 
 def _judged(compared: Comparison, name: str) -> dict[str, Any]:

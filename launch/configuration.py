@@ -21,14 +21,17 @@ from typing import Any, TypeVar
 import ml_collections
 from absl import app, flags, logging
 
-from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
-from launch.overrides import KIND, OVERRIDE, flat, override, set_field
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
+from . import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
+from .overrides import KIND, OVERRIDE, flat, override, set_field
+
+# Next to this package: at the top of a checkout, inside winobench once installed.
+_CONFIGS_PACKAGE = f"{__package__}.".removesuffix("launch.") + "configs"
+CONFIGS = pathlib.Path(importlib.util.find_spec(_CONFIGS_PACKAGE).origin).parent
 
 T = TypeVar("T")
 
@@ -296,14 +299,15 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(
-            f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.",
+            f"config {name!r} is for winobench {_launcher_of(module)}, not for winobench {launcher}.",
             code="config-of-another-launcher",
         )
     return module, argument if colon else None
 
 
 def _execute(path: pathlib.Path) -> Any:
-    module_spec = importlib.util.spec_from_file_location(f"winobench_config_{path.stem}", path)
+    # As a part of configs, a copy of one of its files can import from it wherever it is.
+    module_spec = importlib.util.spec_from_file_location(f"{_CONFIGS_PACKAGE}.winobench_config_{path.stem}", path)
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module  # where dataclasses look for what they are made of
     try:

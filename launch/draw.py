@@ -1,4 +1,4 @@
-"""Generates images of a set of prompts: python -m launch.draw --config=pictures"""
+"""Generates images of a set of prompts: winobench draw --config=pictures"""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs import verdicts
+
+from . import configuration
 
 if TYPE_CHECKING:
     import ml_collections
@@ -23,10 +24,10 @@ DEFAULT_CONFIG = "pictures"
 USAGE = """
 Generates images of a set of prompts with one or several text-to-image models (docs/pictures.md):
 
-  python -m launch.draw                                              the embedded model, prompts about its scenes
-  python -m launch.draw --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
-  python -m launch.draw --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
-  python -m launch.draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
+  winobench draw                                              the embedded model, prompts about its scenes
+  winobench draw --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
+  winobench draw --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
+  winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
       --config.lora=none,FOLDER                                      a model and its LoRA (DiffusionITM, Appendix B)
 
 Each image is a PNG file with a record, which is on disk as soon as the image is done. The same command resumes an

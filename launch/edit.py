@@ -1,4 +1,4 @@
-"""Edits the images of tasks towards their texts: python -m launch.edit --config=edit"""
+"""Edits the images of tasks towards their texts: winobench edit --config=edit"""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
+
+from . import configuration
 
 if TYPE_CHECKING:
     import ml_collections
@@ -21,12 +22,12 @@ USAGE = """
 Edits each candidate image of a task towards the text, and reports how often the right image needs the smallest edit
 (DiffusionITM, Appendix C; docs/pictures.md):
 
-  python -m launch.edit                                   by optimisation of the latents, Figure 6
-  python -m launch.edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength
-  python -m launch.edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+  winobench edit                                   by optimisation of the latents, Figure 6
+  winobench edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength
+  winobench edit --config.tasks=winoground --config.model=sd15 --config.limit=20
 
 Distances are recorded like scores. The same command resumes an interrupted run. edits.png in the run's folder shows
-images before and after, and python -m launch.report makes a page.
+images before and after, and winobench report makes a page.
 """
 
 _WORKDIR = flags.DEFINE_string(
@@ -71,7 +72,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         if (drawn := figure.draw(folder)) is not None:
             print(f"before and after: {drawn}")
         runs.append(results["workdir"])
-    print(f"the gallery of a report shows the edits: python -m launch.report {shlex.join(map(str, runs))}")
+    print(f"the gallery of a report shows the edits: winobench report {shlex.join(map(str, runs))}")
 
 
 def _editor(config: ml_collections.ConfigDict, pipeline: Any, folder: pathlib.Path, strength: float | None) -> Any:

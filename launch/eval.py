@@ -1,4 +1,4 @@
-"""Judges a text-to-image model, or a language model: python -m launch.eval --config=gdbench"""
+"""Judges a text-to-image model, or a language model: winobench eval --config=gdbench"""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import winobench
-from launch import configuration, text
-from launch.overrides import split
 from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
 from winobench.runs import settings
+
+from . import configuration, text
+from .overrides import split
 
 if TYPE_CHECKING:
     import ml_collections
@@ -29,27 +30,27 @@ USAGE = """
 Scores images against texts with a text-to-image model, task by task: accuracy, 95% interval, chance level, ties, and
 the paper's number where it has one.
 
-  python -m launch.eval --config=gdbench                          the embedded model, a few minutes on a laptop
-  python -m launch.eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
-  python -m launch.eval --config=gdbench:race                     up to 250 samples, until a question is decided
-  python -m launch.eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
-  python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
-  python -m launch.eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
-  python -m launch.eval --list_tasks                              what can be asked, and whether the data are there
-  python -m launch.eval --list_models                             what can be judged by a short name
+  winobench eval --config=gdbench                          the embedded model, a few minutes on a laptop
+  winobench eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
+  winobench eval --config=gdbench:race                     up to 250 samples, until a question is decided
+  winobench eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
+  winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
+  winobench eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
+  winobench eval --list_tasks                              what can be asked, and whether the data are there
+  winobench eval --list_models                             what can be judged by a short name
 
 Asks language models questions without images, by a protocol (docs/winoviz.md, docs/wscplus.md):
 
-  python -m launch.eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
-  python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
-  python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
+  winobench eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
+  winobench eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
+  winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
 
 Generates images of WinoViz's premises, and asks models that see them (docs/winoviz.md):
 
-  python -m launch.eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
+  winobench eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
 Errors and responses are recorded while they come in. The same command resumes an interrupted run, and runs next to each
-other share recorded errors and responses. python -m launch.report makes a page of one or more runs. With --processes,
+other share recorded errors and responses. winobench report makes a page of one or more runs. With --processes,
 the same command on several machines shares the work.
 """
 
@@ -140,7 +141,7 @@ def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRe
     if runs and is_first:
         if config.tasks == evaluate.READY:
             print(_how_to_get_data(config.data_dir), end="")
-        print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
+        print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
     if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
 
@@ -291,7 +292,7 @@ def _how_to_get_data(data_dir: str | None) -> str:
     lines = ["not evaluated, as their data are not here. Each command gets them, or says what to get where:"]
     for name, way in ways.items():
         is_published = winobench.TASKS[name].source is not None
-        command = f"python -m launch.prepare --task={name}{there}" if is_published else way
+        command = f"winobench prepare --task={name}{there}" if is_published else way
         lines.append(f"  {name:<{width}}  {command}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -1,4 +1,4 @@
-"""Names the launchers that took the place of ``python -m launch.generate``. For one version."""
+"""Names the launchers that took the place of ``winobench generate``. For one version."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from launch import BAD_INPUT, configuration, output
-from launch.overrides import LAUNCHERS
 from winobench.base.errors import InputError
+
+from . import BAD_INPUT, configuration, output
+from .overrides import LAUNCHERS
 
 
 def new_command(words: Sequence[str]) -> str | None:
-    """The command line that does what ``launch.generate`` did with these words. None if they named no program."""
+    """The command line that does what ``winobench generate`` did with these words. None if they named no program."""
     modes = [match[1] for word in words if (match := re.fullmatch("--?(caption|compare)(=true)?", word))]
     rest = [word for word in words if not re.fullmatch("--?(caption|compare)(=.*)?", word)]
     found = (re.fullmatch("--?config(?:=(.*))?", word) for word in words)
@@ -26,13 +27,13 @@ def new_command(words: Sequence[str]) -> str | None:
         launcher = "write_items"
     else:
         return None
-    return shlex.join(["python", "-m", f"launch.{launcher}", *rest])
+    return shlex.join(["winobench", launcher, *rest])
 
 
 if __name__ == "__main__":
-    names = "launch.draw, launch.caption, launch.compare, launch.edit and launch.write_items, each with its own --help"
+    names = "winobench draw, caption, compare, edit and write_items, each with its own --help"
     try:
-        sentence = f"launch.generate is five programs now: {new_command(sys.argv[1:]) or names}"
+        sentence = f"winobench generate is five programs now: {new_command(sys.argv[1:]) or names}"
     except InputError as error:
         sentence = str(error)
     output.print_stderr(f"error: {configuration.in_one_line(sentence)}")

@@ -1,4 +1,4 @@
-"""Memory, time and cost of a config on accelerators you do not have: python -m launch.plan --config=NAME ..."""
+"""Memory, time and cost of a config on accelerators you do not have: winobench plan --config=NAME ..."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import configuration
 from winobench.base.errors import InputError
+
+from . import configuration
 
 if TYPE_CHECKING:
     import ml_collections
@@ -20,14 +21,14 @@ memory of a device, passes or prompts at once, kernels, collectives, time, and f
 model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
 over the compiled kernels of a GPU, which is a bound.
 
-  python -m launch.plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
-  python -m launch.plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
-  python -m launch.plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
-  python -m launch.plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
-  python -m launch.plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
-  python -m launch.plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \
+  winobench plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
+  winobench plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
+  winobench plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
+  winobench plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
+  winobench plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
+  winobench plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \
       --accelerator=h100:1,v5e:2x2                                generating: text encoders, the sampler's loop, decoder
-  python -m launch.plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \
+  winobench plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \
       --accelerator=h100,v5e:2x2                                     VQAScore: images encoded, pairs scored
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install

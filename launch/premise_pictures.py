@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from launch import configuration
 from winobench.base.errors import InputError
+
+from . import configuration
 
 if TYPE_CHECKING:
     import ml_collections
@@ -39,7 +40,7 @@ def find(
         source = _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
-        how = shlex.join(["python", "-m", "launch.draw", "--config=pictures", f"--workdir={source}"]) + " ..."
+        how = shlex.join(["winobench", "draw", "--config=pictures", f"--workdir={source}"]) + " ..."
     return finding.find_pictures(source, texts, most=config.pictures_per_premise, model=config.drawer, how=how)
 
 

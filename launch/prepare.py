@@ -1,4 +1,4 @@
-"""Prepares the published data of tasks and training sets: python -m launch.prepare --task=winoground --source=DIR"""
+"""Prepares the published data of tasks and training sets: winobench prepare --task=winoground --source=DIR"""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import BAD_INPUT, configuration
-from launch.overrides import split
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+
+from . import BAD_INPUT, configuration
+from .overrides import split
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Task
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 USAGE = """
 Reads the published files of a task or a training set, checks them, and writes them as ArrayRecord files.
 
-  python -m launch.prepare --list                             what there is, what is ready, and how to get the rest
-  python -m launch.prepare --task=pets                        download what may be downloaded, and prepare it
-  python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --allow_partial       what is still on the web, in hours
-  python -m launch.prepare --task=winoground --source=DIR     from a folder with the published files
-  python -m launch.prepare --task=@spatial                    the tasks of a group, as --config.tasks of launch.eval
-  python -m launch.prepare --task=all                         every task whose files can be had or are there already
-  python -m launch.prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
-  python -m launch.prepare --task=coco_hardneg_train          COCO with hard negatives, for launch.train
-  python -m launch.prepare --task=captions_hardneg_train --source=DIR --lists=clip-rn50x64    negatives of ours
+  winobench prepare --list                             what there is, what is ready, and how to get the rest
+  winobench prepare --task=pets                        download what may be downloaded, and prepare it
+  winobench prepare --task=svo_subj,svo_verb,svo_obj --allow_partial       what is still on the web, in hours
+  winobench prepare --task=winoground --source=DIR     from a folder with the published files
+  winobench prepare --task=@spatial                    the tasks of a group, as --config.tasks of winobench eval
+  winobench prepare --task=all                         every task whose files can be had or are there already
+  winobench prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
+  winobench prepare --task=coco_hardneg_train          COCO with hard negatives, for winobench train
+  winobench prepare --task=captions_hardneg_train --source=DIR --lists=clip-rn50x64    negatives of ours
 
 Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. The same command resumes an
 interrupted run. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set HF_TOKEN.

@@ -1,4 +1,4 @@
-"""Makes a page on finished runs: python -m launch.report RUN [RUN ...]"""
+"""Makes a page on finished runs: winobench report RUN [RUN ...]"""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration, output
+from . import configuration, output
 
 if TYPE_CHECKING:
     from winobench.runs.run import Run
 
 USAGE = """
-Makes one HTML page on finished runs of launch.eval, which opens anywhere without a network, and beside it a PNG and a
-CSV file behind each figure and table. It reads what the runs have recorded; no model and no device is needed.
+Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
+and a CSV file of each figure and table. It reads what the runs have recorded; no model and no device is needed.
 
-  python -m launch.report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
-  python -m launch.report runs/gdbench-*                             several, side by side, in report/
-  python -m launch.report runs/a runs/b --out=comparison             ... in comparison/
-  python -m launch.report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
-  python -m launch.report runs/a --fit_timesteps                     learn how much each timestep should count
+  winobench report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
+  winobench report runs/gdbench-*                             several, side by side, in report/
+  winobench report runs/a runs/b --out=comparison             ... in comparison/
+  winobench report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
+  winobench report runs/a --fit_timesteps                     learn how much each timestep should count
 
 One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
 against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
@@ -60,7 +60,7 @@ def main(words: list[str]) -> None:
         fit_timesteps=_FIT_TIMESTEPS.value,
         drawn=_DRAWN.value,
         reproduce=eval_command,
-        command=["python", "-m", "launch.report", *sys.argv[1:]],
+        command=["winobench", "report", *sys.argv[1:]],
         skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),
     )
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
@@ -69,7 +69,7 @@ def main(words: list[str]) -> None:
 
 
 def eval_command(run: Run) -> str | None:
-    """The launch.eval command that makes a run: the fields in which its config differs from its benchmark's."""
+    """The winobench eval command that makes a run: the fields in which its config differs from its benchmark's."""
     name = "gdbench"
     if run.is_text:
         from winobench.report import published
@@ -80,7 +80,7 @@ def eval_command(run: Run) -> str | None:
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None
     changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
-    return " \\\n  ".join([f"python -m launch.eval --config={name}", *map(shlex.quote, changed)])
+    return " \\\n  ".join([f"winobench eval --config={name}", *map(shlex.quote, changed)])
 
 
 def _word(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Judges language models on text benchmarks. What launch.eval does where the config has a protocol."""
+"""Judges language models on text benchmarks. What winobench eval does where the config has a protocol."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from launch import configuration, premise_pictures
-from launch.overrides import split
 from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import settings
+
+from . import configuration, premise_pictures
+from .overrides import split
 
 if TYPE_CHECKING:
     import ml_collections
@@ -93,7 +94,7 @@ def main(
                 print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
                 incomplete += unfinished
     print(_how_to_get_data(config.tasks, config.data_dir), end="")
-    print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
+    print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
     if incomplete:
         sys.exit(INCOMPLETE)
     return runs
@@ -203,7 +204,7 @@ def display_name(model: str) -> str:
     if not folder.is_dir():
         return model
     folder = folder.absolute()
-    # launch.train --config=nli exports to the folder ``model`` of its run.
+    # winobench train --config=nli exports to the folder ``model`` of its run.
     return registry.model_label((folder.parent if folder.name == "model" else folder).name)
 
 

@@ -1,4 +1,4 @@
-"""Trains a model: python -m launch.train --config=clevr_tiny"""
+"""Trains a model: winobench train --config=clevr_tiny"""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import configuration
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+
+from . import configuration
 
 if TYPE_CHECKING:
     import ml_collections
@@ -22,23 +23,23 @@ Trains a model and exports it. The same command resumes an interrupted run.
 
 The embedded model, from nothing:
 
-  python -m launch.train --config=clevr_tiny                      exports a diffusers folder
-  python -m launch.train --config=clevr_tiny:debug                every stage in a few minutes
-  python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000
-  python -m launch.train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
+  winobench train --config=clevr_tiny                      exports a diffusers folder
+  winobench train --config=clevr_tiny:debug                every stage in a few minutes
+  winobench train --config=clevr_tiny --config.denoiser.num_steps=20000
+  winobench train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
 
 Fine-tuning with hard negatives, by LoRA:
 
-  python -m launch.train --config=hardneg                         the embedded model, minutes on two CPU cores
-  python -m launch.train --config=hardneg --config.loss.kind=hard_text
-  python -m launch.train --config=hardneg:paper                   Stable Diffusion 2.1-base on COCO, as the paper
-  python -m launch.train --config=hardneg --help                  all that can be chosen
-  python -m launch.train --config=hardneg:paper --processes=auto  on every host of a pod, with a --workdir for all
+  winobench train --config=hardneg                         the embedded model, minutes on two CPU cores
+  winobench train --config=hardneg --config.loss.kind=hard_text
+  winobench train --config=hardneg:paper                   Stable Diffusion 2.1-base on COCO, as the paper
+  winobench train --config=hardneg --help                  all that can be chosen
+  winobench train --config=hardneg:paper --processes=auto  on every host of a pod, with a --workdir for all
 
 Fine-tuning a BERT on natural language inference, for WinoViz:
 
-  python -m launch.train --config=nli                             bert-large-uncased on SNLI and ANLI from the hub
-  python -m launch.train --config=nli --config.data.folder=DIR    with the files of both in a folder
+  winobench train --config=nli                             bert-large-uncased on SNLI and ANLI from the hub
+  winobench train --config=nli --config.data.folder=DIR    with the files of both in a folder
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder. One in runs/ that tells of the config by default.")

@@ -1,4 +1,4 @@
-"""Has language models write WSC+ items, and people judge them: python -m launch.write_items --config.model=MODEL"""
+"""Has language models write WSC+ items, and people judge them: winobench write_items --config.model=MODEL"""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import configuration
-from launch.overrides import split
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+
+from . import configuration
+from .overrides import split
 
 if TYPE_CHECKING:
     import ml_collections
@@ -28,22 +29,22 @@ items that both call valid (docs/wscplus.md).
 
 1. Generate and check. Responses are on disk at once, and the same command resumes an interrupted run:
 
-  python -m launch.write_items --config.model=openai:gpt-4o-mini     60 traditional and ambiguous pairs, Tree-of-Experts
-  python -m launch.write_items --config=wscplus_generate:efficacy --config.model=...  4 templates x 2 queries, Figure 3
-  python -m launch.write_items --config=wscplus_generate:models --config.model=A,B,C  several models, Figure 2
-  python -m launch.write_items --config.model=... --config.checks.known=WSC+.csv      no item of this file
-  python -m launch.write_items --config.model=... --config.offensive=true             offensive questions as well
+  winobench write_items --config.model=openai:gpt-4o-mini     60 traditional and ambiguous pairs, Tree-of-Experts
+  winobench write_items --config=wscplus_generate:efficacy --config.model=...  4 templates x 2 queries, Figure 3
+  winobench write_items --config=wscplus_generate:models --config.model=A,B,C  several models, Figure 2
+  winobench write_items --config.model=... --config.checks.known=WSC+.csv      no item of this file
+  winobench write_items --config.model=... --config.offensive=true             offensive questions as well
 
 2. Judge, two people, each on a page of this computer. Every click is stored, so that a person can leave at any time:
 
-  python -m launch.write_items --workdir=runs/... --annotate=anna    then open the printed address
-  python -m launch.write_items --workdir=runs/... --annotate=ben
+  winobench write_items --workdir=runs/... --annotate=anna    then open the printed address
+  winobench write_items --workdir=runs/... --annotate=ben
 
 3. Filter: wscplus.csv in the published layout, agreement, Figures 2 and 3:
 
-  python -m launch.write_items --workdir=runs/... --finish
+  winobench write_items --workdir=runs/... --finish
 
-python -m launch.eval --config=wscplus evaluates models on the items. Prompts for offensive questions are sent only with
+winobench eval --config=wscplus evaluates models on the items. Prompts for offensive questions are sent only with
 --config.offensive=true. --check repeats the checks with other limits, without a model.
 """
 
@@ -86,9 +87,10 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 
 def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-    from launch import text
     from winobench.responders import loading
     from winobench.wscplus_items import prompts, run
+
+    from . import text
 
     models = _models(config)
     for model in models:
@@ -147,7 +149,7 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     if "offensive" in summary["accepted"]:
         lines.append("some of them are offensive, and are marked so wherever they are shown")
     if summary["accepted"]:
-        there = f"python -m launch.write_items --workdir={shlex.quote(str(folder))}"
+        there = f"winobench write_items --workdir={shlex.quote(str(folder))}"
         lines.append(f"next: {there} --annotate=NAME, for two people")
     return "\n".join(lines)
 
@@ -175,8 +177,9 @@ def _finished(folder: pathlib.Path) -> str:
 def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
     if _WORKDIR.value:
         return pathlib.Path(user_path(_WORKDIR.value))
-    from launch import text
     from winobench.runs.records import digest
+
+    from . import text
 
     models = _models(config)
     settled = {name: value for name, value in configuration.plain(config).items() if name not in _FREE}

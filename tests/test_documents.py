@@ -19,12 +19,13 @@ import winobench
 from launch import configuration
 from tests import launching, tiny_encoders
 from tests.evaluation import fakes
+from winobench import __main__ as command_line
 from winobench.base import registry
 from winobench.tasks import TEXT_TASKS, _sources, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = launching.ROOT
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,7 +44,7 @@ def commands():
     for document in NAMES:
         text = (ROOT / document).read_text()
         prose = _BLOCK.sub("", text)
-        lines = [" ".join(each.split()) for each in re.findall(r"`(python -m [^`]+)`", prose)]
+        lines = [" ".join(each.split()) for each in re.findall(r"`((?:python -m|winobench) [^`]+)`", prose)]
         for block in blocks(document, "bash"):
             # A shell takes the words of an unquoted variable apart, at line breaks as well.
             variables = {name: " ".join(value.split()) for name, value in _ASSIGNED.findall(block)}
@@ -54,7 +55,9 @@ def commands():
                 lines += line.split(" && ")
         for line in lines:
             words = shlex.split(line, comments=True)
-            if len(words) > 2 and pathlib.Path(words[0]).name == "python" and words[1] == "-m":
+            if len(words) > 1 and words[0] == "winobench" and words[1] in command_line.COMMANDS:
+                found.append((document, [f"launch.{words[1]}", *words[2:]]))
+            elif len(words) > 2 and pathlib.Path(words[0]).name == "python" and words[1] == "-m":
                 found.append((document, words[2:]))
     return found
 

@@ -1,4 +1,4 @@
-"""Starts a launcher on a cluster or in a cloud: python -m launch.cloud --target=slurm --config=gdbench"""
+"""Starts a launcher on a cluster or in a cloud: winobench cloud --target=slurm --config=gdbench"""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from launch import configuration
-from launch.cloud import jobs
 from winobench.base.errors import InputError
 
+from .. import configuration
+from . import jobs
+
 USAGE = """
-Writes the job file that runs launch.eval, launch.draw or launch.train on a cluster or in a cloud, and submits it.
+Writes the job file that runs winobench eval, draw or train on a cluster or in a cloud, and submits it.
 With --dry_run it is only printed, for you to read, change, or submit yourself.
 
-  python -m launch.cloud --target=skypilot --config=gdbench --dry_run          a SkyPilot task, for any cloud
-  python -m launch.cloud --target=slurm --config=gdbench --dry_run             a script for sbatch
+  winobench cloud --target=skypilot --config=gdbench --dry_run          a SkyPilot task, for any cloud
+  winobench cloud --target=slurm --config=gdbench --dry_run             a script for sbatch
 
 Four machines of eight GPUs that share one run, on machines that may be taken away:
 
-  python -m launch.cloud --target=skypilot --nodes=4 --accelerator=H100:8 --spot --store=gs://my-bucket \\
+  winobench cloud --target=skypilot --nodes=4 --accelerator=H100:8 --spot --store=gs://my-bucket \\
     --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --secrets=HF_TOKEN
-  python -m launch.cloud --target=slurm --nodes=4 --accelerator=h100:8 --workdir=/shared/runs/sd21 --time=12:00:00 \\
+  winobench cloud --target=slurm --nodes=4 --accelerator=h100:8 --workdir=/shared/runs/sd21 --time=12:00:00 \\
     --config=gdbench:table1 --config.model=sd21-base
 
 The machines of a TPU slice, and a cluster of Kubernetes:
 
-  python -m launch.cloud --target=skypilot --accelerator=v5litepod-64 --infra=gcp --store=gs://my-bucket \\
+  winobench cloud --target=skypilot --accelerator=v5litepod-64 --infra=gcp --store=gs://my-bucket \\
     --config=gdbench:table1 --config.model=sd21-base
-  python -m launch.cloud --target=skypilot --accelerator=H100:8 --infra=kubernetes --store=my-volume \\
+  winobench cloud --target=skypilot --accelerator=H100:8 --infra=kubernetes --store=my-volume \\
     --config=gdbench:table1 --config.model=sd21-base
 
-The config and its --config.* fields are checked here and passed on. `python -m launch.eval --config=NAME --help` lists
-them. The config's kind chooses the launcher: launch.eval, launch.draw or launch.train.
+The config and its --config.* fields are checked here and passed on. `winobench eval --config=NAME --help` lists
+them. The config's kind chooses the launcher: winobench eval, winobench draw or launch.train.
 
 The run's folder: all processes of a run write into one folder, so it must be one that they all see. --store names what
 is mounted as /mnt/winobench on each machine: a bucket or a volume. The run's folder and the prepared data
-(launch.prepare --data_dir) are in it. Under Slurm the folder is one of the cluster's shared file system.
+(winobench prepare --data_dir) are in it. Under Slurm the folder is one of the cluster's shared file system.
 
-`python -m launch.plan --output=plan.json` with the same config estimates the job's resources. With --plan=plan.json the
+`winobench plan --output=plan.json` with the same config estimates the job's resources. With --plan=plan.json the
 job has the plan's passes at once, memory and (Slurm) time limit wherever you name none.
 
 Lost machines: every target starts the job again, and the same command with the same folder resumes the run. Nothing is
@@ -66,7 +67,7 @@ flags.DEFINE_string(
 flags.DEFINE_integer("cpus", None, "CPU cores of each machine.", lower_bound=1)
 flags.DEFINE_integer("memory", None, "GB of memory of each machine. By the plan, if there is one.", lower_bound=1)
 flags.DEFINE_string(
-    "plan", None, "What launch.plan --output wrote for this config: passes at once, memory and time limit come from it."
+    "plan", None, "The file of winobench plan --output for this config: gives passes at once, memory and time limit."
 )
 flags.DEFINE_bool("spot", False, "Cheaper machines that may be taken away.")
 flags.DEFINE_string("store", None, "What all machines mount: gs://BUCKET, s3://BUCKET, or a SkyPilot volume.")

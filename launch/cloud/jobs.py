@@ -20,14 +20,15 @@ from collections.abc import Iterator, Sequence
 import jinja2
 import ml_collections
 
-from launch import configuration
-from launch.cloud import accelerators, planned
-from launch.cloud.storage import MOUNT, check_store, is_url
-from launch.overrides import LAUNCHERS
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.training import recipes
+
+from .. import configuration
+from ..overrides import LAUNCHERS
+from . import accelerators, planned
+from .storage import MOUNT, check_store, is_url
 
 TARGETS = ("skypilot", "slurm")
 SHARED = ("eval", "draw", "train")  # launchers whose work several processes can share
@@ -129,7 +130,7 @@ def make(request: Request) -> Job:
         "environment": "\n".join(_environment(request, checkout)),
         "gpus": gpus,
         "launcher": launcher,
-        "label": f"launch.{launcher} --config={request.config}",
+        "label": f"winobench {launcher} --config={request.config}",
         "mount": MOUNT,
         "name": name,
         "setup": _setup(request, _extras(config, accelerator), takes_checkout),
@@ -163,7 +164,7 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 def _launcher(request: Request) -> str:
     launcher = request.launcher or LAUNCHERS.get(configuration.load(request.config).kind, "eval")
     if launcher not in SHARED:
-        raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
+        raise InputError(f"config {request.config!r} is for winobench {launcher}, which one process runs.")
     return launcher
 
 
@@ -178,7 +179,7 @@ def _environment(request: Request, checkout: str | None) -> list[str]:
 def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str, processes: str | None) -> str:
     return " \\\n  ".join(
         [
-            f"{_python(request)} -m launch.{launcher}",
+            f"{_python(request)} -m winobench {launcher}",
             shlex.quote(f"--config={_config_spec(request, takes_checkout)}"),
             *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
             f"--workdir={workdir}",
@@ -364,7 +365,7 @@ def _notes(request: Request) -> list[str]:
 
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("launch.cloud", "templates"),
+        loader=jinja2.PackageLoader(__package__, "templates"),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

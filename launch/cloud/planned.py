@@ -1,4 +1,4 @@
-"""Items at once, memory of a machine and time of a job, from a plan (`python -m launch.plan --output=FILE`)."""
+"""Items at once, memory of a machine and time of a job, from a plan (`winobench plan --output=FILE`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import ml_collections
 
-from launch import configuration
-from launch.cloud.accelerators import Gpus, Slice
 from winobench.base import json_files
 from winobench.base.errors import InputError
+
+from .. import configuration
+from .accelerators import Gpus, Slice
 
 # What planning calls the kinds that targets know under other names.
 _NAMES = {"v5litepod": "v5e", "a100-80gb": "a100-80"}
@@ -44,10 +45,10 @@ class Planned:
 
 
 def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
-    content = json_files.read(path, "write it with python -m launch.plan --output")
+    content = json_files.read(path, "write it with winobench plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):
-        raise InputError(f"--plan={path} is not a plan: write one with python -m launch.plan --output.")
+        raise InputError(f"--plan={path} is not a plan: write one with winobench plan --output.")
     _check_config(path, content["config"], configuration.plain(config))
     if accelerator is None or (isinstance(accelerator, Gpus) and not accelerator.kind):
         raise InputError(f"--plan={path} is of accelerators: name the kind with --accelerator.")
@@ -56,9 +57,7 @@ def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice
     try:
         return _planned(path, plans, kind, count * nodes)
     except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise InputError(
-            f"--plan={path} lacks {error} of a plan: write it again with python -m launch.plan."
-        ) from error
+        raise InputError(f"--plan={path} lacks {error} of a plan: write it again with winobench plan.") from error
 
 
 def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:

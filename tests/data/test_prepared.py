@@ -207,7 +207,7 @@ def test_every_damaged_or_missing_file_is_found_and_named(folder):
                 found.verify()
             assert str(caught.value) == (
                 f"{path} is damaged or missing: prepare the data again with"
-                " `python -m launch.prepare --task=toy --source=DIR --overwrite`"
+                " `winobench prepare --task=toy --source=DIR --overwrite`"
             )
         path.write_bytes(content)
     found.verify()

@@ -38,9 +38,9 @@ def test_pictures_of_a_run_are_found_by_text_and_seed(run):
 
 def test_what_is_missing_is_named(run):
     def find(texts=TEXTS, most=2, model="one"):
-        return find_pictures(run, texts, most=most, model=model, how="python -m launch.draw")
+        return find_pictures(run, texts, most=most, model=model, how="winobench draw")
 
-    with raises("no-picture", repr("A pear."), "python -m launch.draw"):
+    with raises("no-picture", repr("A pear."), "winobench draw"):
         find([*TEXTS, "A pear."])
     with raises("too-few-pictures", "3", "4", "--config.pictures_per_premise"):
         find(most=4)
@@ -49,10 +49,10 @@ def test_what_is_missing_is_named(run):
     file = run / "pictures" / "one" / "2" / "00001.png"
     content = file.read_bytes()
     file.write_bytes(bytes(reversed(content)))  # of the same size
-    with raises("file-changed", str(file), repr(TEXTS[1]), "python -m launch.draw"):
+    with raises("file-changed", str(file), repr(TEXTS[1]), "winobench draw"):
         find()
     file.unlink()
-    with raises("no-picture", str(file), "python -m launch.draw"):
+    with raises("no-picture", str(file), "winobench draw"):
         find()
     assert find(TEXTS[:1])  # nobody asks for the other ones
     assert find(most=1)

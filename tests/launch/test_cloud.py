@@ -1,4 +1,4 @@
-"""python -m launch.cloud: what is rendered is what the tools read, and what it starts is what was asked for."""
+"""winobench cloud: what is rendered is what the tools read, and what it starts is what was asked for."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_the_commands_of_the_help_print_jobs():
         status, text, err = launch(*words, "--dry_run")
         assert status == 0, (words, err)
         assert "note: nothing is submitted. With this in FILE: " in err
-        assert "launch.eval" in text
+        assert "winobench eval" in text
         assert "--config=gdbench" in text
         if text.startswith("#!"):
             assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
@@ -120,8 +120,8 @@ def test_the_commands_of_the_help_print_jobs():
     [
         ([], "no target is named: give --target=NAME with one of skypilot, slurm."),
         (["--target=lsf"], "--target=lsf is not one of skypilot, slurm."),
-        (["--target=slurm", "--config=hardneg", "--launcher=eval"], "config 'hardneg' is for python -m launch.train"),
-        (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.write_items, which one process"),
+        (["--target=slurm", "--config=hardneg", "--launcher=eval"], "config 'hardneg' is for winobench train"),
+        (["--target=slurm", "--config=wscplus_generate"], "is for winobench write_items, which one process"),
         (["--target=gke"], "--target=gke is gone"),
         (["--target=tpu_vm"], "give --target=skypilot --infra=gcp --accelerator=v5litepod-8"),
     ],
@@ -196,7 +196,7 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 def test_a_job_has_its_configs_launcher_and_the_name_that_it_had(config, launcher, name):
     """Names are from when launch.generate drew, so that a job given again finds its records."""
     job = jobs.make(request("slurm", config=config)).text
-    assert f"-m launch.{launcher}" in job
+    assert f"-m winobench {launcher}" in job
     assert f"#SBATCH --job-name=winobench-{config.replace(':', '-')}-{name}" in job
 
 
@@ -219,7 +219,7 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     _run_rendered(target, job, {"LOG": str(tmp_path / "log")}, cwd, programs)
     ((words, environment),) = logged(tmp_path)
     assert words == [
-        *("-m", "launch.eval", "--config=gdbench"),
+        *("-m", "winobench", "eval", "--config=gdbench"),
         *(f"--config.{field}={text}" for field, text in OVERRIDES),
         *(f"--workdir={HOSTILE}", f"--processes={'10.0.0.1:8901,2,1' if target == 'skypilot' else 'auto'}"),
     ]

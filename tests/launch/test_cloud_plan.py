@@ -1,4 +1,4 @@
-"""``python -m launch.cloud --plan``: a job has the plan's batch, memory and time where nobody said otherwise."""
+"""``winobench cloud --plan``: a job has the plan's batch, memory and time where nobody said otherwise."""
 
 import dataclasses
 import json
@@ -110,7 +110,7 @@ def test_a_plan_of_something_else_is_one_sentence(write, changes, options, words
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        *((content, ("launch.plan",)) for content in ("[]", '{"config": 1, "plans": []}', "no")),
+        *((content, ("winobench plan",)) for content in ("[]", '{"config": 1, "plans": []}', "no")),
         ({"programs": [{"items": 1}]}, ("'fits'",)),  # without its parts
         ({"batches": [], "fits": True}, ("language model", "--plan")),
     ],

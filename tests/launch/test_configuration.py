@@ -119,7 +119,7 @@ def test_a_text_is_never_taken_for_another_value(path, field, texts):
 
 
 def test_configs_and_arguments_that_cannot_be_taken(path, tmp_path):
-    with raises("config-of-another-launcher", "launch.train", "launch.eval"):
+    with raises("config-of-another-launcher", "winobench train", "winobench eval"):
         configuration.load("hardneg", launcher="eval")
     with pytest.raises(InputError, match=names("'gdbnech'")):
         configuration.load("gdbnech")

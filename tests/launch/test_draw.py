@@ -1,4 +1,4 @@
-"""python -m launch.draw from the command line to the page: with small pipelines, and ours."""
+"""winobench draw from the command line to the page: with small pipelines, and ours."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""python -m launch.eval from the command line to the folder, with a small random pipeline; and its listings."""
+"""winobench eval from the command line to the folder, with a small random pipeline; and its listings."""
 
 import functools
 import json
@@ -110,7 +110,7 @@ def test_listing_says_how_to_get_data(monkeypatch):
     assert launcher._how_to_get_data(None).splitlines()[1:] == ["  far  fetch it."]
     monkeypatch.setattr(winobench, "TASKS", {"svo_subj": svo, "far": elsewhere})
     assert launcher._how_to_get_data("my data").splitlines()[1:] == [
-        "  svo_subj  python -m launch.prepare --task=svo_subj --data_dir='my data'",
+        "  svo_subj  winobench prepare --task=svo_subj --data_dir='my data'",
         "  far       fetch it.",
     ]
 

@@ -184,7 +184,7 @@ def test_a_picture_that_is_gone_is_named(cast, tmp_path):
     (tmp_path / "run-pictures" / "pictures" / "sd15" / "1" / "00000.png").unlink()
     with raises("no-picture", "run-pictures/pictures/sd15/1/00000.png", "--workdir=run-pictures"):
         run("other", model="clip-vit-l14", limit=1, pictures="run-pictures")
-    with raises("no-picture", "python -m launch.draw --config=pictures"):
+    with raises("no-picture", "winobench draw --config=pictures"):
         run("other", model="clip-vit-l14", limit=2, pictures="run-pictures")
     run("run", model="clip-vit-l14", limit=1)  # which draws it again
     assert len(cast.pipeline.drawn) == 7

@@ -1,4 +1,4 @@
-"""python -m launch.eval on the text benchmarks: local models, recorded answers, a server; listings and refusals."""
+"""winobench eval on the text benchmarks: local models, recorded answers, a server; listings and refusals."""
 
 import functools
 import json
@@ -103,7 +103,7 @@ def test_recorded_answers_and_a_second_model_in_one_command(tmp_path, capsys):
     assert "model recorded:" in out
     assert "68.7" in out  # the paper's, beside GPT-4's
     assert "GPT-4: abstract and section 1" in out
-    assert out.rstrip().endswith(f"python -m launch.report {first} {second}")
+    assert out.rstrip().endswith(f"winobench report {first} {second}")
 
 
 def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):

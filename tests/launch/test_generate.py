@@ -10,7 +10,7 @@ from tests import launching
 from tests.tasks import newer_layouts
 from winobench import editing
 
-NEW = "python -m launch."
+NEW = "winobench "
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,7 @@ def test_an_old_command_line_prints_the_new_one(old, new, tmp_path):
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["photos"]])
 def test_what_names_no_program_prints_all_of_them(words):
-    new = [f"launch.{name}" for name in ("draw", "caption", "compare", "edit", "write_items")]
-    launching.refuse("launch.generate", *words, named=new)
+    launching.refuse("launch.generate", *words, named=["winobench draw, caption, compare, edit and write_items"])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_what_names_no_program_prints_all_of_them(words):
         ("compare", ["a", "b"], "--rater=NAME"),
         ("compare", ["a", "b", "--rater=anna", "--finish"], "--finish"),
         ("compare", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),
-        ("edit", ["--config=pictures"], "launch.draw"),
+        ("edit", ["--config=pictures"], "winobench draw"),
         ("edit", ["--config.model=a,b"], "a,b"),
         ("edit", ["--config.strengths=0.5,2"], "--config.strengths"),
         ("write_items", ["--processes=auto", "--config.model=openai:a"], "--processes"),
@@ -88,7 +87,7 @@ def test_edits_from_the_command_line(tiny_pipeline, tmp_path, monkeypatch):
     for _ in range(2):
         status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)
         assert status == 0, err
-        assert "python -m launch.report run" in out
+        assert "winobench report run" in out
     launching.refuse("launch.edit", *words, named=["--overwrite"], cwd=tmp_path)
     assert [(given["method"], given.get("strength"), given["num_steps"]) for given in made] == [
         *[("denoise", 0.5, 2)] * 2,

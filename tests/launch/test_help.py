@@ -45,7 +45,7 @@ def helps():
 def test_help_teaches_by_examples_and_names_only_its_own_flags(helps, command):
     launcher = command.partition(" ")[0]
     text = helps[launcher]
-    assert text.count(f"python -m launch.{launcher}") >= 3
+    assert text.count(f"winobench {launcher}") >= 3
     assert all(word in text for word in SAID[command])
     flags = {line.split()[0] for line in text.partition("Flags:")[2].splitlines() if line.startswith("  --")}
     assert {flag for flag in OWN if flag in flags} == {flag for flag in OWN if OWN[flag] == launcher}
@@ -53,7 +53,12 @@ def test_help_teaches_by_examples_and_names_only_its_own_flags(helps, command):
 
 def test_the_commands_of_all_helps_and_configs_use_known_names(helps):
     texts = [*helps.values(), *((configuration.CONFIGS / f"{name}.py").read_text() for name in SPECS)]
-    commands = [line for text in texts for line in text.replace("\\\n", "").splitlines() if "python -m launch." in line]
+    commands = [
+        line
+        for text in texts
+        for line in text.replace("\\\n", "").splitlines()
+        if " --" in line.partition("winobench ")[2]
+    ]
     assert len(commands) > 80
     known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *(f"@{group}" for group in groups.GROUPS), "all"}
     for command in commands:

@@ -1,4 +1,4 @@
-"""``python -m launch.plan``: what a config takes on accelerators that are not here."""
+"""``winobench plan``: what a config takes on accelerators that are not here."""
 
 import json
 

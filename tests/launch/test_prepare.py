@@ -1,4 +1,4 @@
-"""python -m launch.prepare: choosing tasks, preparing several, downloads, and what it says about bad sources."""
+"""winobench prepare: choosing tasks, preparing several, downloads, and what it says about bad sources."""
 
 import functools
 import json
@@ -281,7 +281,7 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     (root / "valid_neg_clip.tsv").rename(root / "train_neg_clip.tsv")
     data_dir = str(tmp_path / "data")
     training_set = TRAINING_SETS["coco_hardneg_train"]
-    command = ("launch.prepare", "--task=coco_hardneg_train")
+    command = ("winobench prepare", "--task=coco_hardneg_train")
     with pytest.raises(InputError, match=names("'coco_hardneg_train'", *command)):
         training_set.load(data_dir)
     failed, out, err = run("coco_hardneg_train", root)
@@ -290,7 +290,7 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     assert "is ready" in run("coco_hardneg_train", root)[1]
     lines = launcher.listing(data_dir).splitlines()
     assert lines[lines.index("coco_hardneg_train") + 1].startswith("    ready, 3 examples, 4 images, ")
-    assert lines[lines.index("captions_hardneg_train") + 1].startswith("    run `python -m launch.prepare --task=capt")
+    assert lines[lines.index("captions_hardneg_train") + 1].startswith("    run `winobench prepare --task=capt")
     assert not set(TRAINING_SETS) & set(winobench.tasks.TASKS)
     assert not set(TRAINING_SETS) & {task.name for task in launcher.choose_tasks("all")}
     source = training_set.load(data_dir)

@@ -1,4 +1,4 @@
-"""python -m launch.report from the command line to the page, without JAX."""
+"""winobench report from the command line to the page, without JAX."""
 
 import functools
 import json
@@ -33,7 +33,7 @@ def test_one_run_and_two(folder, tmp_path):
     path = folder / "report" / "report.html"
     assert out.startswith(f"{path} (0.")
     assert "samples.csv" in out
-    assert f"launch.report {folder} --gallery=3" in path.read_text()
+    assert f"winobench report {folder} --gallery=3" in path.read_text()
 
     other = shutil.copytree(folder, tmp_path / "other")
     status, out, err = launch(folder, other, "--resamples=10", "--seed=3", cwd=tmp_path)
@@ -74,7 +74,7 @@ def test_what_is_no_finished_run_is_skipped_with_a_line(folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no run is named: python -m launch.report RUN"),
+        ([], "no run is named: winobench report RUN"),
         (["RUN", "--out=file"], "--out file cannot be written"),
         (["RUN", "--gallery=many"], "--gallery"),
         (["RUN", "--galery=3"], "did you mean --gallery?"),
@@ -92,8 +92,8 @@ def test_the_command_of_a_run_gives_its_config():
     wanted = configuration.plain(configuration.load("gdbench", words.items()))
     run = Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
     command = shlex.split(launcher.eval_command(run).replace("\\\n", " "))
-    assert command[:4] == ["python", "-m", "launch.eval", "--config=gdbench"]
-    overrides = [word.removeprefix("--config.").split("=", 1) for word in command[4:]]
+    assert command[:3] == ["winobench", "eval", "--config=gdbench"]
+    overrides = [word.removeprefix("--config.").split("=", 1) for word in command[3:]]
     assert configuration.plain(configuration.load("gdbench", overrides)) == wanted
     assert {field for field, _ in overrides} == set(words)
 

@@ -1,4 +1,4 @@
-"""python -m launch.train from the command line to the adapters, with a small random pipeline; and what it refuses."""
+"""winobench train from the command line to the adapters, with a small random pipeline; and what it refuses."""
 
 import functools
 import json
@@ -49,7 +49,7 @@ def test_from_the_command_line_to_the_adapters(words, whole):
     }
     assert "training: 8 steps" in err
     assert "encoding images: 14 images" in err
-    assert out.splitlines()[-1].strip().startswith("python -m launch.eval --config=gdbench")
+    assert out.splitlines()[-1].strip().startswith("winobench eval --config=gdbench")
     assert f"--config.lora=runs/{workdir.name}/lora" in out
     adapters = {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)}
     assert set(adapters) == {pathlib.Path("lora") / FILE, pathlib.Path("lora/last") / FILE}

@@ -1,4 +1,4 @@
-"""python -m launch.write_items from the command line to the data: every step, and what it says about bad input."""
+"""winobench write_items from the command line to the data: every step, and what it says about bad input."""
 
 import functools
 import json

@@ -266,7 +266,7 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("loss.kind", "hard", ("unknown-name", "kind", "'hard'")),
         ("loss.timestep_range", (1, 2, 3), ("out-of-range", "config.loss.timestep_range", "(1, 2, 3)")),
         ("data.name", "clever", ("unknown-name", "'clever'")),
-        ("data.name", "coco_hardneg_train", ("data-not-ready", "launch.prepare")),
+        ("data.name", "coco_hardneg_train", ("data-not-ready", "winobench prepare")),
         ("data.num_scenes", 1, ("out-of-range", "config.data.num_scenes", "1")),
         ("validation.tasks", "coco_hardneg_text", ("data-not-ready", "coco_hardneg_text")),
         ("batch_size", 0, ("bad-value", "config.batch_size", "0")),
@@ -312,7 +312,7 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
         config.model, config.dtype, config.revision, config.allow_pickle = "some one/model", "bfloat16", "v1", True
         config.validation.timestep_range = (300, 800)
     assert training.evaluation_command(tmp_path / "lora") == (
-        "python -m launch.eval --config=gdbench '--config.model=some one/model'"
+        "winobench eval --config=gdbench '--config.model=some one/model'"
         f" --config.lora={tmp_path / 'lora'} --config.revision=v1 --config.dtype=bfloat16 --config.allow_pickle=true"
         " --config.sampling.timestep_range=300,800"
     )

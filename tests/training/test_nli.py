@@ -56,7 +56,7 @@ def test_training_leaves_numbers_and_a_model(finished):
     best = max(measured[1:], key=lambda row: (row[nli.ACCURACY], row["step"]))
     assert f"accuracy {100 * best[nli.ACCURACY]:.1f}% at step {best['step']}, the best" in report
     command = report.splitlines()[-1].split()
-    assert command == ["python", "-m", "launch.eval", "--config=winoviz", f"--config.model={folder / 'model'}"]
+    assert command == ["winobench", "eval", "--config=winoviz", f"--config.model={folder / 'model'}"]
     assert {path.name for path in (folder / "model").iterdir()} >= {
         "config.json",
         "model.safetensors",

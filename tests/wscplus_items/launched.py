@@ -1,4 +1,4 @@
-"""python -m launch.write_items with the tests' writer in place of every model: a program to launch."""
+"""winobench write_items with the tests' writer in place of every model: a program to launch."""
 
 import os
 import runpy

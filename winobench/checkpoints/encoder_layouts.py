@@ -102,7 +102,7 @@ def load_bert(
     """Loads a BERT with a classification head, in float32, bfloat16 or float16."""
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
     if not any(name.startswith(_HEAD) for name in tensors):
-        message = f"{source} holds a BERT without a classification head: fine-tune it with launch.train --config=nli"
+        message = f"{source} holds a BERT without a classification head: fine-tune it with winobench train --config=nli"
         raise InputError(message, code="no-task-head")
     model = models.build_model(BertForSequenceClassification, config, tensors, dtype=dtype)
     return BertCheckpoint(model, read_bert_tokenizer(source, config.vocab_size))

@@ -54,7 +54,7 @@ class EncodedSource(Protocol):
 
 
 class PreparedSource:
-    """A training set that ``python -m launch.prepare`` has prepared.
+    """A training set that ``winobench prepare`` has prepared.
 
     It is stored like a task: an example holds the image and then its negatives, the caption and then its negatives.
     """

@@ -40,7 +40,7 @@ class ImageFile:
 
 
 def find(places: Sequence[str]) -> list[ImageFile]:
-    """The images of folders (right in them), runs of ``launch.draw``, patterns and files, each once, in their order."""
+    """The images of folders (right in them), runs of ``winobench draw``, patterns and files, each once, in order."""
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
     found = {one.image.path: one for place in places for one in _at(place)}
@@ -204,7 +204,7 @@ def _at(place: str) -> Iterator[ImageFile]:
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-    """Whether ``launch.draw --config=pictures`` has made it."""
+    """Whether ``winobench draw --config=pictures`` has made it."""
     try:
         return json_files.load(folder / "config.json").get("kind") == image_runs.KIND
     except (OSError, ValueError, AttributeError):

@@ -59,16 +59,16 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
         if not os.path.isfile(path):
             raise InputError(
                 f"timestep_weights is {options.quote(given)}, but must be one of"
-                f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that launch.report --fit_timesteps wrote",
+                f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that winobench report --fit_timesteps wrote",
                 code="bad-timestep-weights",
             )
-        given = json_files.read(path, "name a file that launch.report --fit_timesteps wrote")
+        given = json_files.read(path, "name a file that winobench report --fit_timesteps wrote")
     edges, weights = (given.get(name) if isinstance(given, Mapping) else None for name in ("edges", "weights"))
     numbers = _are_numbers(edges) and _are_numbers(weights)
     if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or not _can_weight(weights):
         raise InputError(
             "timestep weights need 'edges' in ascending order and one more of 'weights', none below 0, the"
-            f" largest from {_LEAST:g} to {_MOST:g}: name a file that launch.report --fit_timesteps wrote",
+            f" largest from {_LEAST:g} to {_MOST:g}: name a file that winobench report --fit_timesteps wrote",
             code="bad-timestep-weights",
         )
     return Curve(tuple(map(float, edges)), tuple(map(float, weights)))
@@ -92,7 +92,7 @@ def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray
     if isinstance(weighting, str) and values.dtype.kind != "f":
         raise InputError(
             f"timestep_weights={weighting} is of a flow model's noise levels, and this model has timesteps: choose"
-            f" {UNIFORM}, or a file that launch.report --fit_timesteps wrote for it",
+            f" {UNIFORM}, or a file that winobench report --fit_timesteps wrote for it",
             code="option-of-others",
         )
     rule = LEVEL_RULES[weighting] if isinstance(weighting, str) else weighting

@@ -122,7 +122,7 @@ def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictur
     """Reads a run of images. The images themselves are read when they are requested (`Pictures.image`).
 
     Args:
-      folder: the run's, as ``launch.draw --config=pictures`` has made it.
+      folder: the run's, as ``winobench draw --config=pictures`` has made it.
       complete: whether every image must be there. Otherwise those that are there make the run.
 
     Raises:
@@ -174,10 +174,10 @@ def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
 
 
 def _read_config(folder: pathlib.Path) -> dict[str, Any]:
-    path = config_path(folder, "launch.draw")
+    path = config_path(folder, "winobench draw")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
-        raise InputError(f"{folder} is a run without images: name one of launch.draw")
+        raise InputError(f"{folder} is a run without images: name one of winobench draw")
     if config.get("layout") != LAYOUT:
         raise InputError(
             f"{folder} was written by another version of winobench (layout {config.get('layout')}, this one reads"

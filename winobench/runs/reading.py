@@ -42,7 +42,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
     all.
     """
     if not paths:
-        raise InputError("no run is named: python -m launch.report RUN [RUN ...].", code="nothing-named")
+        raise InputError("no run is named: winobench report RUN [RUN ...].", code="nothing-named")
     runs: list[Run] = []
     seen: set[str] = set()
     for folder in (pathlib.Path(user_path(path)) for path in paths):
@@ -80,8 +80,8 @@ def read_run(path: str | os.PathLike) -> Run:
     config = _read_config(path, config_path)
     if not results_path.is_file():
         raise InputError(
-            f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
-            "command again, which resumes it, and then report it.",
+            f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): repeat its "
+            "winobench eval command, which resumes it, and then report it.",
             code="unfinished-run",
         )
     results = _read_json(results_path)
@@ -187,7 +187,7 @@ def _task_run(
 
 def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
     """A run's config. Raises InputError where the folder, or the file, is not one of a run of this version."""
-    config = _read_json(image_runs.config_path(path, "launch.eval"))
+    config = _read_json(image_runs.config_path(path, "winobench eval"))
     if config.get("kind") == image_runs.KIND:
         raise InputError(
             f"{path} holds images, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"

@@ -41,7 +41,7 @@ ERRORS, RESPONSES = "errors", "responses"
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
-_REPORT = "report"  # what launch.report makes of the run, in the run's own folder
+_REPORT = "report"  # what winobench report makes of the run, in the run's own folder
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

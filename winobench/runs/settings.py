@@ -75,7 +75,7 @@ class Sampling:
         timestep_weights.UNIFORM,
         options.PATH,
         "how much timesteps count: uniform, sigma_sqrt, cosmap, logit_normal, or a file that"
-        " launch.report --fit_timesteps wrote",
+        " winobench report --fit_timesteps wrote",
         read=_read_weights,
         only_for=(SAMPLES, FIXED),
         unless_default=True,
@@ -124,7 +124,7 @@ class Data:
     data_dir: str | None = option(
         None,
         options.PATH.or_none(),
-        "where launch.prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
+        "where winobench prepare has put the data. None for $WINOBENCH_DATA or ~/winobench_data",
         recorded=False,
     )
     limit: int | None = option(

@@ -82,7 +82,7 @@ class PublishedData:
     Attributes:
       read: ``read(folder) -> items`` in a fixed order, with a `winobench.data.sources.LeftOut` for each row that makes
         none, unless a published rule that the task's file states leaves it out. Raises InputError naming the file where
-        an annotation file is missing or broken. ``launch.prepare`` looks for the images, and names the missing ones.
+        an annotation file is missing or broken. ``winobench prepare`` looks for the images, and names the missing ones.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
         holds", without a full stop.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
@@ -127,7 +127,7 @@ class Task:
       images_compete: True where images are ranked for a text, so that scores need the unconditional error.
       data_fingerprint: ``data_fingerprint(data_dir, limit) -> str``, changes whenever the examples could.
       count: ``count(data_dir)``, the number of examples there are, or None while the data are not there.
-      source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
+      source: the published files that ``winobench prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
       when_named: True where it is asked only when it is named, and not whenever its data are there.
       asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a

@@ -1,6 +1,6 @@
 """Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
 
-Images are those of runs of ``launch.draw --config=pictures --config.prompts=clevr``;
+Images are those of runs of ``winobench draw --config=pictures --config.prompts=clevr``;
 ``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
 a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict

@@ -45,7 +45,7 @@ def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
 
 def _image(folder: pathlib.Path, name: str) -> ImageFile:
     path = folder / "images" / name
-    # launch.prepare refuses what leads elsewhere, and names what is missing.
+    # winobench prepare refuses what leads elsewhere, and names what is missing.
     elsewhere = not path.is_relative_to(folder / "images") or ".." in path.parts
     if path.suffix != ".npy" or elsewhere or not path.is_file():
         return ImageFile(path)

@@ -76,7 +76,7 @@ def ready_members(word: str, known: Mapping[str, Task], data_dir: str | None) ->
     if not ready:
         raise InputError(
             f"no task of {word} has its data yet: prepare one of {', '.join(names)} with"
-            f" `python -m launch.prepare --task={names[0]}`",
+            f" `winobench prepare --task={names[0]}`",
             code="data-not-ready",
         )
     return ready

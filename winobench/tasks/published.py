@@ -1,4 +1,4 @@
-"""Tasks whose data others published, once ``python -m launch.prepare`` has turned their files into a prepared set."""
+"""Tasks whose data others published, once ``winobench prepare`` has turned their files into a prepared set."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def problem(name: str, version: int, source: PublishedData, data_dir: str | None
 
 def prepare_command(name: str) -> str:
     """The command line that prepares a task from a folder DIR."""
-    return f"python -m launch.prepare --task={name} --source=DIR"
+    return f"winobench prepare --task={name} --source=DIR"
 
 
 def how_to_prepare(name: str, source: PublishedData) -> str:

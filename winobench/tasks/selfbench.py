@@ -1,6 +1,6 @@
 """Self-Bench: does a scorer find the text from which an image was generated? (Jeong et al. 2025, arXiv:2505.17955)
 
-Images are from runs of ``launch.draw --config=pictures --config.prompts=geneval:FILE``, or from Self-Bench in its
+Images are from runs of ``winobench draw --config=pictures --config.prompts=geneval:FILE``, or from Self-Bench in its
 published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to ``samples``,
 and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or ``human_label``). Groups
 are the generators, and their images that a run's `winobench.runs.verdicts` or the filter file call correct: all labels

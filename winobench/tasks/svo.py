@@ -119,7 +119,7 @@ TASKS = tuple(
         skills=("recognition",),
         read=functools.partial(read, part=part),
         how_to_get=(
-            "svo.json and the folder images, both as launch.prepare makes them without --source from svo_probes.csv"
+            "svo.json and the folder images, both as winobench prepare makes them without --source from svo_probes.csv"
             f" ({PROBES.url}) and the web sites that it lists, many of which are gone. Add --allow_partial if"
             " images that svo.json lists are missing"
         ),

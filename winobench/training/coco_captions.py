@@ -42,7 +42,7 @@ _COCO_TRAIN_IMAGES = Download(
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSet:
-    """A training set that ``launch.prepare`` prepares, like the data of a task."""
+    """A training set that ``winobench prepare`` prepares, like the data of a task."""
 
     name: str
     version: int

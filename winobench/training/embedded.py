@@ -80,7 +80,7 @@ class Recipe(abc.ABC):
     def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
         """The pipeline of trained networks, the autoencoder ``vae`` among them."""
 
-    # For launch.train ---------------------------------------------------------------------------------------------
+    # For winobench train ---------------------------------------------------------------------------------------------
 
     def free_fields(self, config: ml_collections.ConfigDict) -> tuple[str, ...]:
         return free_fields("denoiser")
@@ -97,7 +97,7 @@ class Recipe(abc.ABC):
         self.make_latents(config, workdir)
         state = self.train_denoiser(config, workdir, max_seconds=max_seconds)
         folder = self.export(config, workdir, state.ema)
-        return f"exported {folder}: judge it with python -m launch.eval --config=gdbench --config.model={folder}"
+        return f"exported {folder}: judge it with winobench eval --config=gdbench --config.model={folder}"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
         """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered."""

@@ -5,7 +5,7 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
     <workdir>/config.json
               metrics.jsonl, tensorboard/         the numbers of training and of every validation
               checkpoints/                        the newest for going on, and the best by validation
-              lora/pytorch_lora_weights.safetensors         of the best validation: what launch.eval and diffusers load
+              lora/pytorch_lora_weights.safetensors         of the best validation: for winobench eval and diffusers
               lora/last/pytorch_lora_weights.safetensors    of the newest checkpoint
     <workdir>/../latents/                         the encoded images, which runs next to each other share
 """
@@ -36,7 +36,7 @@ from winobench.training.validation import MEAN, Validation
 if TYPE_CHECKING:
     import ml_collections
 
-CLEVR = "clevr"  # the training set that is rendered here. Others are prepared by ``launch.prepare``
+CLEVR = "clevr"  # the training set that is rendered here. Others are prepared by ``winobench prepare``
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
 
 

@@ -1,4 +1,4 @@
-"""The recipes of ``launch.train``, and the folder of a run: its config is kept, and another's is refused."""
+"""The recipes of ``winobench train``, and the folder of a run: its config is kept, and another's is refused."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def folder_name(config: ml_collections.ConfigDict, spec: str, *ends: str) -> str
 
 
 def evaluation_command(config_name: str, fields: Mapping[str, Any]) -> str:
-    """The ``launch.eval`` command with fields of its config."""
-    words = ["python", "-m", "launch.eval", f"--config={config_name}"]
+    """The ``winobench eval`` command with fields of its config."""
+    words = ["winobench", "eval", f"--config={config_name}"]
     return shlex.join(words + [f"--config.{name}={value}" for name, value in fields.items()])
 
 

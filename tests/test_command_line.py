@@ -1,0 +1,43 @@
+"""The console script: its commands are the launchers, and errors name what is near."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import launch
+from tests import launching
+from winobench import __main__ as command_line
+
+LAUNCHERS = pathlib.Path(launch.__file__).parent
+
+
+def call(*words):
+    done = subprocess.run(
+        [sys.executable, "-m", "winobench", *words], capture_output=True, text=True, env=launching.environment()
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_commands_are_the_launchers():
+    modules = [path for path in LAUNCHERS.glob("*.py") if 'if __name__ == "__main__":' in path.read_text()]
+    assert {*command_line.COMMANDS, "generate"} == {*(path.stem for path in modules), "cloud"}
+    assert all(f"  {name} " in command_line.usage() for name in command_line.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "out", "err"),
+    [
+        ([], 0, "usage: winobench COMMAND", ""),
+        (["evl"], 2, "", "did you mean eval?"),
+        (["plan", "--help"], 0, "winobench plan", ""),
+        (["prepare", "--tsk=pets"], 2, "", "error: "),
+    ],
+)
+def test_the_script_runs_a_launcher(words, status, out, err):
+    found = call(*words)
+    assert found[0] == status
+    assert out in found[1]
+    assert err in found[2]
+    assert "Traceback" not in found[2]

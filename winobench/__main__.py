@@ -1,0 +1,67 @@
+"""The command line: ``winobench NAME ...``. In a checkout, ``python -m launch.NAME ...`` takes the same words."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import runpy
+import sys
+
+import winobench
+
+COMMANDS = {
+    "eval": "evaluate a text-to-image model, a baseline or a language model",
+    "report": "make one page of tables, figures and examples from finished runs",
+    "prepare": "get and prepare the data of a task or a training set",
+    "plan": "memory, time and cost of a config on accelerators you do not have",
+    "cloud": "write a job for a cluster or a cloud, and submit it",
+    "train": "train or fine-tune a model",
+    "draw": "generate the images of a set of prompts",
+    "compare": "have people compare the images of two models, blind",
+    "caption": "caption images, or answer a question about each",
+    "edit": "edit the images of tasks towards their texts",
+    "write_items": "have language models write WSC+ items, and people judge them",
+}
+
+
+def main() -> None:
+    """Runs the launcher that the first word names, with the other words."""
+    name, words = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
+    if name in ("--help", "-h", "help"):
+        print(usage())
+        return
+    if name == "--version":
+        print(f"winobench {winobench.__version__}")
+        return
+    if name not in (*COMMANDS, "generate"):
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(COMMANDS)}."
+        print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)
+        sys.exit(2)
+    package = launchers()
+    importlib.import_module(package).guard()
+    sys.argv[1:] = words
+    runpy.run_module(f"{package}.{name}", run_name="__main__", alter_sys=True)
+
+
+def launchers() -> str:
+    """The package of the launchers: ``winobench.launch`` once installed, ``launch`` in a checkout on the path."""
+    return "winobench.launch" if importlib.util.find_spec("winobench.launch") else "launch"
+
+
+def usage() -> str:
+    lines = [f"  {name:<12} {description}" for name, description in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: winobench COMMAND [--config=NAME] [--config.FIELD=VALUE ...] [FLAGS]",
+            "",
+            *lines,
+            "",
+            "winobench COMMAND --help explains a command, and winobench --version prints the version.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
