@@ -38,13 +38,13 @@ the paper's number where it has one.
   python -m launch.eval --list_tasks                              what can be asked, and whether the data are there
   python -m launch.eval --list_models                             what can be judged by a short name
 
-Asks language models questions without images, by a protocol (docs/winoviz.md, docs/wscplus.md):
+Asks language models questions without images, by a protocol (docs/howto/winoviz.md, docs/howto/wscplus.md):
 
   python -m launch.eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
   python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
   python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
 
-Generates images of WinoViz's premises, and asks models that see them (docs/winoviz.md):
+Generates images of WinoViz's premises, and asks models that see them (docs/howto/winoviz.md):
 
   python -m launch.eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
