@@ -1,4 +1,4 @@
-"""Makes the strip of docs/howto/generate_images.md from a run of images: a prompt of each category, with models and seeds
+"""Makes the strip of docs/howto/generate_images.md from a run of images: a prompt of each category, models and seeds
 next to each other.
 
 python docs/draw_pictures.py RUN    # writes docs/images/pictures.png
