@@ -227,7 +227,7 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
         mock.patch.multiple(winobench, **{name: mock.create_autospec(each) for name, each in called.items()}),
         mock.patch.object(winobench.DiffusionITM, "from_pretrained", load),
     ):
-        for document in ("docs/gdbench.md", "docs/wscplus.md", "docs/hardneg.md"):
+        for document in ("docs/gdbench.md", "docs/howto/wscplus.md", "docs/hardneg.md"):
             for block in blocks(document, "python"):
                 exec(block, {"winobench": winobench, "my_scorer": None, "my_model": None})
         for name in called:
@@ -251,7 +251,7 @@ def test_the_questions_of_ones_own_are_read(elsewhere):
 
 def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     folder = tiny_encoders.write_bert(elsewhere / "model", labels=("entailment", "contradiction"))
-    (block,) = blocks("docs/nli.md", "python")
+    (block,) = blocks("docs/howto/nli.md", "python")
     block, changed = re.subn(r'"runs/[^"]*"', repr(str(folder)), block)
     assert changed == 1
     exec(block, {})
