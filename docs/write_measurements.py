@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import pathlib
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,8 +211,8 @@ def _scorer(figures: Mapping[str, Any]) -> Iterator[str]:
 def _trace(figures: Mapping[str, Any]) -> Iterator[str]:
     yield from _section(
         "Does the device wait for input?",
-        f"JAX's profiler records an evaluation with {figures['size']} of {figures['work'].split(':')[0]}, and a second"
-        " one in which each image takes 0.15 s longer to load. The table has shares of each device's time.",
+        f"JAX's profiler records an evaluation with {figures['size']} of {figures['work'].split(':')[0]}. In a second"
+        " recording each image takes 0.15 s longer to load. The table has shares of each device's time.",
         "python -m benchmarks.trace --output benchmarks/results/trace-cpu.json",
     )
     rows = []
@@ -264,8 +265,9 @@ def _training(figures: Mapping[str, Any]) -> Iterator[str]:
 def _language_model(figures: Mapping[str, Any]) -> Iterator[str]:
     yield from _section(
         "Language models, compared with torch",
-        f"A random {figures['size']} answers {figures['work']}. *Prefix shared* computes the keys and values of the"
-        " common beginning once. *Nothing shared* is winobench without that. Log-likelihoods and texts agree before"
+        f"The network is a {figures['size']}, with random weights. The work: {figures['work']}."
+        " *Prefix shared* computes the keys and values of the common beginning once. *Nothing shared* is winobench"
+        " without that. Log-likelihoods and texts agree before"
         " anything is timed. Torch has its best batch size.",
         "python -m benchmarks.language_model --output benchmarks/results/language-model-cpu.json",
     )
@@ -345,7 +347,7 @@ def _simulated(simulations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     races = sum(each["races"] for each in simulations)
     yield _paragraph(
         f"Simulated races, {races:,} in all, between candidates whose paired differences have a known distribution."
-        " *Agrees* is the share of decisions that are those of 250 samples."
+        " *Agrees* is the share of decisions that 250 samples confirm."
     )
     rows = []
     for each in simulations:
@@ -545,8 +547,8 @@ def _section(title: str, text: str, command: str) -> Iterator[str]:
 
 
 def _paragraph(text: str) -> str:
-    """Lines of a page, in which a semicolon of a description in a result file is a comma."""
-    shown = text.replace("; ", ", ")
+    """Lines of a page, with a sentence for what a semicolon divides in a description of a result file."""
+    shown = re.sub("; (.)", lambda found: f". {found[1].upper()}", text)
     return textwrap.fill(shown, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 

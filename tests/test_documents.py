@@ -224,7 +224,7 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
         mock.patch.multiple(winobench, **{name: mock.create_autospec(each) for name, each in called.items()}),
         mock.patch.object(winobench.DiffusionITM, "from_pretrained", load),
     ):
-        for document in ("docs/gdbench.md", "docs/wscplus.md", "docs/hardneg.md"):
+        for document in ("docs/gdbench.md", "docs/wscplus.md", "docs/howto/fine_tune.md"):
             for block in blocks(document, "python"):
                 exec(block, {"winobench": winobench, "my_scorer": None, "my_model": None})
         for name in called:
