@@ -229,7 +229,7 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
         mock.patch.object(winobench.DiffusionITM, "from_pretrained", load),
     ):
         ours = ("docs/reference/models.md", "docs/howto/paper_tables.md")
-        for document in (*ours, "docs/howto/wscplus.md", "docs/hardneg.md"):
+        for document in (*ours, "docs/howto/wscplus.md", "docs/howto/fine_tune.md"):
             for block in blocks(document, "python"):
                 exec(block, {"winobench": winobench, "my_scorer": None, "my_model": None})
         for name in called:
