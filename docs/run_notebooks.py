@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import nbformat
 FOLDER = pathlib.Path(__file__).resolve().parent / "tutorials"
 # The one cell that a notebook on Colab needs and that would install another version here.
 _INSTALL = "%pip install"
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def run(path: pathlib.Path) -> nbformat.NotebookNode:
@@ -31,7 +33,7 @@ def run(path: pathlib.Path) -> nbformat.NotebookNode:
     root = str(FOLDER.parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     os.environ["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-    os.environ |= {"JAX_PLATFORMS": "cpu", "COLUMNS": "80", "NO_COLOR": "1"}
+    os.environ |= {"JAX_PLATFORMS": "cpu", "COLUMNS": "80", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryDirectory() as folder:
         nbclient.NotebookClient(
             notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
@@ -40,7 +42,22 @@ def run(path: pathlib.Path) -> nbformat.NotebookNode:
         cell.source, cell.outputs, cell.execution_count = source, [], None
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran: another value at every run
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
     return notebook
+
+
+def _joined(outputs: Sequence[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Pieces of one stream as one piece, without the codes of colours."""
+    found: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream":
+            output.text = _COLOURS.sub("", output.text)
+            if found and found[-1].output_type == "stream" and found[-1].name == output.name:
+                found[-1].text += output.text
+                continue
+        found.append(output)
+    return found
 
 
 def main(words: Sequence[str]) -> None:
