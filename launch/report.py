@@ -51,7 +51,7 @@ _FORMAT = flags.DEFINE_enum(
     "format",
     text_tables.FILE_FORMATS[0],
     text_tables.FILE_FORMATS,
-    "Of tables next to the page. CSV files are always written.",
+    "Of the tables next to the page. CSV files are always there.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 

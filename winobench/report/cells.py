@@ -66,7 +66,8 @@ class Table:
         """The table as a text of a file, in a format of `text_tables.write_table`. ``labels`` are the runs'."""
         columns = [labels[column] if isinstance(column, int) else column for column in self.columns]
         rows = [[row.cells[0].text] if row.heading else [cell.in_one_line for cell in row.cells] for row in self.rows]
-        return text_tables.write_table(format, columns, rows)
+        has_texts = any(cell.style == "said" for row in self.rows for cell in row.cells)
+        return text_tables.write_table(format, columns, rows, texts=len(columns) if has_texts else 1)
 
 
 def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:

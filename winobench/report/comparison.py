@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import html
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -144,7 +145,7 @@ class Comparison:
         """The flips as a table, a row a question, in the order of ``flips``.
 
         Args:
-          format: as of `table`. CSV has texts and scores (row by row, separated by semicolons) in full; the others cut
+          format: as of `table`. CSV has all texts, and the scores with six digits, both as JSON. The others cut
             texts to 200 letters.
 
         Returns:
@@ -467,19 +468,22 @@ def difference_record(difference: Difference, first: str, second: str, is_text: 
 
 
 def flip_record(flip: Flip, first: str, second: str) -> dict[str, Any]:
-    """A flip as a row of a CSV file."""
-    scores = ["; ".join(f"{score:.6g}" for score in each.ravel()) for each in flip.scores]
+    """A flip as a row of a CSV file. Texts and scores are JSON, scores [images][texts]."""
+    scores = [
+        [[float(f"{score:.6g}") if np.isfinite(score) else None for score in row] for row in each.tolist()]
+        for each in flip.scores
+    ]
     return {
         "first": first,
         "second": second,
         "task": flip.task,
         "id": flip.id,
         "groups": "; ".join(flip.groups),
-        "texts": "; ".join(flip.texts),
+        "texts": json.dumps(flip.texts, ensure_ascii=False),
         "right_answer": flip.right_answer or "",
         "right_run": first if flip.first_is_right else second,
         "first_answer": flip.answers[0] or "",
         "second_answer": flip.answers[1] or "",
-        "first_scores": scores[0],
-        "second_scores": scores[1],
+        "first_scores": json.dumps(scores[0]),
+        "second_scores": json.dumps(scores[1]),
     }

@@ -133,16 +133,14 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
         everything = sections if gallery_files is None else [*sections, gallery_files]
-        drawings, files = {}, {}
+        drawings: dict[figures.Panel, str] = {}
+        files: dict[str, list[str]] = {}
         labels = [run.label for run in report_data.runs]
         for section in everything:
             drawings |= section.write_files(folder)
-            tables = (
-                []
-                if table_format == text_tables.FILE_FORMATS[0]
-                else section.write_tables(folder, table_format, labels)
-            )
-            files[section.key] = [*section.files, *tables]
+            files[section.key] = section.files
+            if table_format != text_tables.FILE_FORMATS[0]:
+                files[section.key] += section.write_tables(folder, table_format, labels)
         page = render(report_data, sections, galleries, files, drawings, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
