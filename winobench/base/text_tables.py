@@ -133,7 +133,7 @@ def _latex(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) ->
         return " & ".join(escaped(cell, place >= texts) for place, cell in enumerate(row)) + r" \\"
 
     places = "".join("l" if place < texts else "r" for place in range(len(columns)))
-    body = []
+    body: list[str] = []
     for row in rows:
         if _is_heading(columns, row) and body:
             body.append(r"\addlinespace")
