@@ -126,7 +126,7 @@ def test_pictures_decode(page, comparison):
             image.load()
             assert min(image.size) > 200
             assert len(set(np.asarray(image.convert("L")).ravel().tolist())) > 20  # something is drawn
-    assert len(list(comparison.glob("*.csv"))) == 11
+    assert len(list(comparison.glob("*.csv"))) == 12
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
 
 

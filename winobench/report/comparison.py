@@ -249,7 +249,8 @@ def compare(
 def _comparable(one: Run, other: Run, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """The tasks to compare, and notes. Refuses tasks that are not the same in both runs."""
     shared = [task for task in one.tasks if task in other.tasks]
-    for name in [names] if isinstance(names, str) else names or ():
+    names = [names] if isinstance(names, str) else names
+    for name in names or ():
         if name not in shared:
             raise InputError(
                 f"the task {name!r:.80} is not in both runs: choose from {', '.join(shared) or 'none'}.",
