@@ -1,4 +1,4 @@
-"""Tables as plain text, Markdown, LaTeX, CSV and HTML: what stands in a cell is escaped for each."""
+"""Tables as plain text, Markdown, LaTeX, CSV and HTML. Each format escapes the cells."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Difference:
 
     @property
     def group(self) -> str:
-        """The sub-task; empty for all examples of the task."""
+        """The sub-task. Empty for all examples of the task."""
         return self.name.rpartition("/")[0]
 
     @property

@@ -295,8 +295,8 @@ def _check_same(one: Run, other: Run, task: str) -> list[str]:
     if first.metric != second.metric or keys[0] != keys[1]:
         sizes = [len(record.examples.ids) for record in (first, second)]
         raise InputError(
-            f"{one.path} and {other.path} were asked different questions of {task} ({sizes[0]:,} and {sizes[1]:,}), or "
-            "judged them differently: evaluate both with the same data, limit and metric, or name the other tasks.",
+            f"{one.path} and {other.path} have different questions of {task} ({sizes[0]:,} and {sizes[1]:,}) or different "
+            "metrics: evaluate both with the same data, limit and metric, or name the other tasks.",
             code="different-questions",
         )
     return [f"{task}: questions whose calls failed in a run are left out ({failed:,})."] if failed else []
@@ -434,7 +434,7 @@ def _answer(record: TaskRun, row: int, index: int | None) -> str | None:
 
 
 def said_answers(flip: Flip) -> tuple[str, str]:
-    """Whether the two runs are right, with what they chose where that is known."""
+    """Whether each run is right, and its answer if there is one."""
     rights = (flip.first_is_right, not flip.first_is_right)
     first, second = (
         f"{'✓' if is_right else '✗'} {answer or ''}".rstrip()

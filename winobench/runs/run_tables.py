@@ -53,7 +53,7 @@ def headline(record: TaskRun) -> str:
 
 
 def _has_numbers(record: TaskRun) -> bool:
-    """Whether the values are no proportions: effect sizes, or agreement with ratings."""
+    """Whether the values are effect sizes or agreement with ratings, instead of proportions."""
     return record.is_bias or record.is_rated
 
 
