@@ -284,7 +284,7 @@ def _check_same(one: Run, other: Run, task: str) -> list[str]:
     if None not in versions and versions[0] != versions[1]:
         raise InputError(
             f"the task {task} has version {versions[0]} in {one.path} and {versions[1]} in {other.path}: evaluate both "
-            "with one version of winobench, or name the other tasks.",
+            "with one version of winobench, or choose other tasks in tasks.",
             code="another-version",
         )
     keys = [{record.examples.key(row) for row in range(len(record.examples.ids))} for record in (first, second)]
@@ -295,8 +295,8 @@ def _check_same(one: Run, other: Run, task: str) -> list[str]:
     if first.metric != second.metric or keys[0] != keys[1]:
         sizes = [len(record.examples.ids) for record in (first, second)]
         raise InputError(
-            f"{one.path} and {other.path} have different questions of {task} ({sizes[0]:,} and {sizes[1]:,}) or different "
-            "metrics: evaluate both with the same data, limit and metric, or name the other tasks.",
+            f"{one.path} and {other.path} have different questions of {task} ({sizes[0]:,} and {sizes[1]:,}) or "
+            "different metrics: evaluate both with the same data, limit and metric, or choose other tasks in tasks.",
             code="different-questions",
         )
     return [f"{task}: questions whose calls failed in a run are left out ({failed:,})."] if failed else []
