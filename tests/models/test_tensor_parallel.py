@@ -136,7 +136,7 @@ def mesh_of(data, model):
 CHOICE = 3
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("config", "shape", "others", "options"),
     [
