@@ -175,7 +175,7 @@ def test_collectives_of_options():
     assert in_loop == {}
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow  # the tests of language models that answer ask the same of one that is shared
 @pytest.mark.parametrize(
     ("config", "shape"),
     [

@@ -33,9 +33,6 @@ def inside(name, kind):
 
 
 CASES = [("batch", AxisType.Explicit), ("data-fsdp", AxisType.Explicit), ("data-fsdp", AxisType.Auto)]
-meshes = pytest.mark.parametrize(
-    ("name", "kind"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
-)
 
 
 def triples(put=jnp.asarray):
@@ -66,7 +63,8 @@ def errors(pipeline):
     return compiled, latents, compiled(latents, triples())
 
 
-@meshes
+@pytest.mark.slow  # the quick one is that of a caller's denoiser
+@pytest.mark.parametrize(("name", "kind"), CASES)
 def test_errors_of_split_triples(errors, name, kind):
     compiled, latents, expected = errors
     with inside(name, kind) as put:
