@@ -21,7 +21,7 @@ from winobench.report.figures import COLOURS
 from winobench.runs.run import Run
 
 FIGURE = pathlib.Path(__file__).resolve().parent / "images" / "result.png"
-TEXTS = ("a red cube left of a blue sphere", "a blue cube left of a red sphere")
+TEXTS = ("red cube, blue sphere", "blue cube, red sphere")
 PROMPTS = (
     "On the left is a red cube and on the right is a blue sphere.",
     "On the left is a blue cube and on the right is a red sphere.",
@@ -36,27 +36,25 @@ ROWS = (
 
 def draw(runs: list[Run]) -> plt.Figure:
     """The figure: on the left two images and the scores of two texts, on the right the runs' accuracies."""
-    figure = plt.figure(figsize=(9, 3.4), dpi=120, layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+    figure = plt.figure(figsize=(9, 3.2), dpi=120, layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1.1, 1))
     pipeline = winobench.StableDiffusion.from_pretrained("clevr-tiny")
     images = pipeline.generate(list(PROMPTS), guidance_scale=3.0)
     scores = winobench.DiffusionITM(pipeline).score(list(images), list(PROMPTS), num_samples=32)
     for axes, image, row in zip(left.subplots(1, 2), images, scores, strict=True):
         axes.imshow(image)
         axes.set(xticks=[], yticks=[])
-        best = row == row.max()
-        lines = [f"{'✓' if is_best else ' '} {score:6.2f}" for score, is_best in zip(row, best, strict=True)]
-        for number, line in enumerate(lines):
-            weight, colour = ("bold", "black") if best[number] else ("normal", "#606060")
-            place = (0, -0.1 - 0.1 * number)
-            axes.text(*place, f"{line}  {TEXTS[number]}", transform=axes.transAxes, size=8, weight=weight, color=colour)
-    left.suptitle("Scores of two texts for generated images", size=10)
+        lines = [f"{score:+.0f}  {text}" for score, text in zip(row, TEXTS, strict=True)]
+        weights = ["bold" if score == row.max() else "normal" for score in row]
+        axes.set_title(lines[0], loc="left", size=9, weight=weights[0])
+        axes.set_xlabel(lines[1], loc="left", size=9, weight=weights[1])
+    left.suptitle("Scores of two captions for generated images", size=10)
     axes = right.subplots()
     for number, run in enumerate(runs):
         found = [run.tasks[task].results[metric] for task, metric, _ in ROWS]
         value, low, high = (100 * np.array([entry[key] for entry in found]) for key in ("value", "low", "high"))
         places = np.arange(len(ROWS)) + 0.38 * (number - (len(runs) - 1) / 2)
-        axes.barh(places, value, 0.34, xerr=(value - low, high - value), color=COLOURS[number], label=run.model, capsize=2)
+        axes.barh(places, value, 0.34, xerr=(value - low, high - value), color=COLOURS[number], label=run.model)
     chances = [100 * runs[0].tasks[task].results[metric]["chance"] for task, metric, _ in ROWS]
     axes.vlines(chances, np.arange(len(ROWS)) - 0.42, np.arange(len(ROWS)) + 0.42, "black", "dashed", label="chance")
     axes.set(yticks=range(len(ROWS)), yticklabels=[label for *_, label in ROWS], xlim=(0, 100))

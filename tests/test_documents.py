@@ -8,7 +8,9 @@ import json
 import pathlib
 import re
 import shlex
+import sys
 import tomllib
+import types
 from unittest import mock
 
 import jax
@@ -235,19 +237,20 @@ def test_the_python_on_extending_runs(elsewhere, capsys, monkeypatch):
         vision_language.NETWORKS,
         samplers.SAMPLERS,
     )
-    names: dict = {"__name__": "extending"}
+    module = types.ModuleType("extending")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     with contextlib.ExitStack() as stack:
         for table in tables:
             stack.enter_context(mock.patch.dict(table))
         for block in blocks("docs/howto/extend.md", "python"):
-            exec(compile(block, "docs/howto/extend.md", "exec"), names)
+            exec(compile(block, "docs/howto/extend.md", "exec"), vars(module))
     out = capsys.readouterr().out
     assert "\n1.0\n" in f"\n{out}"
     failures = next(line for line in out.splitlines() if line.startswith("{'value'"))
     assert {"value": 0.0, "chance": 0.5}.items() <= ast.literal_eval(failures).items()
-    assert "{} {'brightness': 0.5}\n['own', 'gray_image']\n" in out
+    assert "{} {'brightness': 0.5}\n['own', 'gray_image']\nTrue\n" in out
     assert "Is this a cat?" in out
-    assert "compares 2 runs" in pathlib.Path(names["path"]).read_text()
+    assert "compares 2 runs" in module.path.read_text()
 
 
 def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
