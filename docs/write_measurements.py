@@ -98,7 +98,7 @@ def _measured(found: Mapping[str, Any]) -> Iterator[str]:
             rows.append([each["model"], kind, _short(planned), _short(measured), f"{measured / planned:.2f}"])
     yield _table(["step", "kernels", "planned", "measured", "ratio"], rows)
     yield _paragraph(
-        "Whole evaluations. A short one is spent on encoding images in float32: an image costs as much as 21 passes, and"
+        "Whole evaluations. A short one mostly encodes images in float32: an image costs as much as 21 passes, and"
         " GDBench has about 1,800 passes for each image. The first evaluation tries kernels out."
     )
     rows = [
