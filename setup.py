@@ -28,15 +28,39 @@ def read_version() -> str:
     return match.group(1)
 
 
+def read_long_description() -> str:
+    """The README without links to other files of the repository, which lead nowhere on the page of an index."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[[^\]]*\]\((?!\w+:)[^)]*\)\n*", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!\w+:)[^)]*\)", r"\1", text)
+
+
 setuptools.setup(
     name="winobench",
     version=read_version(),
-    description="Measures how well text-to-image models understand what they draw, in JAX",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    description="Measures how well text-to-image models understand what they generate, in JAX",
+    long_description=read_long_description(),
     long_description_content_type="text/markdown",
     author="The winobench authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
+    keywords="benchmark, diffusion models, evaluation, flax, gdbench, jax, language models, text-to-image, winoviz, wsc+",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
     # Installed inside winobench, so that no other package called launch or configs collides with them.
     package_dir={"winobench.launch": "launch", "winobench.configs": "configs"},
     packages=[
@@ -46,7 +70,7 @@ setuptools.setup(
     entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
     package_data={
         "winobench.launch": ["cloud/templates/*"],
-        "winobench": ["assets/**/*", "*/templates/*"],
+        "winobench": ["py.typed", "assets/**/*", "*/templates/*"],
     },
     python_requires=">=3.11,<3.14",
     install_requires=[

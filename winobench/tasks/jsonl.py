@@ -8,6 +8,7 @@ question also counts for, and ``id`` may be left out. A file has one kind of ans
 
 from __future__ import annotations
 
+import os
 import pathlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ FIELDS = ("images", "texts", "answer", "groups", "id")
 _REMEDY = "correct the line"
 
 
-def task_from_jsonl(path: str, name: str | None = None) -> Task:
+def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None) -> Task:
     """A task of the questions in a file.
 
     Args:
