@@ -44,7 +44,7 @@ setuptools.setup(
     author="The winobench authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    keywords="benchmark, diffusion models, evaluation, flax, gdbench, jax, language models, text-to-image, winoviz, wsc+",
+    keywords="benchmark, diffusion models, evaluation, flax, gdbench, jax, text-to-image, winoviz, wsc+",
     classifiers=[
         "Development Status :: 4 - Beta",
         "Environment :: Console",
@@ -114,6 +114,8 @@ setuptools.setup(
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10,<0.12",
             "hypothesis>=6,<7",
+            # Checks a program of a user against the package's types.
+            "mypy>=2.4,<3",
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
             # 5.24 takes no PEFT before 0.22, which is not out yet.
