@@ -73,34 +73,37 @@ setuptools.setup(
         "winobench": ["py.typed", "assets/**/*", "*/templates/*"],
     },
     python_requires=">=3.11,<3.14",
+    # The lowest versions that pass the tests on Python 3.11 to 3.13 (.ci/matrix), which have wheels for all of them.
     install_requires=[
-        "absl-py>=2.5,<3",
-        "array_record>=0.8.6,<0.9",
-        "flax>=0.12.8,<0.13",
-        "grain>=0.2.18,<0.3",
-        "huggingface_hub>=2.4,<3",
+        "absl-py>=2.1,<3",
+        "array_record>=0.8.1,<0.9",
+        "flax>=0.12.6,<0.13",
+        "grain>=0.2.12,<0.3",
+        "huggingface_hub>=1.5,<3",
         # tensorflow-datasets imports it without asking for it.
-        "importlib_resources>=7.1,<8",
-        "jinja2>=3.1,<4",
-        "jax>=0.10,<0.12",
-        "matplotlib>=3.10,<4",
-        "ml_collections>=1.1,<2",
-        "ml_dtypes>=0.6,<0.7",
-        "numpy>=2.4,<3",
-        "optax>=0.2.8,<0.3",
-        "orbax-checkpoint>=0.12,<0.13",
-        "pillow>=13,<14",
-        "pyarrow>=26,<27",
-        "rapidfuzz>=3.14,<4",
+        "importlib_resources>=6,<8",
+        "jinja2>=3.1.4,<4",
+        # 0.10.0 does not tell the platform of a function that is traced.
+        "jax>=0.10.1,<0.12",
+        "matplotlib>=3.9.2,<4",
+        "ml_collections>=1,<2",
+        "ml_dtypes>=0.5,<0.7",
+        "numpy>=2.1,<3",
+        "optax>=0.2.6,<0.3",
+        "orbax-checkpoint>=0.11.32,<0.13",
+        "pillow>=11,<14",
+        "pyarrow>=18,<27",
+        "rapidfuzz>=3.10,<4",
         "regex>=2025.10.22,<2027",
-        "rich>=15,<16",
-        "safetensors>=0.8,<0.9",
-        "scipy>=1.17,<2",
+        "rich>=13.9,<16",
+        "safetensors>=0.5,<0.9",
+        # The first with bootstrap(rng=...).
+        "scipy>=1.15,<2",
         # Writes TensorBoard's event files without TensorFlow.
-        "tensorboardX>=2.6.5,<3",
-        "tensorflow-datasets>=4.9.10,<5",
-        # Brings the release of tokenizers that it fits.
-        "transformers>=5.23,<6",
+        "tensorboardX>=2.6.2.2,<3",
+        "tensorflow-datasets>=4.9.8,<5",
+        # The first with image processors that work without torch. Brings the release of tokenizers that it fits.
+        "transformers>=5.4,<6",
     ],
     extras_require={
         "api": read_clients(),
@@ -112,7 +115,7 @@ setuptools.setup(
             *read_clients(),
             DIFFUSERS,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
-            "jax[tpu]>=0.10,<0.12",
+            "jax[tpu]>=0.10.1,<0.12",
             "hypothesis>=6,<7",
             # Checks a program of a user against the package's types.
             "mypy>=2.4,<3",
@@ -135,7 +138,7 @@ setuptools.setup(
         # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab
         "order_published": ["spacy>=3.8,<4", "nltk>=3.9.1,<4"],
         # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
-        "cuda": ["jax[cuda13]>=0.10,<0.12"],
-        "tpu": ["jax[tpu]>=0.10,<0.12"],
+        "cuda": ["jax[cuda13]>=0.10.1,<0.12"],
+        "tpu": ["jax[tpu]>=0.10.1,<0.12"],
     },
 )
