@@ -17,6 +17,8 @@ def read_clients() -> list[str]:
 
 # Tests compare with it, and nothing imports it at run time.
 DIFFUSERS = "diffusers>=0.42,<0.43"
+# What makes the documentation site, and runs its tutorials.
+DOCS = ["furo>=2025.9", "myst-nb>=1.4,<2", "sphinx>=8.2,<10", "sphinx-copybutton>=0.5.2,<1"]
 
 
 def read_version() -> str:
@@ -114,6 +116,7 @@ setuptools.setup(
             "jsonschema>=4.26,<5",
             *read_clients(),
             DIFFUSERS,
+            *DOCS,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10.1,<0.12",
             "hypothesis>=6,<7",
@@ -133,6 +136,7 @@ setuptools.setup(
             "torch==2.13.0",
         ],
         "diffusers": [DIFFUSERS],
+        "docs": DOCS,
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
         # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab

@@ -4,16 +4,14 @@
     python -m benchmarks.compiled --output benchmarks/results/compiled.json             everything, hours on two cores
     python -m benchmarks.compiled --models sd21-base --accelerators v5e --plain         attention without fused kernels
     python -m benchmarks.compiled --models flux1-dev --accelerators v6e:2x4 --few_blocks --encoders staged
-    python -m benchmarks.compiled --table --output benchmarks/results/compiled.json     what it holds, as one table
 
-No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.planning`). What a compiler has
-said is kept in winobench's cache, so that a second call is quick.
+No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.planning`). A compiler's figures
+are kept in winobench's cache, so that a second call is quick. docs/write_measurements.py makes a table of the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -47,13 +45,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--plain", action="store_true", help="attention as products with all scores, for comparison")
     parser.add_argument("--encoders", default="resident", help="resident or staged, as of launch.plan's --config")
     parser.add_argument("--few_blocks", action="store_true", help="as of launch.plan: steps are extrapolated")
-    parser.add_argument("--table", action="store_true", help="compile nothing; print one table of what --output holds")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON, too; what it holds is kept")
     arguments = parser.parse_args(words)
-    if arguments.table:
-        names = arguments.models.split(","), arguments.accelerators.split(",")
-        print(one_table(json_files.load(arguments.output) if _is_there(arguments.output) else {}, *names))
-        return
     topologies.prepare()
 
     from winobench.planning import plans, table
@@ -72,42 +65,6 @@ def main(words: Sequence[str] | None = None) -> None:
             found[key] = made[-1].as_json()
             result_files.write(dict(sorted(found.items())), arguments.output)
         table.print_plans(made, details=False)
-
-
-def one_table(found: dict[str, Any], models: Sequence[str], accelerators: Sequence[str]) -> str:
-    """Models of the file on some accelerators, as a table of Markdown; what the file does not hold has no row."""
-    lines = [
-        "| | accelerator | weights | tables | temporaries | sum of | passes at once | passes/s of a device |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for model, text in itertools.product(models, accelerators):
-        for name, plan in found.items():
-            its_model, _, its_text, *differences = name.split(", ")
-            if (its_model, its_text) == (model, text) and "plain attention" not in differences and plan["programs"][0]:
-                lines.append(f"| {' | '.join(_cells(model, plan, differences))} |")
-    return "\n".join(lines)
-
-
-def _cells(model: str, plan: dict[str, Any], differences: Sequence[str]) -> list[str]:
-    from winobench.planning import table
-
-    step, few = plan["programs"][0], "few blocks" in differences
-    weights = sum(plan["weights"].values())
-    # Plans from before encoders could be there without the denoiser have one sum.
-    needed = plan.get("while_scoring", plan["total"])
-    rest = needed - weights - plan["others"]
-    encoding = plan.get("while_encoding", 0)
-    more = f"; {table.gigabytes(encoding)} while texts are encoded" if encoding > needed else ""
-    return [
-        model,
-        plan["target"],
-        f"{weights / 1e9:.1f}" + (", staged" if "staged" in differences else ""),
-        f"{plan['others'] / 1e9:.1f}",
-        f"{rest / 1e9:.1f}" + (" (step)" if few else ""),
-        f"{table.gigabytes(needed)} of {table.gigabytes(plan['usable'])}{more}",
-        f"{step['items']}",
-        f"{step['items_per_second']:,.0f}" + (" *" if few else ""),
-    ]
 
 
 def _differences(arguments: argparse.Namespace) -> list[str]:

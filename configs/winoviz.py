@@ -1,4 +1,4 @@
-"""Asks language models what an object looks like in the state that a sentence puts it in (docs/winoviz.md).
+"""Asks language models what an object looks like in the state that a sentence puts it in (docs/howto/winoviz.md).
 
 winobench eval --config=winoviz                                       # FLAN-T5-base, our small set, zero-shot
 winobench eval --config=winoviz:debug                                 # two items a task, every protocol
@@ -99,7 +99,7 @@ FORMS = {
     "debug": {"protocol": "all", "limit": 2},
     # What the prompts and the order of the options do to a model.
     "protocols": {"protocol": "all"},
-    # The paper's: they need its items, which are not public (docs/winoviz.md).
+    # The paper's: they need its items, which are not public (docs/howto/winoviz.md).
     "table1": {"tasks": _PAPER, "protocol": "zero_shot"},
     "table2": {"tasks": _PAPER, "protocol": "zero_shot,few_shot,chain_of_thought"},
     "table3": {"tasks": _PAPER, "protocol": "entailment"},

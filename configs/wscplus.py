@@ -1,4 +1,4 @@
-"""Asks language models whom a pronoun of a WSC+ sentence means (docs/wscplus.md).
+"""Asks language models whom a pronoun of a WSC+ sentence means (docs/howto/wscplus.md).
 
 winobench eval --config=wscplus --config.model=qwen3-0.6b                  # Tree-of-Experts, validation set
 winobench eval --config=wscplus:debug --config.model=qwen3-0.6b            # eight questions, every protocol

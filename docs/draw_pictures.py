@@ -1,4 +1,5 @@
-"""Draws the strip of docs/pictures.md from a run of pictures: a prompt of each category, models and seeds side by side.
+"""Makes the strip of docs/howto/generate_images.md from a run of images: a prompt of each category, models and seeds
+next to each other.
 
 python docs/draw_pictures.py RUN    # writes docs/images/pictures.png
 """

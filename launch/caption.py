@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from winobench.runs.requests import Responder
 
 USAGE = """
-Captions images with a vision-language model, or answers a question about each image (docs/vision_language.md). PICTURES
-are folders, patterns, files, and runs of winobench draw:
+Captions images with a vision-language model, or answers a question about each image (docs/howto/vision_language.md).
+PICTURES are folders, patterns, files, and runs of winobench draw:
 
   winobench caption photos --model=blip2-flan-t5-xl --dtype=bfloat16
   winobench caption 'photos/**/*.jpg' --model=openai:gpt-4o --question="What colour is the car?"

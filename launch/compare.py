@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 USAGE = """
 Has people compare the images of two models without knowing which is which, on a page of this computer (DiffusionITM,
-Appendix B; docs/pictures.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two models:
+Appendix B; docs/howto/generate_images.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two
+models:
 
   winobench compare RUN_A RUN_B --rater=anna                  serves anna's page; open the printed address
   winobench compare RUN --rater=ben                           one run of two models

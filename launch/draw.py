@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = "pictures"
 
 USAGE = """
-Generates images of a set of prompts with one or several text-to-image models (docs/pictures.md):
+Generates images of a set of prompts with one or several text-to-image models (docs/howto/generate_images.md):
 
   winobench draw                                              the embedded model, prompts about its scenes
   winobench draw --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16

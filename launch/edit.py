@@ -20,7 +20,7 @@ DEFAULT_CONFIG = "edit"
 
 USAGE = """
 Edits each candidate image of a task towards the text, and reports how often the right image needs the smallest edit
-(DiffusionITM, Appendix C; docs/pictures.md):
+(DiffusionITM, Appendix C; docs/howto/generate_images.md):
 
   winobench edit                                   by optimisation of the latents, Figure 6
   winobench edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength

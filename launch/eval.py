@@ -39,13 +39,13 @@ the paper's number where it has one.
   winobench eval --list_tasks                              what can be asked, and whether the data are there
   winobench eval --list_models                             what can be judged by a short name
 
-Asks language models questions without images, by a protocol (docs/winoviz.md, docs/wscplus.md):
+Asks language models questions without images, by a protocol (docs/howto/winoviz.md, docs/howto/wscplus.md):
 
   winobench eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
   winobench eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
   winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
 
-Generates images of WinoViz's premises, and asks models that see them (docs/winoviz.md):
+Generates images of WinoViz's premises, and asks models that see them (docs/howto/winoviz.md):
 
   winobench eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 

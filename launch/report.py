@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from winobench.base import text_tables
+
 from . import configuration, output
 
 if TYPE_CHECKING:
@@ -22,13 +24,15 @@ and a CSV file of each figure and table. It reads what the runs have recorded; n
   winobench report runs/a runs/b --out=comparison             ... in comparison/
   winobench report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
   winobench report runs/a --fit_timesteps                     learn how much each timestep should count
+  winobench report runs/a runs/b --format=latex               with the tables of each section as LaTeX
 
 One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
 against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
 benchmarks give WinoViz's tables, WSC+'s figures and the questions that were answered wrongly. Several runs are compared
-in all of these, and give paired differences and the overlap of their right answers. What a run has no data for
-is left out. The first run is the one that the others are compared with where there are more than three. Of several
-folders, those that hold no finished run, or one whose files contradict each other, are skipped with a line each.
+in all of these, and give paired differences, the questions on which they differ, and the overlap of right answers.
+What a run has no data for is left out. The first run is the one that the others are compared with where there are more
+than three. Of several folders, those that hold no finished run, or one whose files contradict each other, are skipped
+with a line each.
 """
 
 _OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")
@@ -42,6 +46,12 @@ _FIT_TIMESTEPS = flags.DEFINE_boolean(
 )
 _DRAWN = flags.DEFINE_list(
     "drawn", [], "Runs of images by the models that are judged, with what a verifier says of them, with commas."
+)
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    text_tables.FILE_FORMATS[0],
+    text_tables.FILE_FORMATS,
+    "Of the tables next to the page. CSV files are always there.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 
@@ -61,9 +71,10 @@ def main(words: list[str]) -> None:
         drawn=_DRAWN.value,
         reproduce=eval_command,
         command=["winobench", "report", *sys.argv[1:]],
+        table_format=_FORMAT.value,
         skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),
     )
-    files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
+    files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".md", ".png", ".tex"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
     print(f"next to it: {', '.join(files)}")
 

@@ -25,7 +25,7 @@ DEFAULT_CONFIG = "wscplus_generate"
 
 USAGE = """
 Has language models write new WSC+ items as the paper does: generate, check, have two people judge them, and keep the
-items that both call valid (docs/wscplus.md).
+items that both call valid (docs/howto/wscplus.md).
 
 1. Generate and check. Responses are on disk at once, and the same command resumes an interrupted run:
 

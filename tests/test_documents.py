@@ -21,6 +21,7 @@ from tests import launching, tiny_encoders
 from tests.evaluation import fakes
 from winobench import __main__ as command_line
 from winobench.base import registry
+from winobench.metrics import RATING_METRICS
 from winobench.tasks import TEXT_TASKS, _sources, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
@@ -227,7 +228,8 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
         mock.patch.multiple(winobench, **{name: mock.create_autospec(each) for name, each in called.items()}),
         mock.patch.object(winobench.DiffusionITM, "from_pretrained", load),
     ):
-        for document in ("docs/gdbench.md", "docs/wscplus.md", "docs/hardneg.md"):
+        ours = ("docs/reference/models.md", "docs/howto/paper_tables.md")
+        for document in (*ours, "docs/howto/wscplus.md", "docs/howto/fine_tune.md"):
             for block in blocks(document, "python"):
                 exec(block, {"winobench": winobench, "my_scorer": None, "my_model": None})
         for name in called:
@@ -239,11 +241,11 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
 
 
 def test_the_questions_of_ones_own_are_read(elsewhere):
-    (lines,) = (text for text in blocks("docs/tasks.md", "") if text.startswith('{"images"'))
+    (lines,) = (text for text in blocks("docs/howto/own_tasks.md", "") if text.startswith('{"images"'))
     (elsewhere / "my_set.jsonl").write_text(lines)
     evaluate = mock.create_autospec(winobench.evaluate)
     with mock.patch.object(winobench, "evaluate", evaluate):
-        (block,) = blocks("docs/tasks.md", "python")
+        (block,) = blocks("docs/howto/own_tasks.md", "python")
         exec(block, {"my_scorer": None})
     task, _ = evaluate.call_args.kwargs["tasks"]
     assert [(example.id, example.target) for example in task.load(None, None)] == [("line-000001", 0), ("which dog", 1)]
@@ -251,7 +253,7 @@ def test_the_questions_of_ones_own_are_read(elsewhere):
 
 def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     folder = tiny_encoders.write_bert(elsewhere / "model", labels=("entailment", "contradiction"))
-    (block,) = blocks("docs/nli.md", "python")
+    (block,) = blocks("docs/howto/nli.md", "python")
     block, changed = re.subn(r'"runs/[^"]*"', repr(str(folder)), block)
     assert changed == 1
     exec(block, {})
@@ -277,27 +279,62 @@ def test_the_python_on_errors_runs(elsewhere, capsys):
     assert capsys.readouterr().out == "evaluate first\n"
 
 
-def test_every_newer_task_stands_in_the_table_with_its_rows():
-    rows = [
-        line.split(" | ") for line in (ROOT / "docs" / "tasks.md").read_text().splitlines() if line.startswith("| `")
-    ]
-    found = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0]) if len(row) == 4}
-    named = (ROOT / "docs" / "gdbench.md").read_text()
+def task_rows():
+    """{task: (shape, examples, metric, chance, skills)} of the tables in docs/reference/tasks.md, as printed."""
+    found = {}
+    for line in (ROOT / "docs/reference/tasks.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("| `") or len(cells) != 6:
+            continue
+        tasks = re.findall(r"`(\w+)`", cells[0])
+        each = [cell.split("; ") for cell in cells[1:]]
+        assert {len(values) for values in each} <= {1, len(tasks)}, line
+        for place, task in enumerate(tasks):
+            assert task not in found
+            found[task] = tuple(values[0] if len(values) == 1 else values[place] for values in each)
+    return found
+
+
+def test_every_task_is_in_the_tables_as_it_is_defined():
+    found = task_rows()
+    assert found.keys() == winobench.TASKS.keys()
     for name, task in winobench.TASKS.items():
-        if name in found:
-            place = re.findall(r"`(\w+)`", found[name][0]).index(name)
-            counts = re.findall(r"\d+", found[name][2])
-            if task.source.num_examples is None:
-                assert not counts
-            else:
-                assert int(counts[0 if "each" in found[name][2] else place]) == task.source.num_examples
-        elif task.source is not None:
-            assert f"`{name}`" in named
-    assert found.keys() <= winobench.TASKS.keys()
+        metric = winobench.METRICS.get(task.metric)
+        chance = metric and {**metric.chance(task.shape), **task.chance}.get(metric.headline)
+        count = task.source.num_examples if task.source else task.count(None)
+        expected = (
+            "{} x {}".format(*task.shape),
+            "–" if count is None else f"{count:,}",
+            f"`{task.metric}`",
+            "–" if chance is None else f"{100 * chance:.1f}".removesuffix(".0"),
+            ", ".join(task.skills),
+        )
+        assert found[name] == expected, name
+
+
+def test_metrics_and_tasks_that_run_only_by_name_are_listed():
+    text = (ROOT / "docs/reference/tasks.md").read_text()
+    section = text.split("## Tasks that run only by name")[1].split("\n## ")[0]
+    table = [line for line in text.split("\n## Metrics\n")[1].split("\n## ")[0].splitlines() if line.startswith("|")]
+    listed = re.findall(r"^- (.*)$", section, re.MULTILINE)
+    assert {name for line in listed for name in re.findall(r"`(\w+)`", line)} == {
+        name for name, task in winobench.TASKS.items() if task.when_named
+    }
+    for name, metric in {**winobench.METRICS, **RATING_METRICS}.items():
+        (row,) = (line for line in table if f"`{name}`" in line.split("|")[1])
+        assert f"`{metric.headline}`" in row.split("|")[-2]
+
+
+def test_every_data_set_is_on_the_page_about_preparing():
+    """By the first word of its tasks' names: a data set's tasks share it."""
+    prose = _BLOCK.sub("", (ROOT / "docs/howto/prepare_data.md").read_text())
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", prose))))
+    known = {name.split("_")[0] for name in winobench.TASKS.keys() & named}
+    assert {name.split("_")[0] for name, task in winobench.TASKS.items() if task.source} == known
 
 
 def test_the_groups_are_those_of_the_table():
-    rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs" / "tasks.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs/reference/tasks.md").read_text(), re.MULTILINE)
     assert dict(rows[: len(base.SKILLS)]) == base.SKILLS
     assert tuple(name for name, _ in rows) == groups.GROUPS
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.prompts.named_sets import read_prompts
     from winobench.prompts.prompt_files import Prompt
+    from winobench.report.comparison import Comparison, compare
     from winobench.responders.loading import load_responder
     from winobench.responders.vision_language import Captioner, VisionLanguageModel
     from winobench.responders.vqa_score import HostedVQAScore
@@ -62,6 +63,7 @@ _HOME = {
     "CLIPTextModel": "winobench.models.clip",
     "Captioner": "winobench.responders.vision_language",
     "ClevrVerifier": "winobench.models.clevr_verifier",
+    "Comparison": "winobench.report.comparison",
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
@@ -92,6 +94,7 @@ _HOME = {
     "VQAScore": "winobench.scorers.vqa_score",
     "VisionLanguageModel": "winobench.responders.vision_language",
     "ZImage": "winobench.diffusion.z_image",
+    "compare": "winobench.report.comparison",
     "denoising_errors": "winobench.scorers.denoising",
     "draw_pictures": "winobench.generation.generate",
     "evaluate": "winobench.evaluation.evaluate",
@@ -119,6 +122,7 @@ __all__ = [
     "CLIPTextModel",
     "Captioner",
     "ClevrVerifier",
+    "Comparison",
     "Contrastive",
     "DiffusionITM",
     "Example",
@@ -150,6 +154,7 @@ __all__ = [
     "VisionLanguageModel",
     "ZImage",
     "__version__",
+    "compare",
     "denoising_errors",
     "draw_pictures",
     "evaluate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import pathlib
 import runpy
 import sys
 
@@ -46,8 +47,11 @@ def main() -> None:
 
 
 def launchers() -> str:
-    """The package of the launchers: ``winobench.launch`` once installed, ``launch`` in a checkout on the path."""
-    return "winobench.launch" if importlib.util.find_spec("winobench.launch") else "launch"
+    """The package of the launchers: ``launch`` next to this package in a checkout on the path, else our own one."""
+    spec = importlib.util.find_spec("launch")
+    checkout = pathlib.Path(__file__).resolve().parents[1]
+    is_ours = spec is not None and spec.origin is not None and pathlib.Path(spec.origin).parents[1] == checkout
+    return "launch" if is_ours else "winobench.launch"
 
 
 def usage() -> str:

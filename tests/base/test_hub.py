@@ -63,10 +63,10 @@ def _answering(seconds=0.0, status=404):
 
 @pytest.fixture
 def at(monkeypatch, tmp_path):
-    """Puts the hub at a port of this machine, with an empty cache and a second to answer."""
+    """Puts the hub at a port of this machine, with an empty cache and a moment to answer."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hub, "SECONDS", 1.0)
+    monkeypatch.setattr(hub, "SECONDS", 0.3)
     monkeypatch.setattr(hub, "_found", {})
     monkeypatch.delenv("HF_HUB_ETAG_TIMEOUT", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -106,6 +106,7 @@ def test_a_name_whose_look_up_hangs(at, monkeypatch):
 def test_any_answer_will_do_also_a_late_one(at, monkeypatch, status):
     asked = []
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **options: asked.append(options) or "path")
+    monkeypatch.setattr(hub, "SECONDS", 1.0)
     with _answering(0.3, status) as port:
         at(port)
         assert hub.download("owner/name", "file", repo_type="dataset") == "path"
@@ -115,7 +116,7 @@ def test_any_answer_will_do_also_a_late_one(at, monkeypatch, status):
 def test_who_gives_more_time_has_it(at, monkeypatch):
     monkeypatch.setenv("HF_HUB_ETAG_TIMEOUT", "3")
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 3)
-    with _answering(1.5) as port:
+    with _answering(0.5) as port:
         at(port)
         assert hub.is_reachable()
 

@@ -50,6 +50,13 @@ def test_a_bar_on_a_terminal(monkeypatch):
     assert "loss [0.5]" in output.getvalue()
 
 
+def test_colours_that_are_forced_make_no_bar(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress.counting(3, 0, enabled=True, label="scoring", unit="passes") as advance:
+        advance(3)
+    assert capsys.readouterr().err.splitlines()[0] == "scoring: 3 passes"
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_nothing_where_nobody_wants_it(monkeypatch, capsys, is_terminal):
     monkeypatch.setenv("FORCE_COLOR", "1" if is_terminal else "")

@@ -49,6 +49,7 @@ def test_they_are_jaxs_own(seed):
         )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -8,7 +8,7 @@ from tests.data import photo_sites, web_server
 from tests.expectations import raises
 from winobench.data import web_images
 
-QUICK = web_images.RateLimits(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
+QUICK = web_images.RateLimits(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.25)
 
 
 @pytest.fixture

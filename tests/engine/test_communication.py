@@ -63,6 +63,7 @@ def test_devices_of_a_diffusion_model_never_wait_for_each_other(programs):
     assert not any(programs.values()), programs
 
 
+@pytest.mark.slow
 def test_devices_of_other_scorers_never_wait_for_each_other(programs, tmp_path):
     """The text encoders and CLIP make use of `tables.Encoder.encode` alone."""
     scorer = ItmHead.from_pretrained(tiny_models.write_blip(tmp_path), mesh=unused_mesh(2))

@@ -351,14 +351,14 @@ def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
 def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_path, programs, echo):
     job = jobs.make(request("slurm", python=str(echo), max_restarts=2))
     environment = programs(
-        srun='#!/bin/bash\necho $$ > "$LOG.pid"\nkill -USR1 $PPID\nexec sleep 2\n',
+        srun='#!/bin/bash\necho $$ > "$LOG.pid"\nkill -USR1 $PPID\nexec sleep ${SLEEP-20}\n',
         # As Slurm itself, it ends the job.
         scontrol='#!/bin/bash\necho "[\\"$*\\", {}]" >> "$LOG"\nkill "$(cat "$LOG.pid")"\n',
     )
     environment |= {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
     bash(job.text, environment, tmp_path, status=128 + 15)
     assert [words for words, _ in logged(tmp_path)] == ["requeue 77"]
-    bash(job.text, {**environment, "SLURM_RESTART_COUNT": "2"}, tmp_path)
+    bash(job.text, {**environment, "SLURM_RESTART_COUNT": "2", "SLEEP": "0.2"}, tmp_path)
     assert len(logged(tmp_path)) == 1
 
 

@@ -43,6 +43,7 @@ def _files_run_once():
         yield
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_value_is_in_the_range_or_refused_in_one_sentence(name):
     before = set(sys.modules)

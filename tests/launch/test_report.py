@@ -42,6 +42,21 @@ def test_one_run_and_two(folder, tmp_path):
     assert "seed 3" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_tables_as_latex_and_markdown(folder, tmp_path):
+    for name, suffix in (("latex", "tex"), ("markdown", "md")):
+        status, out, err = launch(folder, f"--format={name}", "--gallery=0", "--out=out", cwd=tmp_path)
+        assert status == 0, err
+        assert f"tasks.{suffix}" in out
+        files = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert f"tasks.{suffix}" in files
+        assert "tasks.csv" in files
+        assert [file for file in files if file.endswith((".tex", ".md")) and not file.endswith(suffix)] == []
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert f'<a href="tasks.{suffix}">' in page
+    assert "| **Words** |" in (tmp_path / "out" / "tasks.md").read_text()
+    launching.refuse("launch.report", folder, "--format=excel", named=["--format", "excel"], cwd=tmp_path)
+
+
 def test_what_is_no_finished_run_is_skipped_with_a_line(folder, tmp_path):
     runs_folder = tmp_path / "runs"
     shutil.copytree(folder, runs_folder / "good")

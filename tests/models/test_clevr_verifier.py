@@ -8,6 +8,7 @@ from flax import nnx
 
 import winobench
 from tests.expectations import raises
+from tests.models.test_networks import filled
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.clevr import objects as clevr_objects
@@ -19,11 +20,14 @@ from winobench.training import clevr_verifier as recipe
 
 SIDE = 32
 COUNTS = tuple(len(values) for values in ATTRIBUTES.values())
+# Each compiled as one program.
+targets = jax.jit(clevr_verifier.targets, static_argnums=2)
+loss = jax.jit(clevr_verifier.loss)
 
 
 @pytest.fixture(scope="module")
 def small():
-    return ClevrVerifier(ClevrVerifierConfig(widths=(8, 8), num_blocks=(1, 1, 1)), rngs=nnx.Rngs(0))
+    return filled(ClevrVerifier, ClevrVerifierConfig(widths=(8, 8), num_blocks=(1, 1, 1)))
 
 
 def empty_maps():
@@ -44,7 +48,7 @@ def put(maps, row, column, *, heat, at=(0.5, 0.5), radius=0.1, depth=0.0, values
 def test_targets_by_hand():
     """Centres (0.25, 0.5) and (0.51, 0.99); of the second, a small one, the deviation is the least, 0.7 cells."""
     places = np.asarray([[[0.25, 0.5, 0.25, 2.0], [0.51, 0.99, 0.05, -1.0], [0.9, 0.1, 0.3, 0.0]]], np.float32)
-    heat, cells, measures = clevr_verifier.targets(places, np.asarray([[True, True, False]]), SIDE)
+    heat, cells, measures = targets(places, np.asarray([[True, True, False]]), SIDE)
     np.testing.assert_array_equal(cells[0, :2], [[16, 8], [31, 16]])
     assert heat.shape == (1, SIDE, SIDE)
     assert heat[0, 16, 8] == heat[0, 31, 16] == 1
@@ -98,7 +102,7 @@ def test_true_maps_are_decoded_into_the_truth():
     places = np.asarray([[[0.3, 0.4, 0.2, 1.0], [0.7, 0.6, 0.08, -2.0], [0.0, 0.0, 0.0, 0.0]]], np.float32)
     attributes = np.asarray([[[0, 3, 1, 0], [2, 7, 0, 1], [0, 0, 0, 0]]], np.int32)
     present = np.asarray([[True, True, False]])
-    heat, cells, measures = clevr_verifier.targets(places, present, SIDE)
+    heat, cells, measures = targets(places, present, SIDE)
     maps = empty_maps()
     maps.heat[:] = np.where(heat >= 1, 20.0, -20.0)
     for at in range(2):
@@ -110,11 +114,11 @@ def test_true_maps_are_decoded_into_the_truth():
     np.testing.assert_allclose(found.measures, places[0, :2], atol=1e-5)
     np.testing.assert_array_equal(found.attributes, attributes[0, :2])
     maps = jax.tree.map(jnp.asarray, maps)
-    total, parts = clevr_verifier.loss(maps, places, attributes, present)
+    total, parts = loss(maps, places, attributes, present)
     assert float(total) < 1e-5
-    wrong, _ = clevr_verifier.loss(maps, places, attributes[..., ::-1] % 2, present)
+    wrong, _ = loss(maps, places, attributes[..., ::-1] % 2, present)
     assert float(wrong) > 10
-    _, parts = clevr_verifier.loss(maps._replace(heat=-maps.heat), places, attributes, present)
+    _, parts = loss(maps._replace(heat=-maps.heat), places, attributes, present)
     assert float(parts["heat"]) > 10
 
 
@@ -124,10 +128,8 @@ def test_the_loss_of_heat_by_hand():
     places = np.asarray([[[0.5, 0.5, 0.1, 0.0]]], np.float32)
     maps = empty_maps()
     maps.heat[:] = 0.0
-    heat, _, _ = clevr_verifier.targets(places, np.ones((1, 1), bool), SIDE)
-    _, parts = clevr_verifier.loss(
-        jax.tree.map(jnp.asarray, maps), places, np.zeros((1, 1, 4), np.int32), np.ones((1, 1), bool)
-    )
+    heat, _, _ = targets(places, np.ones((1, 1), bool), SIDE)
+    _, parts = loss(jax.tree.map(jnp.asarray, maps), places, np.zeros((1, 1, 4), np.int32), np.ones((1, 1), bool))
     expected = np.log(2) / 4 * (1 + ((1 - np.asarray(heat, np.float64)) ** 4).sum())
     np.testing.assert_allclose(parts["heat"], expected, rtol=1e-4)
     np.testing.assert_allclose(parts["attributes"], np.log(COUNTS).sum(), rtol=1e-5)
@@ -135,7 +137,7 @@ def test_the_loss_of_heat_by_hand():
 
 
 def test_maps_are_of_half_the_picture_and_quarters_lie_where_they_belong(small):
-    maps = small(jnp.zeros((2, 64, 64, 3)))
+    maps = nnx.jit(lambda network, pictures: network(pictures))(small, jnp.zeros((2, 64, 64, 3)))
     assert maps.heat.shape == (2, SIDE, SIDE)
     assert [logits.shape[-1] for logits in maps.attributes] == list(COUNTS)
     x = np.arange(2 * 2 * 8, dtype=np.float32).reshape(1, 2, 2, 8)

@@ -1,5 +1,6 @@
 """Configs: what is read, what is refused, and in which words."""
 
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from tests.parity import published_configs
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
+from winobench.models.config import NetworkConfig
 
 UNET = published_configs.UNETS["sd15"]
 VAE = published_configs.VAES["sd15"]
@@ -126,3 +128,12 @@ def test_written_for_diffusers():
     assert tuple(map(int, written["_diffusers_version"].split("."))) >= (0, 9, 0)
     assert written["block_out_channels"] == [320, 640, 1280, 1280]
     assert CLIPTextConfig().to_dict()["model_type"] == "clip_text_model"
+
+
+@pytest.mark.parametrize("annotation", [int, "int"])
+def test_counts_are_found_however_they_are_annotated(annotation):
+    fields = [("width", annotation, 1), ("pad_token_id", annotation, 0), ("name", str, "")]
+    cls = dataclasses.make_dataclass("Config", fields, bases=(NetworkConfig,), frozen=True)
+    cls()._require_counts()
+    with raises("unsupported-option", "width=0"):
+        cls(width=0)._require_counts()

@@ -47,7 +47,7 @@ def filled(cls, config, **kwargs):
     for path, leaf in nnx.to_flat_state(state):
         spread = np.prod(leaf.shape[:-1]) ** -0.5 if path[-1] == "kernel" else 0.3
         values = spread * rng.normal(size=leaf.shape) + (path[-1] == "scale")
-        leaves[path] = leaf.replace(jnp.asarray(values.astype(np.float32)).astype(leaf.dtype))
+        leaves[path] = leaf.replace(jnp.asarray(values.astype(np.float32), jnp.float32).astype(leaf.dtype))
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 

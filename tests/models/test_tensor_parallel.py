@@ -136,7 +136,7 @@ def mesh_of(data, model):
 CHOICE = 3
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("config", "shape", "others", "options"),
     [
@@ -175,7 +175,7 @@ def test_collectives_of_options():
     assert in_loop == {}
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow  # the tests of language models that answer ask the same of one that is shared
 @pytest.mark.parametrize(
     ("config", "shape"),
     [

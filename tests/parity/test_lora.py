@@ -230,6 +230,7 @@ def kohya_file(unet, path) -> None:
     safetensors.torch.save_file(tensors, path)
 
 
+@pytest.mark.slow
 def test_kohyas_files_with_convolutions(base, theirs, ours, tiny_pipeline, tmp_path):
     """``proj_in`` and ``proj_out`` of Stable Diffusion 1.x are 1 x 1 convolutions; LyCORIS adapts the others, too."""
     kohya_file(theirs.unet, tmp_path / "kohya.safetensors")

@@ -76,7 +76,7 @@ def one_device(folder, *options, **keywords):
     return DiffusionITM.from_pretrained(folder, *options, **keywords, batch_size=4, mesh=mesh)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("target", ["own", "epsilon"])
 def test_errors_and_scores(folder, expected, target):
     noise, own, epsilon = expected

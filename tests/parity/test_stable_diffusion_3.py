@@ -89,6 +89,7 @@ def test_parts_that_settings_leave_out_are_not_looked_at(case, there, tmp_path):
         families.read_description(folder, settings={"zero_t5": False})
 
 
+@pytest.mark.slow
 def test_self_bench_scores(case):
     """Its levels, and its distance, which is not squared."""
     noise = np.random.default_rng(2).standard_normal((4, 8, 8, 16), np.float32)

@@ -105,7 +105,7 @@ def our_outputs(loaded, family):
         return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, question, ids, lengths)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_states_logits_and_answers(network, loaded, family):
     """The vision tower, what is between, and the language model, with texts of unlike lengths."""
     states, made, logits, answers = our_outputs(loaded, family)

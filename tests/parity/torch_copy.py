@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -68,7 +67,7 @@ def copy_parameters(source: Any, target: nnx.Module) -> nnx.Module:
     leaves = dict(nnx.to_flat_state(state))
     for name, (path, _) in names.items():
         values = checkpoint_models._from_torch(path, tensors[name].detach().numpy())
-        leaves[path] = leaves[path].replace(jnp.asarray(values))
+        leaves[path] = leaves[path].replace(jax.device_put(np.array(values)))
     return nnx.merge(graph, nnx.from_flat_state(leaves))
 
 

@@ -25,7 +25,7 @@ from winobench.planning import asking, few_blocks, plans, table, vision_language
 from winobench.planning.vision_language import Question
 from winobench.scorers.vqa_score import VQAScore
 
-# Billions of parameters, as published files have them (docs/vision_language.md).
+# Billions of parameters, as published files have them (docs/howto/vision_language.md).
 PARAMETERS = {
     "instructblip-flan-t5-xl": 4.02,
     "blip2-flan-t5-xl": 3.94,

@@ -113,7 +113,7 @@ def test_few_images_are_no_clear_difference():
 
 
 def test_p_values_are_adjusted_for_the_rows_that_are_shown_together():
-    one = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    one = analysis.Difference("a", 0.5, 0.6, 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
     p_values = [0.012, 0.2, 0.03, 0.8]
     found = analysis.adjusted([dataclasses.replace(one, p_value=p, p_adjusted=p) for p in p_values])
     # Sorted 0.012, 0.03, 0.2, 0.8 times 4/1, 4/2, 4/3, 4/4.
@@ -130,7 +130,7 @@ def test_a_mark_knows_how_many_rows_there_are():
         easy = generator.random((200, 20))
         first, second = (easy + generator.normal(scale=0.4, size=(200, 20)) < 0.6 for _ in range(2))
         differences = [
-            analysis.Difference("row", *numbers[:4], numbers[3], 200, 0, 0, int(numbers[4]))
+            analysis.Difference("row", 0.6, 0.6, *numbers[:4], numbers[3], 200, 0, 0, int(numbers[4]))
             for numbers in np.stack(design.differences(first, second), axis=1)
         ]
         marked += any(difference.is_clear for difference in analysis.adjusted(differences))

@@ -126,7 +126,7 @@ def test_pictures_decode(page, comparison):
             image.load()
             assert min(image.size) > 200
             assert len(set(np.asarray(image.convert("L")).ravel().tolist())) > 20  # something is drawn
-    assert len(list(comparison.glob("*.csv"))) == 11
+    assert len(list(comparison.glob("*.csv"))) == 12
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
 
 
@@ -204,8 +204,8 @@ def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
     page = Page(report.write_report([run_folders[0], lost], tmp_path / "out", resamples=10))
     rows = csv_rows(tmp_path / "out" / "differences.csv")
     assert {row["knows_samples"] for row in rows} == {"False"}
-    assert differences.NO_NOISE in page.section("differences")
-    found = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    assert analysis.NO_NOISE in page.section("differences")
+    found = analysis.Difference("a", 0.5, 0.6, 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
     assert differences._difference(found).text == "+10.0 ●"
     assert differences._difference(dataclasses.replace(found, lacks_noise=True)).text == "+10.0 ● ‡"
     unmarked = dataclasses.replace(found, lacks_noise=True, low=-0.01, p_adjusted=0.2)

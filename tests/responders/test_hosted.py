@@ -132,15 +132,15 @@ def test_passing_trouble_is_tried_again(server, name, trouble):
 
 def test_silence_is_tried_again(server, name):
     server.script = ["silence"]
-    assert ask(make(name, concurrency=1, timeout=0.2, attempts=8), questions(1))[0]["attempts"] > 1
+    assert ask(make(name, concurrency=1, timeout=0.1, attempts=8), questions(1))[0]["attempts"] > 1
 
 
 @pytest.mark.parametrize(
     ("headers", "least"),
     [
-        ({"Retry-After": "0.3"}, 0.3),
-        ({"retry-after-ms": "250"}, 0.25),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "300ms"}, 0.3),
+        ({"Retry-After": "0.15"}, 0.15),
+        ({"retry-after-ms": "120"}, 0.12),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "150ms"}, 0.15),
         ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "50s"}, 0.0),
     ],
 )
@@ -157,10 +157,10 @@ def test_the_servers_wish_to_wait_is_honoured_by_all(server, name, headers, leas
 
 def test_an_exhausted_limit_is_waited_for_before_it_is_hit(server, name):
     server.headers = {"anthropic-ratelimit-requests-remaining": "0", "x-ratelimit-remaining-requests": "0"}
-    server.headers |= {"anthropic-ratelimit-requests-reset": "", "x-ratelimit-reset-requests": "200ms"}
+    server.headers |= {"anthropic-ratelimit-requests-reset": "", "x-ratelimit-reset-requests": "100ms"}
     ask(make(name, concurrency=1), questions(3))
     gaps = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
-    assert min(gaps) >= 0.2
+    assert min(gaps) >= 0.1
 
 
 def test_a_wait_that_is_too_long_ends_the_run(server, name):

@@ -127,11 +127,11 @@ def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
 @pytest.mark.parametrize("behaviour", SLOW)
 def test_a_call_that_takes_too_long_is_given_up(api, behaviour):
     with serving(SLOW[behaviour]) as (address, calls):
-        model = make(api, address, timeout=0.2)
+        model = make(api, address, timeout=0.1)
         started = time.monotonic()
         ((_, raw),) = model.ask(questions(1))
         assert time.monotonic() - started < 30  # where the servers would keep it for ever, on a machine however busy
-    assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.2 s", "attempts": 2} or (
+    assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.1 s", "attempts": 2} or (
         behaviour == "nothing" and raw["error"]["kind"] == "timeout"
     )
     assert len(calls) <= 2
@@ -151,7 +151,7 @@ def test_answers_after_a_late_one_are_whole(api):
         connection.sendall(whole(GOOD[api]))
 
     with serving(behaviour) as (address, _):
-        model = make(api, address, timeout=0.5, concurrency=1, attempts=8)  # a busy machine may be late by itself, too
+        model = make(api, address, timeout=0.25, concurrency=1, attempts=8)  # a busy machine may be late by itself, too
         raws = dict(model.ask(questions(4)))
         assert [model.read(question("?"), raws[index]).text for index in range(4)] == ["Option 1"] * 4
         assert max(raw["attempts"] for raw in raws.values()) > 1

@@ -346,6 +346,7 @@ def test_all_devices_by_default(tiny_language_model):
     assert model.fingerprint() != load(tiny_language_model, seed=1).fingerprint()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("request_", [Generation(CONVERSATIONS[0], max_tokens=4), SAMPLED[0]], ids=["best", "drawn"])
 def test_texts_of_logits_that_are_not_finite_are_failed_calls(tiny_language_model, request_):
     loaded = language_models.load_decoder(tiny_language_model, mesh=parallel.make_mesh(jax.devices()[:2]))

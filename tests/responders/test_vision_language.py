@@ -71,6 +71,7 @@ def torch_texts(folder, family, max_tokens):
     return texts
 
 
+@pytest.mark.parametrize("family", [*_SLOW, pytest.param("opt", marks=pytest.mark.slow), "llava"], indirect=True)
 def test_greedy_texts_are_those_of_torch(model, folder, family):
     texts = model.write(IMAGES, PROMPTS, max_tokens=12)
     assert texts == torch_texts(folder, family, 12)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.expectations import raises
 from winobench.runs import asking, responses
 from winobench.runs.requests import Generation, Response, Turn
 
@@ -52,3 +53,11 @@ def test_parts_in_common(tmp_path, broken, failed):
     )
     read = {texts[key]: answer.text for key, answer in answers.read.items() if key in texts}
     assert read == {text: " ".join(text.upper()) for text in ("ab", "bc", "cd") if text not in failed.split()}
+
+
+@pytest.mark.parametrize("answers", [[(0, ["text"])], [(0, "text")], [(1, {"text": "a"})], [(0, {"text": "a"})] * 2])
+def test_answers_of_another_form_are_refused(tmp_path, answers):
+    voter = Voter()
+    voter.ask = lambda requests: iter(answers)
+    with responses.ResponseStore(tmp_path / "run" / "responses") as store, raises("bad-response", "Voter.ask"):
+        asking.ask(voter, store, {"a" * 64: request_for("a")}, asking.Answers(), progress=False)

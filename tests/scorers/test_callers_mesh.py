@@ -33,9 +33,6 @@ def inside(name, kind):
 
 
 CASES = [("batch", AxisType.Explicit), ("data-fsdp", AxisType.Explicit), ("data-fsdp", AxisType.Auto)]
-meshes = pytest.mark.parametrize(
-    ("name", "kind"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
-)
 
 
 def triples(put=jnp.asarray):
@@ -66,7 +63,8 @@ def errors(pipeline):
     return compiled, latents, compiled(latents, triples())
 
 
-@meshes
+@pytest.mark.slow  # the quick one is that of a caller's denoiser
+@pytest.mark.parametrize(("name", "kind"), CASES)
 def test_errors_of_split_triples(errors, name, kind):
     compiled, latents, expected = errors
     with inside(name, kind) as put:
@@ -133,8 +131,8 @@ def own_programs(pipeline, tmp_path_factory, tiny_language_model):
     }
 
 
-@pytest.mark.quick(3)
-@pytest.mark.parametrize("what", ["given noise", "generate", "matching head", "language model"])
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("what", ["given noise", "matching head", "generate", "language model"])
 def test_own_programs_do_not_meet_the_callers_mesh(own_programs, what):
     expected = own_programs[what]()
     for name, kind in (CASES[0], CASES[-1]):

@@ -49,7 +49,7 @@ def change(network, factor=0.5):
 
     def new(leaf):
         values = (np.asarray(leaf) * factor).astype(leaf.dtype)
-        return values if isinstance(leaf, np.ndarray) else jnp.asarray(values)
+        return values if isinstance(leaf, np.ndarray) else jax.device_put(values)
 
     nnx.update(network, jax.tree.map(new, before))
     return before

@@ -130,6 +130,7 @@ def test_a_folder_that_cannot_be_written(pipeline, source, tmp_path):
         latent_cache.encode(pipeline, source, tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_processes_share_the_shards(pipeline, source, tmp_path, monkeypatch):
     """Two processes in turn stand for two at once: what each leaves to the other, and what is said where it lacks."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)

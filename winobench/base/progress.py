@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -19,7 +20,9 @@ class Progress:
 
     def __init__(self, label: str, unit: str, *, enabled: bool = True):
         self._label, self._unit, self._enabled = label, unit, enabled
-        self._console = rich.console.Console(stderr=True, quiet=not enabled)
+        # FORCE_COLOR, which notebooks and CI set, makes no terminal that can move its cursor.
+        is_terminal = None if sys.stderr.isatty() else False
+        self._console = rich.console.Console(stderr=True, quiet=not enabled, force_terminal=is_terminal)
         self._bar: rich.progress.Progress | None = None
         self._task: rich.progress.TaskID | None = None
         self._total: int | None = None

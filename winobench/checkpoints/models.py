@@ -112,11 +112,10 @@ def build_model(
         values = named[key].floats().reshape(expected[key][1])
         values = _from_torch(path, values)
         # A copy in order: what the file's reader returns may be the file itself, or be turned around.
-        if not on_host:
-            return path, leaf.replace(jnp.asarray(values.astype(dtype, copy=False)))
         filled = np.array(values, dtype, order="C")
         filled.flags.writeable = False  # what identifies them holds as long as they are there
-        return path, leaf.replace(filled)
+        # Put there as it is: `jnp.asarray` would compile a program for each shape.
+        return path, leaf.replace(filled if on_host else jax.device_put(filled))
 
     # NumPy releases the interpreter while it copies, and copying is all the work.
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:

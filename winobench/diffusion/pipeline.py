@@ -421,7 +421,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           InputError: an empty list, a single string, or something else that is not a list of strings.
         """
         function, params = self.text_function()
-        params = jax.tree.map(jnp.asarray, params)  # once for all batches, where they are in the host's memory
+        params = jax.device_put(params)  # once for all batches, where they are in the host's memory
         ids = self.tokenize(checked_texts(texts))
         encode = functools.partial(pure_functions.call, function, params)
         return pure_functions.in_batches(encode, ids, batch_size=batch_size)

@@ -1,4 +1,4 @@
-"""Sampling where it decides: a question's candidates leave the race once their fate is sure (docs/race.md).
+"""Sampling where it decides: a question's candidates leave the race once their fate is sure (docs/explanation/race.md).
 
 Many questions race at once, so that the devices have full batches. Pairs of one question share their samples, which
 makes the difference of two candidates much less noisy than either of them.
@@ -95,9 +95,9 @@ class Race:
     """The questions of some tasks, or one process's share of them, each with at most ``budget`` samples a pair.
 
     Decisions differ from the whole budget's in at most a share ``alpha`` of the questions, if samples are met in random
-    order and no sample holds more than 1 / (share * budget) of the evidence (docs/race.md). ``order``, int [budget], is
-    the order of samples and ``weights``, float [budget], their weights. At most ``rows`` images and texts, which fit
-    into a scorer's tables, race at once. A process's questions are neighbours, which share images.
+    order and no sample holds more than 1 / (share * budget) of the evidence (docs/explanation/race.md). ``order``, int
+    [budget], is the order of samples and ``weights``, float [budget], their weights. At most ``rows`` images and texts,
+    which fit into a scorer's tables, race at once. A process's questions are neighbours, which share images.
     """
 
     def __init__(

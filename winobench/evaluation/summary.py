@@ -56,7 +56,8 @@ def task_results(
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
     Entries are those of `winobench.runs.schema`. Intervals are about another draw of examples, judged on the same
-    samples of noise (docs/intervals.md). Rows of all examples have "constant" where `constant_over` finds it.
+    samples of noise (docs/explanation/intervals.md). Rows of all examples have "constant" where `constant_over` finds
+    it.
     """
     results = _metric_results(task, questions, scores, texts, seed)
     if found := constant_over(scores):

@@ -2,7 +2,7 @@
 
 How much wider dependence makes an interval is estimated from all pairs of outcomes that share something, and turned
 into an effective number of independent outcomes, for Wilson's interval for a proportion or Tango's for the difference
-of two. docs/intervals.md has their coverage.
+of two. docs/explanation/intervals.md has their coverage.
 
 Sources: P. M. Aronow, C. Samii and V. A. Assenova, "Cluster-robust variance estimation for dyadic data", Political
 Analysis 23 (2015), and A. C. Cameron, J. B. Gelbach and D. L. Miller, "Robust inference with multiway clustering", JBES

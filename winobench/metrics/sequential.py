@@ -5,7 +5,7 @@ whose fate is sure. The test is a bet (Waudby-Smith and Ramdas, "Estimating mean
 betting", JRSS B 2024; "Confidence sequences for sampling without replacement", NeurIPS 2020). If the sum of two
 candidates' differences is not positive, their negative parts z add up to at least as much as their positive parts y. A
 gambler who bets against this at fair odds multiplies the capital by 100 with a probability of at most 1 / 100, however
-often one looks (Ville's inequality). docs/race.md has the theorem, its proof and its assumption.
+often one looks (Ville's inequality). docs/explanation/race.md has the theorem, its proof and its assumption.
 """
 
 from __future__ import annotations

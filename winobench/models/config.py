@@ -108,7 +108,7 @@ class NetworkConfig:
     def _require_counts(self) -> None:
         """Requires positive whole numbers of all fields declared ``int`` that are not ids of tokens."""
         ids = ("_token_id", "_token_index")
-        counts = (field.name for field in dataclasses.fields(self) if field.type == "int")
+        counts = (field.name for field in dataclasses.fields(self) if field.type in ("int", int))
         self._require_positive(*(name for name in counts if not name.endswith(ids)))
 
     def _require_divisor(self, key: str, of: str) -> None:

@@ -19,6 +19,7 @@ BAND = (5, 95)  # percentiles of the subsets' accuracies that the band shows
 # A difference is clear with at least so many independent images whose answers differ, and up to this p-value, adjusted
 # for the number of rows on a page.
 FEW_CLUSTERS, CLEAR_BELOW = 10, 0.05
+NO_NOISE = "‡"  # at marks without the noise of the samples
 DRAWS = 200  # of a run's samples, which bring their noise into the intervals of differences
 # Draws go half as far as the noise of the samples. Errors hold noise already: a whole step would have twice of it.
 _STEP = 0.5
@@ -33,19 +34,52 @@ _AT_ONCE = 2**23
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The proportion of the second of two runs less the first one's, over the same examples."""
+    """The proportion of the second of two runs less the first one's, over the same examples.
 
-    name: str  # the row of the results
-    value: float  # in [-1, 1]
-    low: float  # 95% interval
+    The interval is Tango's score interval for pairs and the p-value McNemar's, both at the effective number of
+    independent examples: see `winobench.metrics.paired_difference` for the method and its sources.
+
+    Attributes:
+      name: the row of the results: a metric, or ``<group>/<metric>`` of a sub-task.
+      first: the first run's proportion of right answers, in [0, 1], over the examples that both have answered.
+      second: the second run's.
+      value: second less first, in [-1, 1].
+      low: lower end of the 95% interval of ``value``.
+      high: upper end.
+      p_value: two-sided, of no difference. At most 5% where the interval excludes 0.
+      p_adjusted: the p-value after Benjamini and Hochberg's correction for all differences that are shown together.
+      num_examples: that both runs have answered.
+      only_first: examples that only the first run has right.
+      only_second: examples that only the second run has right.
+      clusters_apart: at least so many independent images (pairs of questions, in text tasks) have answers that differ.
+      lacks_noise: whether the interval lacks the noise of samples, though the answers depend on samples.
+      task: name of the task, or ``@<skill>`` of a mean over tasks.
+    """
+
+    name: str
+    first: float
+    second: float
+    value: float
+    low: float
     high: float
-    p_value: float  # two-sided, of no difference: at most 5% where the interval excludes 0
-    p_adjusted: float  # for all differences that are shown together, see `adjusted`
-    num_examples: int  # that both runs have answered
-    only_first: int  # examples that only the one run has right
+    p_value: float
+    p_adjusted: float
+    num_examples: int
+    only_first: int
     only_second: int
-    clusters_apart: int  # independent images on whose examples the runs differ, at least
-    lacks_noise: bool = False  # the interval lacks the noise of samples, though the answers depend on samples
+    clusters_apart: int
+    lacks_noise: bool = False
+    task: str = ""
+
+    @property
+    def metric(self) -> str:
+        """The metric, without a group."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def group(self) -> str:
+        """The sub-task. Empty for all examples of the task."""
+        return self.name.rpartition("/")[0]
 
     @property
     def excludes_zero(self) -> bool:
@@ -55,6 +89,12 @@ class Difference:
     def is_clear(self) -> bool:
         """Whether chance is an unlikely reason, with all rows in view, by enough images."""
         return self.p_adjusted <= CLEAR_BELOW and self.clusters_apart >= FEW_CLUSTERS
+
+    @property
+    def mark(self) -> str:
+        """``●`` where it is clear, ``○`` where the interval alone excludes 0, with ``‡`` where it lacks noise."""
+        mark = "●" if self.is_clear else "○" if self.excludes_zero else ""
+        return f"{mark} {NO_NOISE}" if mark and self.lacks_noise else mark
 
 
 def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence) -> list[Difference]:
@@ -73,6 +113,8 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
         found.append(
             Difference(
                 one.name,
+                one.value,
+                other.value,
                 difference.value,
                 difference.low,
                 difference.high,

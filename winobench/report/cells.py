@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base import text_tables
 from winobench.report.wording import DASH, percent
 
 # Columns of every number in CSV files, and of tasks whose answers are right or wrong.
@@ -36,6 +37,11 @@ class Cell:
     bar: Bar | None = None
     below: str = ""
 
+    @property
+    def in_one_line(self) -> str:
+        small = "; ".join(filter(None, (self.small, self.below)))
+        return f"{self.text} ({small})" if small else self.text
+
 
 ABSENT = Cell(DASH, style="absent")  # of a run that has no such number
 
@@ -55,6 +61,13 @@ class Table:
     columns: Sequence[str | int]
     rows: Sequence[TableRow]
     caption: str = ""
+
+    def written(self, format: str, labels: Sequence[str]) -> str:
+        """The table as a text of a file, in a format of `text_tables.write_table`. ``labels`` are the runs'."""
+        columns = [labels[column] if isinstance(column, int) else column for column in self.columns]
+        rows = [[row.cells[0].text] if row.heading else [cell.in_one_line for cell in row.cells] for row in self.rows]
+        has_texts = any(cell.style == "said" for row in self.rows for cell in row.cells)
+        return text_tables.write_table(format, columns, rows, texts=len(columns) if has_texts else 1)
 
 
 def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:

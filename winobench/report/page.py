@@ -13,7 +13,7 @@ import jinja2
 import markupsafe
 
 import winobench
-from winobench.base import options
+from winobench.base import options, text_tables
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
@@ -97,9 +97,11 @@ def write_report(
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
     skip: Callable[[InputError], None] | None = None,
+    table_format: str = text_tables.FILE_FORMATS[0],
 ) -> pathlib.Path:
     """Writes a page on runs, and next to it a PNG file and a CSV file behind each figure and table.
 
+    With the ``table_format`` ``"markdown"`` or ``"latex"``, the tables of each section are in a file of it, too.
     With ``fit_timesteps``, weights of timesteps are learned from half of each run's examples, judged on the other half,
     and kept as ``timestep_weights.json`` in the run's folder.
     """
@@ -110,6 +112,7 @@ def write_report(
         if not low <= value <= high:
             bound = f"at least {low}" if value < low else f"at most {high}"
             raise InputError(f"{name} is {value}, but it must be {bound}.", code="out-of-range")
+    text_tables.check_format(table_format, text_tables.FILE_FORMATS)
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     pictures = [read_pictures(folder) for folder in drawn]
@@ -130,10 +133,14 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
         everything = sections if gallery_files is None else [*sections, gallery_files]
-        drawings = {}
+        drawings: dict[figures.Panel, str] = {}
+        files: dict[str, list[str]] = {}
+        labels = [run.label for run in report_data.runs]
         for section in everything:
             drawings |= section.write_files(folder)
-        files = {section.key: section.files for section in everything}
+            files[section.key] = section.files
+            if table_format != text_tables.FILE_FORMATS[0]:
+                files[section.key] += section.write_tables(folder, table_format, labels)
         page = render(report_data, sections, galleries, files, drawings, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
@@ -215,7 +222,7 @@ def _delete_former(folder: pathlib.Path) -> None:
     """Deletes a former report's files, some of which the new one may not replace."""
     page = folder / PAGE
     if page.is_file():
-        for name in set(re.findall(r'<a href="([\w-]+\.(?:csv|png))">', page.read_text(encoding="utf-8"))):
+        for name in set(re.findall(r'<a href="([\w-]+\.(?:csv|png|md|tex))">', page.read_text(encoding="utf-8"))):
             (folder / name).unlink(missing_ok=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from winobench.base import text_tables
 from winobench.runs.labels import task_label
 
 MINUS, DASH = "−", "–"  # before negative numbers, and in ranges and empty cells
@@ -12,8 +13,7 @@ MINUS, DASH = "−", "–"  # before negative numbers, and in ranges and empty c
 
 def percent(value: float, sign: bool = False) -> str:
     """A proportion in percent with one decimal."""
-    text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", MINUS)
+    return text_tables.percent(value, sign).replace("-", MINUS)
 
 
 def number(value: float, digits: int = 2) -> str:

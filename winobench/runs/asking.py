@@ -7,8 +7,9 @@ import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base import progress as progress_bars
+from winobench.base.errors import InputError
 from winobench.runs import responses
 from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
 
@@ -90,6 +91,12 @@ def _ask(
         for index, raw in incoming:
             # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
             seconds, last = time.monotonic() - last, time.monotonic()
+            if index not in left or not isinstance(raw, Mapping):
+                raise InputError(
+                    f"{type(responder).__name__}.ask yields ({index!r}, {options.quote(raw)}): yield the number of each"
+                    " request once, and its raw answer as a mapping of JSON values",
+                    code="bad-response",
+                )
             key, request = keys[index], requests[index]
             left.remove(index)
             error = raw.get("error")

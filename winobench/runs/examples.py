@@ -47,7 +47,7 @@ _SHAPED = ("images", "texts", "target", "scores")
 _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Examples:
     """A task's examples as one run has answered them. All lists have one entry an example."""
 
@@ -61,6 +61,9 @@ class Examples:
     terms: tuple[str, ...] | None  # what the scores are made of; None where the run does not record it
     parts: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)  # part of the metric -> [n] bool
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.ids):,}, of which {int(self.correct.sum()):,} are right>"
+
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
         """Examples that have an image in common depend on each other."""
@@ -71,7 +74,7 @@ class Examples:
         return (self.ids[row], self.images[row], self.texts[row], self.targets[row])
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Questions(Examples):
     """A text task's questions, without those whose calls failed. Scores are the options', if there are any."""
 

@@ -41,9 +41,9 @@ class DrawnModel:
     settings: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Pictures:
-    """A run of images.
+    """A run of images. Printing it gives counts, models and the folder.
 
     Every model has an image of each prompt and seed, unless the run was read with ``complete=False``.
 
@@ -62,6 +62,14 @@ class Pictures:
     seeds: tuple[int, ...]
     records: tuple[PictureRecord, ...]
     config: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        labels = [model.label for model in self.models]
+        named = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+        return (
+            f"<Pictures of {named}: {len(self.records):,} images, {len(self.prompts):,} prompts, "
+            f"{len(self.seeds):,} seeds, in {self.folder}>"
+        )
 
     @functools.cached_property
     def by_place(self) -> Mapping[Place, PictureRecord]:

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from winobench import metrics
+from winobench.base.text_tables import TableFormat
 from winobench.metrics.sample_mean import PLAIN, SampleMean
+from winobench.runs import run_tables
 from winobench.runs.columns import columns, read_table
 from winobench.runs.error_store import Batch, ErrorStore, read_error_stores
 from winobench.runs.examples import Examples
@@ -29,7 +31,7 @@ TEXT_METRIC = "answers"
 """The metric of text tasks, whose examples say by themselves whether they are right."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TaskRun:
     """One task of one run."""
 
@@ -44,6 +46,10 @@ class TaskRun:
     timesteps: np.ndarray | None  # [num_samples] int, or noise levels; None without samples, and where not recorded
     deterministic: bool  # the scorer needs no samples
     mean: SampleMean = PLAIN  # over the samples
+
+    def __repr__(self) -> str:
+        count = "no table of examples" if self.examples is None else f"{len(self.examples.ids):,} examples"
+        return f"<TaskRun {run_tables.headline(self)}, {count}>"
 
     @property
     def is_bias(self) -> bool:
@@ -71,9 +77,9 @@ class TaskRun:
         return self.judge(self.examples.scores, self.examples.targets)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Run:
-    """A finished run.
+    """A finished run. Printing it gives the model, the folder and the first tasks; a notebook shows the table.
 
     Attributes:
       path: its folder.
@@ -92,6 +98,33 @@ class Run:
     tasks: Mapping[str, TaskRun]
     failed: Mapping[str, str]
     notes: list[str]
+
+    def __repr__(self) -> str:
+        return run_tables.few_lines(self)
+
+    def _repr_html_(self) -> str:
+        return run_tables.notebook(self)
+
+    def table(self, format: TableFormat = "text", *, groups: bool = False) -> str:
+        """The results as a table, a row a task and metric.
+
+        Values, intervals and chance are in percent with one decimal. Effect sizes (bias tasks) and agreement with
+        ratings are plain numbers, and then percentages have a percent sign. The intervals are those of ``results``:
+        see `winobench.metrics.wilson` for the formula and its sources.
+
+        Args:
+          format: ``"text"`` for a terminal, ``"markdown"``, ``"latex"`` (a ``tabular`` for the package booktabs), or
+            ``"csv"``. CSV has the columns task, metric, group, value, low, high, chance, n and ties, and numbers in
+            full precision between 0 and 1. Special characters are escaped for each format.
+          groups: whether to add the rows of sub-tasks, such as ``spatial/accuracy``.
+
+        Returns:
+          The table, with a line end after its last line.
+
+        Raises:
+          InputError: the format is unknown (``unknown-name``).
+        """
+        return run_tables.results_table(self, format, groups)
 
     @property
     def model(self) -> str:

@@ -49,14 +49,14 @@ class Sampling:
       timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
         learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
       reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
-        which makes ties (docs/ties.md). Recorded errors are not rounded.
+        which makes ties (docs/explanation/ties.md). Recorded errors are not rounded.
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
         `winobench.evaluation.race` says. Tasks of bias and ratings have nothing to decide, and take all of theirs.
       alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
         is right.
       rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate. No single
         sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
-        more samples (docs/race.md).
+        more samples (docs/explanation/race.md).
     """
 
     num_samples: int | None = option(
@@ -83,7 +83,7 @@ class Sampling:
     reduce_dtype: str = option(
         sample_mean.DTYPES[0],
         sample_mean.choice(),
-        "what each error is rounded to before the mean. Float16 does as the published code (docs/ties.md)",
+        "what each error is rounded to before the mean. Float16 does as the published code (docs/explanation/ties.md)",
         outside=True,
         only_for=(SAMPLES, FIXED),
         unless_default=True,

@@ -5,7 +5,7 @@ images, each with two items in each of the seven files.
 
 Of an item's two captions the first is taken as true, as in the published code. Of ``spatial`` Self-Bench's code (Jeong
 et al. 2025) takes the second, in all 1,148 items. ``clevr_spatial_selfbench`` has these labels. The images were not
-available to decide which are right (docs/gdbench.md).
+available to decide which are right (docs/reference/tasks.md).
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def user_file(data_dir: str | None) -> pathlib.Path:
     if not found:
         raise InputError(
             f"{folder} has neither {' nor '.join(data.FILE_NAMES)}: write the WinoViz items into one of them (for the"
-            " layout see docs/winoviz.md), or ask the tasks winoviz_mini_..., which need no data",
+            " layout see docs/howto/winoviz.md), or ask the tasks winoviz_mini_..., which need no data",
             code="data-not-ready",
         )
     if len(found) > 1:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.base import csv_cells
+from winobench.base import csv_cells, text_tables
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.cells import Table, TableRow
@@ -83,6 +83,20 @@ class Section:
     # CSV file -> its rows, all with the same keys. PNG file -> (panels, legend, columns).
     records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
+
+    def write_tables(self, folder: pathlib.Path, format: str, labels: Sequence[str]) -> list[str]:
+        """Writes the section's tables into one Markdown or LaTeX file, if it has any, and returns the file's name."""
+        tables = [("", table) for table in self.tables]
+        tables += [(fold.title, table) for fold in self.folds for table in fold.tables]
+        parts = []
+        for title, table in tables:
+            said = text_tables.comment(format, title or table.caption)
+            parts.append(said + table.written(format, labels))
+        if not parts:
+            return []
+        name = f"{self.key}{text_tables.SUFFIXES[format]}"
+        (folder / name).write_text("\n".join(parts), encoding="utf-8")
+        return [name]
 
     def write_files(self, folder: pathlib.Path) -> dict[Panel, str]:
         """Writes the section's CSV and PNG files and returns the drawings of the panels in these."""

@@ -1,0 +1,84 @@
+"""The page of tables that docs/write_measurements.py makes of the result files."""
+
+import json
+import pathlib
+import runpy
+import shutil
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "docs" / "write_measurements.py"))
+
+
+def plan(target, rate, **programs):
+    step = {"items": 8, "items_per_second": rate}
+    return {
+        "target": target,
+        "weights": {"denoiser": 16e9, "autoencoder": 0.3e9, "text encoders": 0},
+        "others": 2e9,
+        "total": 20e9,
+        "usable": 33.5e9,
+        "programs": [step],
+        **programs,
+    }
+
+
+def test_one_table():
+    found = {
+        "sd35-large, bfloat16, v6e:2x4, staged, few blocks": plan("v6e:2x4", 12.4),
+        "sd35-large, bfloat16, h100:8": plan("h100:8", 1026.4),
+        "sd35-large, bfloat16, l4:1, staged": plan("l4:1", 5.0, while_scoring=19e9, while_encoding=20e9),
+        "sd35-large, bfloat16, h100:8, plain attention": plan("h100:8", 1.0),
+        "sd35-large, bfloat16, l4:1": plan("l4:1", 0.0, programs=[None]),
+        "sdxl, bfloat16, h100:8": plan("h100:8", 2.0),
+    }
+    lines = SCRIPT["one_table"](found, ["sd35-large"], ["h100:8", "l4:1", "v6e:2x4"]).splitlines()
+    assert lines[2:] == [
+        "| sd35-large | h100:8 | 16.3 | 2.0 | 1.7 | 20.0 of 33.5 | 8 | 1,026 |",
+        "| sd35-large | l4:1 | 16.3, staged | 2.0 | 0.7 | 19.0 of 33.5; 20.0 while texts are encoded | 8 | 5 |",
+        "| sd35-large | v6e:2x4 | 16.3, staged | 2.0 | 1.7 (step) | 20.0 of 33.5 | 8 | 12 * |",
+    ]
+
+
+def test_the_page_is_that_of_the_result_files():
+    assert SCRIPT["main"](["--check"]) == 0, "run python docs/write_measurements.py"
+
+
+@pytest.fixture
+def results(tmp_path):
+    return pathlib.Path(shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results"))
+
+
+def test_the_page_follows_the_files(results):
+    before = SCRIPT["page"](results)
+    assert (
+        "| trained, clevr_image | 45 | low_discrepancy | 100.0% | 100 [87, 100] | 13.1 x | 100 [87, 100] | 2.5 x"
+        in before
+    )
+    assert "| stratified | 0.56 [0.44, 0.70] | 0.63 [0.53, 0.74] |" in before
+    assert "| clevr: 8,036 on 574 images | 95.3 (93.4) | 46.8 | 95.5 (93.6) |" in before
+    assert "| 20 and 20 images, spreads 5 to 1 | 5.6 | 11.5 |" in before
+    path = results / "scorer-cpu.json"
+    figures = json.loads(path.read_text())
+    assert "| fused | 240 | 13.3 | 50% | 18.65 | 2.3 x | 8 |" in before
+    figures["results"]["winoground"]["fused"]["seconds"] /= 2
+    path.write_text(json.dumps(figures))
+    assert "| fused | 240 | 13.3 | 50% | 9.33 | 4.5 x | 8 |" in SCRIPT["page"](results)
+
+
+def test_measurements_on_a_gpu_have_a_part_once_there_are_some(results):
+    path = results / "h100-measured.json"
+    part = {
+        "title": "Scoring",
+        "text": "Passes a second.",
+        "command": "python -m benchmarks.scorer --device=gpu",
+        "head": ["model", "passes/s"],
+        "rows": [["sd21-base", "1"]],
+    }
+    path.unlink(missing_ok=True)
+    assert "Measured on an H100" not in SCRIPT["page"](results)
+    path.write_text(json.dumps({"machine": "One H100.", "parts": [part]}))
+    page = SCRIPT["page"](results)
+    assert "## Measured on an H100\n\nOne H100.\n\n### Scoring\n" in page
+    assert "| model | passes/s |\n| --- | ---: |\n| sd21-base | 1 |\n" in page

@@ -1,0 +1,45 @@
+"""The documentation site builds without a warning and without other hosts, and its tutorials run."""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import launching
+
+DOCS = launching.ROOT / "docs"
+TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings_and_needs_no_other_host(tmp_path):
+    words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "html", str(DOCS), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=launching.environment())
+    assert done.returncode == 0, done.stderr[-4000:]
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    loaded = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc="(https?:)?//|<link[^>]*\shref="(https?:)?//""")
+    assert [page.name for page in pages if loaded.search(page.read_text())] == []
+    assert "winobench.denoising_errors" in (tmp_path / "reference" / "api.html").read_text()
+    assert (tmp_path / "searchindex.js").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_runs(name):
+    spec = importlib.util.spec_from_file_location("run_notebooks", DOCS / "run_notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.run(pathlib.Path(module.FOLDER / f"{name}.ipynb"))
+
+
+def test_the_tutorials_are_listed_and_have_outputs():
+    listed = re.search(r"maxdepth: 1\n\n(.*?)```", (DOCS / "tutorials" / "index.md").read_text(), re.DOTALL)[1].split()
+    assert sorted(listed) == TUTORIALS
+    for name in TUTORIALS:
+        text = (DOCS / "tutorials" / f"{name}.ipynb").read_text()
+        assert '"output_type"' in text, f"run python docs/run_notebooks.py {name}"
+        assert "Traceback" not in text
