@@ -21,6 +21,7 @@ from winobench import (
     Captioner,
     ClevrVerifier,
     CLIPTextModel,
+    Comparison,
     Contrastive,
     DiffusionITM,
     Example,
@@ -51,6 +52,7 @@ from winobench import (
     VisionLanguageModel,
     VQAScore,
     ZImage,
+    compare,
     denoising_errors,
     draw_pictures,
     evaluate,
@@ -119,8 +121,10 @@ def finished(folder: pathlib.Path) -> list[str]:
     run: Run = read_run(folder)
     pictures: Pictures = read_pictures(folder)
     image: np.ndarray = pictures.image(pictures.record("sd21-base", 0, 0))
+    comparison: Comparison = compare(run, folder / "other", tasks=["clevr"])
+    shown: list[str] = [comparison.table("markdown"), comparison.first, *(flip.task for flip in comparison.flips)]
     for name, task in run.tasks.items():
-        print(name, task.is_bias, run.batches(name), image.shape)
+        print(shown, name, task.is_bias, run.batches(name), image.shape)
     return [run.model, *run.failed, *TASKS, *TEXT_TASKS, *METRICS, *SAMPLERS, winobench.__version__]
 
 
