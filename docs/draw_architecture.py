@@ -1,4 +1,4 @@
-"""Draws the imports between packages of winobench, and writes the drawing into docs/architecture.md.
+"""Draws the imports between packages of winobench, and writes the drawing into docs/explanation/architecture.md.
 
 python docs/draw_architecture.py            # rewrite the drawing
 python docs/draw_architecture.py --check    # only say whether it is up to date
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 UPWARD = ("models", "checkpoints")
 """``from_pretrained`` of a network, which reads its checkpoint; inside a function."""
 

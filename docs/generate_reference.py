@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
+from sphinx import pycode
+
 import winobench
 from launch import configuration
 from winobench import __main__ as command_line
@@ -149,12 +151,14 @@ def api() -> Iterator[str]:
         yield from (f"## {title}", "")
         for name in (name for name in names if name in winobench.__all__):
             value = getattr(winobench, name)
-            kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
-            kind = "exception" if kind == "class" and issubclass(value, BaseException) else kind
-            yield from ("```{eval-rst}", f".. auto{kind}:: winobench.{name}")
-            if kind == "data":
-                yield "   :no-value:"
-            yield from ("```", "")
+            if inspect.isclass(value) or callable(value):
+                kind = "class" if inspect.isclass(value) else "function"
+                lines = [f".. auto{kind}:: winobench.{name}"]
+            else:
+                # The object's own docstring would be that of its type.
+                described = pycode.ModuleAnalyzer.for_module(winobench._HOME[name]).find_attr_docs()[("", name)]
+                lines = [f".. data:: winobench.{name}", "", *(f"   {line}" for line in described)]
+            yield from ("```{eval-rst}", *lines, "```", "")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 import argparse
 import ast
+import contextlib
 import importlib
 import json
 import pathlib
 import re
 import shlex
+import sys
 import tomllib
+import types
 from unittest import mock
 
 import jax
@@ -20,13 +23,17 @@ from launch import configuration
 from tests import launching, tiny_encoders
 from tests.evaluation import fakes
 from winobench import __main__ as command_line
+from winobench import metrics
 from winobench.base import registry
-from winobench.metrics import RATING_METRICS
+from winobench.checkpoints import vision_language
+from winobench.diffusion import families, samplers
+from winobench.metrics import RATING_METRICS, normalization
+from winobench.report import page
 from winobench.tasks import TEXT_TASKS, _sources, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = launching.ROOT
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -171,51 +178,79 @@ def elsewhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-def readme_blocks(pipeline):
-    """The README's Python, with a small pipeline under the names of the hub."""
-    replaced = {
-        '"stable-diffusion-v1-5/stable-diffusion-v1-5"': repr(str(pipeline)),
-        '"clevr-tiny"': repr(str(pipeline)),
-        "512": "64",
-    }
-    found = "\0".join(blocks("README.md", "python"))
-    for old, new in replaced.items():
-        assert old in found, f"the README no longer says {old}"
-        found = found.replace(old, new)
-    return found.split("\0")
+FLAX = "docs/howto/flax_diffusers.md"
 
 
-def test_the_readme_draws_and_judges(tiny_pipeline, elsewhere):
+def with_small_pipeline(document, pipeline):
+    """A document's Python, with a small pipeline under the names of the published or embedded one."""
+    found = "\0".join(blocks(document, "python"))
+    names = ('"stable-diffusion-v1-5/stable-diffusion-v1-5"', '"clevr-tiny"')
+    assert sum(name in found for name in names) == 1, f"{document} names another model"
+    for name in names:
+        found = found.replace(name, repr(str(pipeline)))
+    return found.replace("512", "64").split("\0")
+
+
+def test_the_readme_and_the_page_on_flax_generate_and_score(tiny_pipeline, elsewhere):
     """The pipelines and scorers are loaded; what they are asked then fits what they take, but is not computed."""
     draw = mock.create_autospec(winobench.StableDiffusion.generate, return_value=np.zeros((1, 32, 32, 3), np.uint8))
     judge = mock.create_autospec(winobench.DiffusionITM.score)
+    evaluate = mock.create_autospec(winobench.evaluate)
     names: dict = {}
     with (
         mock.patch.object(winobench.StableDiffusion, "generate", draw),
         mock.patch.object(winobench.DiffusionITM, "score", judge),
+        mock.patch.object(winobench, "evaluate", evaluate),
     ):
-        first, networks, *others = readme_blocks(tiny_pipeline)
-        for block in (first, networks.split("\nstates = ")[0], *others):
+        first, evaluation = with_small_pipeline("README.md", tiny_pipeline)
+        networks, *others = with_small_pipeline(FLAX, tiny_pipeline)
+        for block in (first, evaluation, networks.split("\nstates = ")[0], *others):
             exec(compile(block, "README.md", "exec"), names)
-    assert (draw.call_count, judge.call_count) == (3, 2)
+    assert (draw.call_count, judge.call_count, evaluate.call_count) == (3, 2, 1)
+    assert set(evaluate.call_args.kwargs["tasks"]) <= set(winobench.TASKS)
     assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
 
 
-def test_the_readme_uses_networks(tiny_pipeline):
+def test_the_page_on_flax_uses_networks(tiny_pipeline):
     """Traced only: outside of a jit, every operation would be compiled by itself."""
-    block = readme_blocks(tiny_pipeline)[1]
-    load, call = block.split("\nstates = ")
+    load, call = with_small_pipeline(FLAX, tiny_pipeline)[0].split("\nstates = ")
     names: dict = {}
-    exec(compile(load, "README.md", "exec"), names)
+    exec(compile(load, FLAX, "exec"), names)
 
     def called():
         inside = dict(names)
-        exec(compile(f"states = {call}", "README.md", "exec"), inside)
+        exec(compile(f"states = {call}", FLAX, "exec"), inside)
         return inside["states"], inside["mean"], inside["prediction"]
 
     states, mean, prediction = jax.eval_shape(called)
     assert states.shape == (1, 77, 24)
     assert prediction.shape == mean.shape == (1, 16, 16, 4)
+
+
+def test_the_python_on_extending_runs(elsewhere, capsys, monkeypatch):
+    """All of it in order, and what its comments promise is printed."""
+    monkeypatch.setattr(page, "SECTIONS", page.SECTIONS)
+    tables = (
+        metrics.METRICS.data,
+        normalization.NORMALIZATIONS,
+        families.FAMILIES,
+        vision_language.NETWORKS,
+        samplers.SAMPLERS,
+    )
+    module = types.ModuleType("extending")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with contextlib.ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(mock.patch.dict(table))
+        for block in blocks("docs/howto/extend.md", "python"):
+            exec(compile(block, "docs/howto/extend.md", "exec"), vars(module))
+    out = capsys.readouterr().out
+    assert "\n1.0\n" in f"\n{out}"
+    failures = next(line for line in out.splitlines() if line.startswith("{'value'"))
+    assert {"value": 0.0, "chance": 0.5}.items() <= ast.literal_eval(failures).items()
+    assert "{} {'brightness': 0.5}\n['own', 'gray_image']\nTrue\n" in out
+    assert "Is this a cat?" in out
+    assert "compares 2 runs" in module.path.read_text()
 
 
 def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
@@ -266,7 +301,7 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
 def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
-    exec(blocks("docs/own_program.md", "python")[number], {})
+    exec(blocks("docs/howto/own_program.md", "python")[number], {})
     steps, numbers, scores = zip(*(line.split(" ", 2) for line in capsys.readouterr().out.splitlines()), strict=True)
     assert steps == tuple(map(str, range(2 + number)))
     # Fingerprints in the first, losses in the second: all follow the weights.
@@ -274,7 +309,7 @@ def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
 
 
 def test_the_python_on_errors_runs(elsewhere, capsys):
-    (block,) = blocks("docs/architecture.md", "python")
+    (block,) = blocks("docs/explanation/architecture.md", "python")
     exec(block, {})
     assert capsys.readouterr().out == "evaluate first\n"
 

@@ -93,6 +93,16 @@ def test_a_program_of_a_gpu():
     assert (found["gate"].kind, found["gate"].bytes) == (hlo.OTHER, 128 * (2560 + 1280) * 2)
 
 
+def test_attention_of_a_program_that_was_compiled_on_its_device():
+    """XLA names the scores' dimensions ahead of their type there."""
+    there = GPU.replace(
+        '{"element_type": "BF16", "dimensions": ["32", "5", "4096", "4096"]}',
+        '{"dimensions":["32","5","4096","4096"],"element_type":"BF16","is_dynamic_dimension":[false,false,false,false]}',
+    )
+    assert there != GPU
+    assert read(there) == read(GPU)
+
+
 LIBRARIES = """HloModule jit_step, is_scheduled=true
 
 %fused_first (p: bf16[32,64,320], q: bf16[32,64,640]) -> bf16[32,1,32] {

@@ -276,9 +276,8 @@ def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str,
     dtype = _numpy_name(each.results[0].dtype)
     if estimate:
         return ATTENTION, float(estimate[1]), dtype, float(estimate[2])
-    scores = re.search(
-        r'"intermediate_tensor_shape": ?\{"element_type": ?"\w+", "dimensions": \[([^\]]*)\]', each.attributes
-    )
+    # In either order: a program that was compiled on its device names the dimensions ahead of their type.
+    scores = re.search(r'"intermediate_tensor_shape": ?\{[^{}\[\]]*"dimensions": ?\[([^\]]*)\]', each.attributes)
     size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0
     width = by_name[each.operands[0]].results[0].dims[-1]
     # Backward, five products instead of two.
