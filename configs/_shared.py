@@ -13,7 +13,7 @@ from winobench.runs import settings
 class Weights:
     revision: str | None = option(None, options.text(255).or_none(), "the hub repository's branch, tag or commit")
     allow_pickle: bool = option(False, options.flag(), "load .bin weights through a restricted unpickler")
-    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16")
+    dtype: str = option("float32", options.DTYPE, f"compute dtype: {options.DTYPE_NAMES}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Settings(_shared.Training, _shared.Checkpoint):
     dtype: str = option(
         "float32",
         options.DTYPE,
-        "dtype of the frozen UNet and its computation: float32 or bfloat16. Trained parameters are float32",
+        f"dtype of the frozen UNet and its computation: {options.DTYPE_NAMES}. Trained parameters are float32",
     )
     remat: bool = option(
         False,

@@ -52,7 +52,9 @@ class Settings(_shared.Training, _shared.Checkpoint):
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
     )
-    dtype: str = option("float32", options.DTYPE, "compute dtype: float32 or bfloat16. Parameters are always float32")
+    dtype: str = option(
+        "float32", options.DTYPE, f"compute dtype: {options.DTYPE_NAMES}. Parameters are always float32"
+    )
     data: Data = options.group(Data)
     optimizer: Optimizer = options.group(Optimizer)
     validation: Validation = options.group(Validation)

@@ -37,7 +37,7 @@ LAUNCHER = "eval"
 
 @dataclasses.dataclass(frozen=True)
 class Drawing(_shared.Sampler):
-    dtype: str = option("float32", options.DTYPE, "compute dtype of the denoiser that samples: float32 or bfloat16")
+    dtype: str = option("float32", options.DTYPE, f"compute dtype of the denoiser that samples: {options.DTYPE_NAMES}")
     variant: str | None = option(
         None, options.text(255).or_none(), "variant of the generator's weight files, such as fp16"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from winobench.base import registry
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
@@ -35,7 +35,7 @@ _MODEL = flags.DEFINE_string(
 )
 _QUESTION = flags.DEFINE_string("question", "", "A question to ask instead of a caption.")
 _MAX_TOKENS = flags.DEFINE_integer("max_tokens", 30, "Tokens of the longest text.", lower_bound=1, upper_bound=100_000)
-_DTYPE = flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Compute dtype of a model with weights.")
+_DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 
 _INCOMPLETE = 2
 

@@ -38,9 +38,14 @@ Every click is stored at once, so that a person can leave the page at any time.
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The comparison's folder; runs/compare-<models>-<hash> by default.")
 _RATER = flags.DEFINE_string("rater", None, "Serve the page of this person.")
-_PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
+_PORT = flags.DEFINE_integer(
+    "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
+)
 _FINISH = flags.DEFINE_bool("finish", False, "Print the table of all judgements.")
 _JUDGE = flags.DEFINE_list("judge", [], "With --finish: models that judge automatically, with commas.")
+
+# Of two models' names in the heading of a table of 80 columns.
+_ROOM_FOR_NAMES = 18
 
 
 def main(words: list[str]) -> None:
@@ -93,8 +98,12 @@ def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
     first, second = compared.first.model, compared.second.model
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("who judges", overflow="fold")
-    for heading in (first, second, "equal", "% second", "sign test p"):
-        table.add_column(rich.text.Text(heading), justify="right")
+    headings = (first, second, "equal", "% second", "sign test p")
+    if len(first) + len(second) > _ROOM_FOR_NAMES:
+        headings = ("A", "B", "equal", "% B", "sign test p")
+        console.print(rich.text.Text(f"A: {first}\nB: {second}"), soft_wrap=True)
+    for heading in headings:
+        table.add_column(rich.text.Text(heading), justify="right", no_wrap=True)
     if "all" in results:
         for rater, found in results["raters"].items():
             _add(table, rater, found)

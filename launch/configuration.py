@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import importlib.util
 import inspect
@@ -21,12 +20,12 @@ from typing import Any, TypeVar
 import ml_collections
 from absl import app, flags, logging
 
-from winobench.base import options, registry
+from winobench.base import near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
-from . import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output, refused_environment
+from . import BAD_INPUT, INTERRUPTED, layout, missing_package, odd_setting, output, refused_environment
 from .overrides import KIND, OVERRIDE, flat, override, set_field
 
 # Next to this package: at the top of a checkout, inside winobench once installed.
@@ -113,8 +112,13 @@ def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
     return {name: _jsonable(value) for name, value in config.items() if name != KIND}
 
 
-def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str, usage: str) -> None:
-    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it."""
+def start(
+    main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str | None, usage: str
+) -> None:
+    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
+
+    Without a default, a config must be named: one that takes hours is not begun by mistake.
+    """
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
 
@@ -149,12 +153,23 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
 
 def _print_flags(usage: str) -> None:
     """Prints the help of a launcher without fields of a config, and exits."""
-    print("\n".join([usage.strip(), "", *_flag_lines(max(len(flag.name) for flag in _own_flags()))]))
+    columns = layout.width()
+    print("\n".join([*layout.usage(usage, columns), *_flag_lines(columns)]))
     sys.exit(0)
 
 
-def _flag_lines(width: int) -> list[str]:
-    return ["Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in _own_flags())]
+def _flag_lines(columns: int) -> list[str]:
+    return ["Flags:", *layout.described([(f"--{flag.name}", flag.help) for flag in _own_flags()], columns)]
+
+
+class WordFlag(flags.Flag):
+    """A flag that may have a word: ``--name=WORD``. Its value is empty for ``--name`` alone, and None without it."""
+
+    def __init__(self, name: str, help: str):
+        super().__init__(flags.ArgumentParser(), None, name, None, help, boolean=True)
+
+    def parse(self, argument: Any) -> None:
+        super().parse({"true": "", "false": None}.get(argument, argument))
 
 
 def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> None:
@@ -221,11 +236,17 @@ def _check_surroundings() -> None:
         ) from None
 
 
-def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
+def _parse(argv: Sequence[str], launcher: str | None, default: str | None, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
     spec = flags.FLAGS.config or default
+    if spec is None and not wants_help:
+        known = ", ".join(config_names(launcher))
+        raise InputError(f"no config is named: give --config=NAME with one of {known}.", code="nothing-named")
+    if spec is None:
+        known = f"Configs: {', '.join(config_names(launcher))}. --config=NAME --help lists the fields of one."
+        _print_flags(f"{usage.strip()}\n\n{known}")
     config = load(spec, overrides, launcher)
     if wants_help:
         print(_help(spec, config, launcher, usage))
@@ -248,8 +269,7 @@ def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
     try:
         return wants_help, flags.FLAGS(rest)[1:]
     except flags.UnrecognizedFlagError as error:
-        near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
-        hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
+        hint = near_names.did_you_mean(error.flagname, flags.FLAGS, "--help lists the flags.", prefix="--", count=1)
         raise InputError(f"there is no flag --{error.flagname}: {hint}", code="no-such-flag") from error
     except flags.Error as error:
         raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.", code="bad-flag") from error
@@ -282,9 +302,10 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     is_path = name.endswith(".py") or "/" in name
     path = pathlib.Path(user_path(name)) if is_path else CONFIGS / f"{name}.py"
     if not is_path and name not in config_names():
-        known = registry.near_first(name, config_names(launcher))
+        known = config_names(launcher)
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
-        raise InputError(f"config {name!r} is unknown: {choices}.", code="unknown-name")
+        hint = near_names.did_you_mean(name, known, f"{choices}.")
+        raise InputError(f"config {name!r} is unknown: {hint}", code="unknown-name")
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
@@ -385,15 +406,18 @@ def _described(error: BaseException) -> str:
 def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, usage: str) -> str:
     values = flat(config)
     explained = {name: field.metadata["help"] for name, field in options_of(spec).items()}
-    width = max(map(len, values), default=0) + len("--config.")
-    lines = [usage.strip(), "", *_flag_lines(width - 2)]
-    lines += ["", f"Fields of --config={spec} (value now; type none where a field may be empty):"]
+    columns = layout.width()
+    lines = [*layout.usage(usage, columns), *_flag_lines(columns)]
+    title = f"Fields of --config={spec} (value now; type none where a field may be empty):"
+    lines += ["", *layout.wrapped(title, 0, columns)]
+    rows = []
     # In the order in which the config explains them; ConfigDict itself has none.
     for field in dict.fromkeys([*(name for name in explained if name in values), *values]):
         value = values[field]
         text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
-        lines.append(f"  {'--config.' + field:<{width}}  {text:<12}  {explained.get(field, '')}".rstrip())
-    lines += ["", f"Configs: {', '.join(config_names(launcher))}"]
+        rows.append((f"--config.{field}", text, explained.get(field, "")))
+    lines += layout.described(rows, columns)
+    lines += ["", *layout.wrapped(f"Configs: {', '.join(config_names(launcher))}", 0, columns)]
     return "\n".join(lines)
 
 

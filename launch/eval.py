@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
 from winobench.runs import settings
 
-from . import configuration, text
+from . import configuration, listing, text
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ the paper's number where it has one.
   winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
   winobench eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
   winobench eval --list_tasks                              what can be asked, and whether the data are there
+  winobench eval --list_tasks=@spatial                     some of them: a group, or a part of a name
   winobench eval --list_models                             what can be judged by a short name
 
 Asks language models questions without images, by a protocol (docs/howto/winoviz.md, docs/howto/wscplus.md):
@@ -63,16 +63,25 @@ _PROCESSES = flags.DEFINE_string(
     "Join a run of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
 )
-_LIST_TASKS = flags.DEFINE_bool("list_tasks", False, "List the tasks: what they ask, and how to get their data.")
-_LIST_MODELS = flags.DEFINE_bool("list_models", False, "List the models that have a short name.")
+_LIST_TASKS = flags.DEFINE_flag(
+    configuration.WordFlag(
+        "list_tasks", "List the tasks; with =WORD those with the word in name, group or description, and their data."
+    )
+)
+_LIST_MODELS = flags.DEFINE_flag(
+    configuration.WordFlag("list_models", "List the models that have a short name; with =WORD some of them.")
+)
 
 _SOME_TASKS_FAILED = 2
 
 
 def main(config: ml_collections.ConfigDict) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
-    if _LIST_TASKS.value or _LIST_MODELS.value:
-        print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
+    if _LIST_TASKS.value is not None:
+        print(listing.tasks(_LIST_TASKS.value, config.get("data_dir")))
+        return
+    if _LIST_MODELS.value is not None:
+        print(listing.models(_LIST_MODELS.value))
         return
     models: list[ModelRef] = []
     if config.kind != "ask":
@@ -121,6 +130,8 @@ def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRe
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     is_first = not _PROCESSES.value or parallel.is_main_process()
+    if is_first and config.tasks == evaluate.READY:
+        text.print_count(_without_data(config.data_dir))
     runs, some_failed = [], False
     for model, label in zip(models, labels, strict=True):
         if is_first and len(models) > 1:
@@ -139,9 +150,7 @@ def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRe
         runs.append(results["workdir"])
         some_failed = some_failed or bool(results["failed"])
     if runs and is_first:
-        if config.tasks == evaluate.READY:
-            print(_how_to_get_data(config.data_dir), end="")
-        print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
+        text.print_runs(runs)
     if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
 
@@ -257,44 +266,9 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     config.sampling.num_samples = len(timesteps)
 
 
-def task_listing(data_dir: str | None) -> str:
-    lines = []
-    for name, task in winobench.TASKS.items():
-        images, texts = map(_counted, task.shape, ("image", "text"))
-        chance = text.chance_levels(task)
-        lines += [
-            f"{name} (version {task.version})",
-            f"    {task.description}",
-            f"    {images} x {texts}, metric {task.metric}" + (f" (chance: {chance})" if chance else ""),
-            text.data_line(task, data_dir, "examples"),
-        ]
-    return "\n".join([*lines, *filter(None, [text.task_listing(data_dir)])])
-
-
-def model_listing() -> str:
-    width = max(map(len, [*registry.MODELS, *registry.plugged_in()]))
-    lines = [f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.MODELS.items()]
-    lines += [f"{name:<{width}}  plugged in ({point.value})" for name, point in registry.plugged_in().items()]
-    return "\n".join([*lines, "", "models that answer questions:", text.model_listing()])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
-def _how_to_get_data(data_dir: str | None) -> str:
-    """A line for each task that could not be evaluated: the command that gets its data, or states where they are."""
-    ways = {name: way for name, task in winobench.TASKS.items() if (way := task.ready(data_dir)) is not None}
-    if not ways:
-        return ""
-    there = "" if data_dir is None else f" --data_dir={shlex.quote(data_dir)}"
-    width = max(map(len, ways))
-    lines = ["not evaluated, as their data are not here. Each command gets them, or says what to get where:"]
-    for name, way in ways.items():
-        is_published = winobench.TASKS[name].source is not None
-        command = f"winobench prepare --task={name}{there}" if is_published else way
-        lines.append(f"  {name:<{width}}  {command}")
-    return "".join(f"{line}\n" for line in lines)
+def _without_data(data_dir: str | None) -> int:
+    """How many tasks cannot be evaluated, as their data are not here."""
+    return sum(task.ready(data_dir) is not None for task in winobench.TASKS.values())
 
 
 if __name__ == "__main__":

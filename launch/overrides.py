@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from winobench.base import options
+from winobench.base import near_names, options
 from winobench.base.errors import InputError
 
 # ``--config.field=text``, or ``--config.field`` with the text as the next word.
@@ -60,7 +59,7 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         holder = holder.get(parent) if isinstance(holder, ml_collections.ConfigDict) else None
     if not isinstance(holder, ml_collections.ConfigDict) or last not in holder or field == KIND:
         known = list(flat(config))
-        near = difflib.get_close_matches(field, known, n=3, cutoff=0.6)
+        near = near_names.near(field, known)
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
         hint = " or ".join(f"--config.{name}" for name in near)
         hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from winobench.base import registry
+from winobench.base import near_names, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-from . import BAD_INPUT, configuration
+from . import BAD_INPUT, configuration, layout
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -118,9 +117,9 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
     named = [groups.members(word, published) if word.startswith(groups.MARK) else [word] for word in words]
     words = list(dict.fromkeys(name for members in named for name in members))
     for word in words:
-        near = difflib.get_close_matches(word, [*TASKS, *TRAINING_SETS], n=1)
-        if near and near[0] in TRAINING_SETS and near[0] != word:
-            raise InputError(f"there is no task or training set {word!r}: did you mean {near[0]}?", code="unknown-name")
+        if word not in TASKS and word not in TRAINING_SETS:
+            hint = near_names.did_you_mean(word, [*TASKS, *TRAINING_SETS], "--list lists them.")
+            raise InputError(f"task or training set {word!r} is unknown: {hint}", code="unknown-name")
     tasks = [TRAINING_SETS[word] if word in TRAINING_SETS else get_task(word) for word in words]
     for task in tasks:
         if task.source is None:
@@ -228,7 +227,7 @@ def listing(data_dir: str | None) -> str:
             folder = prepared.task_folder(task.name, data_dir)
             state = prepared.read_state(folder)
             what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {folder}"
-        lines += [task.name, f"    {what}"]
+        lines += [task.name, *layout.wrapped(what, 4)]
     return "\n".join(lines)
 
 

@@ -56,6 +56,7 @@ def main(
         pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
     labels = registry.model_labels([model.name for model in models], model_label)
     runs, incomplete = [], []
+    print_count(_without_data(config.tasks, config.data_dir))
     for (model, about_images), label in zip(checked, labels, strict=True):
         responder = load_responder(config, model, api, about_pictures=about_images)
         asked = _as_recorded(tasks, model)
@@ -93,8 +94,7 @@ def main(
             if unfinished := endings.incomplete_lines(results):
                 print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
                 incomplete += unfinished
-    print(_how_to_get_data(config.tasks, config.data_dir), end="")
-    print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
+    print_runs(runs)
     if incomplete:
         sys.exit(INCOMPLETE)
     return runs
@@ -223,44 +223,6 @@ def _spent_line(results: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def task_listing(data_dir: str | None) -> str:
-    from winobench.tasks import TEXT_TASKS
-
-    lines = []
-    for name, task in TEXT_TASKS.items():
-        chance = chance_levels(task)
-        width = max(map(len, task.protocols))
-        lines += [
-            f"{name} (version {task.version})",
-            f"    {task.description}",
-            *([f"    chance: {chance}"] if chance else []),
-            data_line(task, data_dir, "questions"),
-            "    protocols:",
-            *(f"        {one.name:<{width}}  {one.description} ({one.kind})" for one in task.protocols.values()),
-        ]
-    return "\n".join(lines)
-
-
-def chance_levels(task: Any) -> str:
-    return ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items() if level is not None)
-
-
-def data_line(task: Any, data_dir: str | None, noun: str) -> str:
-    """Whether a task's data are there, for a listing."""
-    if (how_to_get_data := task.ready(data_dir)) is not None:
-        return f"    data: not ready: {how_to_get_data}"
-    count = task.count(data_dir)
-    return "    data: ready" if count is None else f"    data: ready, {count:,} {noun}"
-
-
-def model_listing() -> str:
-    width = max(map(len, registry.LANGUAGE_MODELS))
-    known = {name: f"{model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()}
-    known |= {f"{name}:MODEL": api.description for name, api in registry.apis().items()}
-    known["recorded:FILE.csv"] = "a file of recorded answers"
-    return "\n".join(f"{name:<{width}}  {description}" for name, description in known.items())
-
-
 def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
     """The tasks, with the questions that a published result file brings."""
     if model.kind != registry.RECORDED:
@@ -271,15 +233,22 @@ def _as_recorded(tasks: Sequence[TextTask], model: ModelRef) -> list[TextTask]:
     return [own if own is not None and task.name == own.name else task for task in tasks]
 
 
-def _how_to_get_data(text: str, data_dir: str | None) -> str:
-    """A line for each way to get the data of tasks that a star means and that have none."""
-    missing = {name: way for word in split(text) for name, way in _meant(word, data_dir).items() if way is not None}
-    by_way: dict[str, list[str]] = {}
-    for name, way in missing.items():
-        by_way.setdefault(way, []).append(name)
-    lines = ["not evaluated, as their data are not here:"] if by_way else []
-    lines += [f"  {', '.join(names)}: {way}" for way, names in by_way.items()]
-    return "".join(f"{line}\n" for line in lines)
+def print_count(number: int) -> None:
+    """Says how many tasks are not evaluated, and where their data are from."""
+    if number:
+        tasks = "1 task is" if number == 1 else f"{number} tasks are"
+        print(f"{tasks} not evaluated, without data here: winobench eval --list_tasks", flush=True)
+
+
+def print_runs(runs: Sequence[str]) -> None:
+    """The last lines: where the results are, and what makes a page of them."""
+    print(*(f"results: {os.path.join(run, 'results.json')}" for run in runs), sep="\n")
+    print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
+
+
+def _without_data(text: str, data_dir: str | None) -> int:
+    """How many of the tasks that a star means have no data here."""
+    return sum(way is not None for word in split(text) for way in _meant(word, data_dir).values())
 
 
 def _meant(word: str, data_dir: str | None) -> dict[str, str | None]:

@@ -16,8 +16,6 @@ from . import configuration
 if TYPE_CHECKING:
     import ml_collections
 
-DEFAULT_CONFIG = "clevr_tiny"
-
 USAGE = """
 Trains a model and exports it. The same command resumes an interrupted run.
 
@@ -70,7 +68,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         parallel.one_device_per_core()
         parallel.join_processes(_PROCESSES.value)
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
-    name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
+    name = recipe.default_name(config, flags.FLAGS.config, recipes.digest(values, free=free))
     workdir = pathlib.Path(user_path(_WORKDIR.value or f"runs/{name}"))
     alone = not _PROCESSES.value or parallel.is_main_process()
     with recipes.run_folder(values, workdir, free=free, alone=alone):
@@ -81,4 +79,4 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 
 if __name__ == "__main__":
-    configuration.start(main, launcher="train", default=DEFAULT_CONFIG, usage=USAGE)
+    configuration.start(main, launcher="train", default=None, usage=USAGE)

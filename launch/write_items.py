@@ -53,7 +53,9 @@ _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records
 _REUSE = flags.DEFINE_bool("reuse", True, "Take responses that runs in the same folder as this run have recorded.")
 _CHECK = flags.DEFINE_bool("check", False, "Check the generated items again, with the present limits.")
 _ANNOTATE = flags.DEFINE_string("annotate", None, "Serve the page on which this person judges the items.")
-_PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
+_PORT = flags.DEFINE_integer(
+    "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
+)
 _FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and draw the figures.")
 
 # Fields that leave existing items as they are, so that they may change from call to call.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import pathlib
@@ -10,6 +9,7 @@ import runpy
 import sys
 
 import winobench
+from winobench.base import near_names
 
 COMMANDS = {
     "eval": "evaluate a text-to-image model, a baseline or a language model",
@@ -36,8 +36,7 @@ def main() -> None:
         print(f"winobench {winobench.__version__}")
         return
     if name not in (*COMMANDS, "generate"):
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        advice = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(COMMANDS)}."
+        advice = near_names.did_you_mean(name, COMMANDS, f"choose one of {', '.join(COMMANDS)}.")
         print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)
         sys.exit(2)
     package = launchers()

@@ -67,18 +67,13 @@ def test_the_page_follows_the_files(results):
     assert "| fused | 240 | 13.3 | 50% | 9.33 | 4.5 x | 8 |" in SCRIPT["page"](results)
 
 
-def test_measurements_on_a_gpu_have_a_part_once_there_are_some(results):
+def test_measurements_on_a_gpu_follow_their_file(results):
     path = results / "h100-measured.json"
-    part = {
-        "title": "Scoring",
-        "text": "Passes a second.",
-        "command": "python -m benchmarks.scorer --device=gpu",
-        "head": ["model", "passes/s"],
-        "rows": [["sd21-base", "1"]],
-    }
-    path.unlink(missing_ok=True)
-    assert "Measured on an H100" not in SCRIPT["page"](results)
-    path.write_text(json.dumps({"machine": "One H100.", "parts": [part]}))
+    found = json.loads(path.read_text())
     page = SCRIPT["page"](results)
-    assert "## Measured on an H100\n\nOne H100.\n\n### Scoring\n" in page
-    assert "| model | passes/s |\n| --- | ---: |\n| sd21-base | 1 |\n" in page
+    assert "| sd21-base | 32 | 971 | 548 | 56% | 0.8 |" in page
+    assert "| sd21-base, torch.compile | 501 | 1.09 x |" in page
+    assert "| sd21-base | attention | 4.5 | 9.8 | 2.18 |" in page
+    found["steps"][0]["passes_per_second"] = 1002.0
+    path.write_text(json.dumps(found))
+    assert "| sd21-base, torch.compile | 501 | 2.00 x |" in SCRIPT["page"](results)

@@ -318,8 +318,21 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert described["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match=names("'unconditional'")):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
-    with raises("another-run"):  # without a fingerprint it is never taken for another
+    # Without a fingerprint it is never taken for another, and the refusal names the remedy.
+    with raises("no-fingerprint", "ByTheBook", "fingerprint()") as caught:
         run(ByTheBook(), tmp_path / "run")
+    assert "instance" not in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+def test_a_scorer_with_a_fingerprint_resumes(tmp_path):
+    class Mine(ByTheBook):
+        def fingerprint(self):
+            return {"scorer": "mine", "version": 1}
+
+    whole = run(Mine(), tmp_path / "run")
+    again = run(Mine(), tmp_path / "run")
+    assert (again["computed_passes"], again["tasks"]) == (0, whole["tasks"])
 
 
 def test_pairs_are_handed_over_together_where_a_scorer_can(tmp_path):

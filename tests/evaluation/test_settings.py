@@ -49,8 +49,8 @@ def test_a_new_option_is_one_field(tmp_path):
     path.write_text(_CONFIG)
     config = configuration.load(str(path), [("sampling.brightness", "0.5")])
     lines = configuration._help(str(path), config, "eval", "usage").splitlines()
-    (line,) = [line for line in lines if "sampling.brightness" in line]
-    assert line.split() == ["--config.sampling.brightness", "0.5", "how", "bright"]
+    (at,) = [number for number, line in enumerate(lines) if "sampling.brightness" in line]
+    assert " ".join(lines[at : at + 2]).split() == ["--config.sampling.brightness", "0.5", "how", "bright"]
     assert configuration.plain(config)["sampling"]["brightness"] == 0.5
     with raises("bad-value", "--config.sampling.brightness", "3.0"):
         configuration.load(str(path), [("sampling.brightness", "3")])

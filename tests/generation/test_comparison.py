@@ -4,11 +4,13 @@ import io
 import json
 import re
 import shutil
+import types
 
 import numpy as np
 import PIL.Image
 import pytest
 
+from tests import launching
 from tests.expectations import names
 from tests.generation import fakes
 from tests.judging.asking import ask, ask_for_all, click
@@ -174,3 +176,29 @@ def test_the_page_puts_prompts_in_as_text_alone(compared):
     assert len(re.findall("<script", html)) == 1
     for fetched in ("http://", "https://", 'src="'):
         assert fetched not in html
+
+
+@pytest.mark.parametrize("models", [("sd", "sdxl"), ("stable-diffusion-2-1-base", "flux2-klein-base-9b")])
+def test_no_name_in_the_table_is_broken_at_80_columns(models, monkeypatch, capsys):
+    with launching._flags_of_its_own():
+        from launch import compare as launcher
+    monkeypatch.setenv("COLUMNS", "80")
+    found = {"first": 1_000, "second": 2_000, "equal": 300, "p_value": 1.23e-05}
+    found["share"] = {"value": 0.666, "low": 0.6, "high": 0.7}
+    results = {"all": found, "raters": {"anna-katharina": found, "ben": found}, "categories": {}, "judges": {}}
+    results |= {"paper": {"first": 90, "second": 110, "equal": 0}}
+    results["judges"] = {"instructblip-flan-t5-xl": {"all": found, "categories": {}}}
+    sides = [types.SimpleNamespace(model=name) for name in models]
+    compared = types.SimpleNamespace(first=sides[0], second=sides[1], pairs=[], folder="runs/compare")
+    launcher._print_results(compared, results)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in (*models, "anna-katharina", "instructblip-flan-t5-xl (automatic)", "paper: SD, HardNeg"):
+        assert any(name in line for line in lines), name
+
+
+def test_open_rules_are_below_the_item(compared):
+    html = compared.serve("anna", 0)
+    with html as (server, _):
+        _, page = ask(server, "GET", "/")
+    assert 0 < page.index('<div id="item"') < page.index('<details id="rules"') < page.index('<div id="labels"')

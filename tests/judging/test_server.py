@@ -1,5 +1,6 @@
 """The page's server by real requests: what it shows, that clicks last, and who may ask."""
 
+import contextlib
 import http.client
 import json
 import pathlib
@@ -119,6 +120,20 @@ def test_a_port_that_is_taken_is_named(tmp_path, opened):
         judging.serve(page(ben), server.server_port),
     ):
         pass
+
+
+def test_two_people_have_pages_at_the_same_time(tmp_path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(judging.server, "PORT", taken.getsockname()[1])
+        with contextlib.ExitStack() as stack:
+            people = [stack.enter_context(judging.Labels(tmp_path, name, CHOICES)) for name in ("anna", "ben")]
+            servers = [stack.enter_context(judging.serve(page(labels))) for labels in people]
+            ports = {taken.getsockname()[1], *(server.server_port for server in servers)}
+            assert len(ports) == 3
+            assert [f":{server.server_port}/" in server.address for server in servers] == [True, True]
+            assert [ask(server, "GET", "/")[0] for server in servers] == [200, 200]
 
 
 @pytest.mark.parametrize("path", ["/", "/items", "/absent"])

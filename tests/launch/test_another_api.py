@@ -5,7 +5,7 @@ import sys
 import openai
 import pytest
 
-from launch import configuration, text
+from launch import configuration, listing, text
 from launch.cloud import jobs
 from tests.expectations import raises
 from winobench.base import registry
@@ -35,7 +35,7 @@ def test_its_models_are_known_by_their_names():
     ref = registry.resolve("mistral:large@https://host/v1")
     assert (ref.kind, ref.provider, ref.title, ref.source) == ("hosted", "mistral", "large", ref.name)
     assert text.display_name(ref.name) == "large"
-    assert "mistral:MODEL" in text.model_listing()
+    assert "mistral:MODEL" in listing.models()
     with raises("unknown-api", "'mistrl'", "mistral:MODEL"):
         registry.resolve("mistrl:large")
 

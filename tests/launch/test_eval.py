@@ -1,5 +1,6 @@
 """winobench eval from the command line to the folder, with a small random pipeline; and its listings."""
 
+import dataclasses
 import functools
 import json
 import re
@@ -11,6 +12,7 @@ import winobench
 from launch import eval as launcher
 from tests import launching
 from winobench.base import registry
+from winobench.evaluation import evaluate
 from winobench.scorers import loading
 
 launch = functools.partial(launching.launch, "launch.eval")
@@ -43,7 +45,25 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert set(results["versions"]["data"]) == {"clevr"}
     assert re.search(r"clevr *\n +accuracy +\d+\.\d +\d+\.\d to \d+\.\d +50\.0", out)
     assert "passes" in err
-    assert str(workdir.name) in err
+    assert re.search(rf"computes on \d+ x cpu; records in \S*{workdir.name}", err)
+    last = [f"results: runs/{workdir.name}/results.json", f"winobench report runs/{workdir.name}"]
+    assert [line.endswith(end) for line, end in zip(out.splitlines()[-2:], last, strict=True)] == [True, True]
+
+
+def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipeline, tmp_path, monkeypatch):
+    missing = sum(task.ready(None) is not None for task in winobench.TASKS.values())
+    chosen = winobench.get_task("clevr_image")
+    far = dataclasses.replace(chosen, name="far", ready=lambda data_dir: "fetch it.")
+    monkeypatch.setattr(winobench, "TASKS", {"clevr_image": chosen, "far": far})
+    assert launcher._without_data(None) == 1 < missing
+    monkeypatch.setattr(evaluate, "choose_tasks", lambda *_: [chosen])
+    words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.sampling.num_samples=1"]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    lines = out.splitlines()
+    assert lines[0] == "1 task is not evaluated, without data here: winobench eval --list_tasks"
+    assert "fetch it" not in out
+    assert [line.partition(":")[0] for line in lines[-2:]] == ["results", "for figures, comparisons and examples"]
 
 
 @pytest.mark.slow  # three launches; tests/evaluation has the same with one, and with a scorer that computes nothing
@@ -63,7 +83,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
     status, again, err = launch(*words, f"--workdir={workdir}")
     assert status == 0, err
     assert f"{len(before):,} are done" in err
-    assert again.splitlines()[:-1] == out.splitlines()[:-1]  # the last one names the folder
+    assert again.splitlines()[:-2] == out.splitlines()[:-2]  # the last ones name the folder
     whole, resumed = _triples(tmp_path / "whole"), _triples(workdir)
     assert 0 < len(before) < len(whole)
     assert len({triple[:3] for triple in resumed}) == len(resumed) == len(whole)
@@ -89,30 +109,6 @@ def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline,
     words = [word.format(empty=empty, tiny=tiny_pipeline) for word in words]
     launching.refuse("launch.eval", *words, named=[message.format(empty=empty)], cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
-
-
-def test_list_tasks_tells_what_there_is():
-    status, out, err = launch("--list_tasks")
-    assert (status, err) == (0, "")
-    for name in winobench.TASKS:
-        assert re.search(rf"^{name} \(version \d+\)$", out, re.MULTILINE)
-    assert "1 image x 2 texts, metric" in out
-    assert "chance: accuracy 50%" in out
-    assert "data: ready" in out
-
-
-def test_listing_says_how_to_get_data(monkeypatch):
-    task, svo = winobench.get_task("clevr_image"), winobench.get_task("svo_subj")
-    elsewhere = type(task)(**{**vars(task), "name": "far", "ready": lambda data_dir: "fetch it."})
-    monkeypatch.setattr(winobench, "TASKS", {"far": elsewhere})
-    monkeypatch.setattr(winobench, "get_task", lambda name: elsewhere)
-    assert "data: not ready: fetch it." in launcher.task_listing(None)
-    assert launcher._how_to_get_data(None).splitlines()[1:] == ["  far  fetch it."]
-    monkeypatch.setattr(winobench, "TASKS", {"svo_subj": svo, "far": elsewhere})
-    assert launcher._how_to_get_data("my data").splitlines()[1:] == [
-        "  svo_subj  winobench prepare --task=svo_subj --data_dir='my data'",
-        "  far       fetch it.",
-    ]
 
 
 def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from launch import configuration, text
-from launch import eval as launcher
 from tests import launching, tiny_encoders, wscplus_files
 from tests.expectations import names, raises
 from tests.responders import api_server
@@ -146,10 +145,8 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
     assert len(mini) == 3
     assert [task.name for task in text.choose_tasks("winoviz_*", str(tmp_path))] == mini
     assert text.choose_tasks("winoviz_mini_multi,winoviz_*", None)[0].name == "winoviz_mini_multi"
-    lines = text._how_to_get_data("winoviz_*", str(tmp_path)).splitlines()
-    assert lines[0] == "not evaluated, as their data are not here:"
-    assert lines[1].startswith("  winoviz_single, winoviz_multi, winoviz_decoupled: ")
-    assert text._how_to_get_data("winoviz_mini_single", str(tmp_path)) == ""
+    assert text._without_data("winoviz_*", str(tmp_path)) == 3
+    assert text._without_data("winoviz_mini_single", str(tmp_path)) == 0
     with pytest.raises(InputError, match=names("'wscplus*'", "WSC")):
         text.choose_tasks("wscplus*", str(tmp_path))
 
@@ -225,17 +222,6 @@ def test_what_reports_call_a_model(tmp_path, monkeypatch):
         assert text.display_name(f"{tmp_path}/{name}") == text.model_label(f"{tmp_path}/{name}") == "nli-bert-1"
     monkeypatch.chdir(tmp_path / "nli-bert-1")
     assert text.display_name("model") == "nli-bert-1"
-
-
-def test_listings():
-    lines = launcher.task_listing(None).splitlines()
-    for name, task in TEXT_TASKS.items():
-        protocols = lines[lines.index(f"{name} (version {task.version})") :]
-        for protocol in task.protocols.values():
-            assert any(re.match(rf" {{8}}{protocol.name} .*\({protocol.kind}\)$", line) for line in protocols)
-    assert any(re.match(r" +data: ready, \d+ questions", line) for line in lines)
-    models = launcher.model_listing()
-    assert {*registry.LANGUAGE_MODELS, "recorded:FILE.csv"} <= {line.split(" ")[0] for line in models.splitlines()}
 
 
 def test_the_papers_numbers_stand_beside_the_same_model_and_prompt():

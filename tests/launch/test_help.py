@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import winobench
+import winobench.__main__ as command_line
 from launch import configuration
 from tests import launching
 from tests.evaluation import fakes
@@ -39,6 +40,23 @@ def helps():
         status, found[launcher], err = launching.launch(f"launch.{launcher}", *words, "--help")
         assert (status, err) == (0, "")
     return found
+
+
+@pytest.mark.parametrize("command", [*SAID, "train", "cloud"])
+@pytest.mark.parametrize(("terminal", "columns"), [(60, 80), (80, 80), (200, 100)])
+def test_help_fits_the_terminal(command, terminal, columns):
+    launcher, *words = command.split()
+    module = "launch.cloud.__main__" if launcher == "cloud" else f"launch.{launcher}"
+    status, out, err = launching.launch(module, *words, "--help", COLUMNS=str(terminal))
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert max(map(len, lines)) > 72
+    assert sum(line.startswith(f"  winobench {launcher} ") for line in lines) >= 3  # an example a line
+
+
+def test_the_list_of_commands_fits_the_terminal():
+    assert max(map(len, command_line.usage().splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", SAID)

@@ -95,3 +95,14 @@ def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(words, whole, tmp_pa
 def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
     launching.refuse("launch.train", *words, named=[message], cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_config_nothing_is_trained(tmp_path):
+    named = ["--config=NAME", "clevr_tiny", "hardneg", "nli"]
+    launching.refuse("launch.train", named=named, cwd=tmp_path)
+    launching.refuse("launch.train", "--config.seed=3", named=named, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+    status, out, err = launch("--help")
+    assert (status, err) == (0, "")
+    assert all(name in out for name in named)
+    assert "--max_minutes" in out

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tests import launching
 from tests.expectations import raises
 from winobench import Example, metrics, tasks
 from winobench.base import registry
-from winobench.evaluation import plan
+from winobench.evaluation import contracts, plan
 
 PACKAGE = pathlib.Path(__file__).parent / "package"
 
@@ -54,17 +55,24 @@ def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site
     (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (broken / "entry_points.txt").write_text("[winobench.tasks]\nbroken = no_such_module:TASK\n")
     paths = os.pathsep.join(map(str, (site, broken.parent, launching.ROOT)))
-    status, out, err = launching.launch_process("launch.eval", "--list_tasks", cwd=tmp_path, PYTHONPATH=paths)
+    status, out, err = launching.launch_process(
+        "launch.eval", "--list_tasks=brightness", cwd=tmp_path, PYTHONPATH=paths
+    )
     assert status == 0
     assert "brightness (version 1)\n    Is a plain grey picture bright or dark?\n" in out
     assert "data: ready, 16 examples" in out
-    assert "the entry point 'broken' (no_such_module:TASK) adds no tasks: ModuleNotFoundError" in err
+    cause = "the entry point 'broken' (no_such_module:TASK) of the package broken adds no tasks: ModuleNotFoundError"
+    assert cause in err
     assert "brightness" not in err
+    words = ["--config.tasks=brokn", "--config.limit=1"]
+    status, out, err = launching.launch_process("launch.eval", *words, cwd=tmp_path, PYTHONPATH=paths)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith("error: task 'brokn' is unknown: ")
+    assert cause in err.splitlines()[-1]
     with installed(site):
         status, out, err = launching.launch("launch.eval", "--list_models", cwd=tmp_path)
     assert (status, err) == (0, "")
-    assert "brightness-scorer" in out
-    assert "plugged in (winobench_brightness:BrightnessScorer)" in out
+    assert re.search(r"^  brightness-scorer +plugged in \(winobench_brightness:BrightnessScorer\) +ready$", out, re.M)
 
 
 WORDS = ["--config=gdbench", "--config.tasks=brightness,brightness_failures", "--config.model=brightness-scorer"]
@@ -150,6 +158,13 @@ def test_a_broken_metric_is_left_out(plugged_in):
         "ZeroDivisionError: division by zero",
         "TypeError: 5 is not a winobench.metrics.Metric",
     ]
+
+
+def test_a_metric_that_is_missing_names_the_plug_in_that_failed(plugged_in, tmp_path):
+    plugged_in(_Entry("broken", lambda: 1 / 0))
+    task = dataclasses.replace(tasks.get_task("clevr_image"), metric="mine")
+    with pytest.warns(UserWarning, match="adds no metric"), raises("broken-plug-in", "'mine'", "ZeroDivisionError"):
+        contracts.check_task(task)
 
 
 @pytest.mark.parametrize("fields", [{"shape": (0, 2)}, {"shape": "12"}, {"version": "one"}])

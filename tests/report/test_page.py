@@ -5,6 +5,7 @@ import dataclasses
 import html.parser
 import io
 import json
+import pathlib
 import re
 import shutil
 
@@ -15,7 +16,7 @@ from PIL import Image
 from tests.evaluation import fakes
 from tests.expectations import raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, csv_rows, make_older, make_run
-from winobench import report
+from winobench import generation, report
 from winobench.report import analysis, figures, published, wording
 from winobench.report.sections import differences
 from winobench.runs import reading
@@ -347,3 +348,12 @@ def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path):
     ):
         with raises(*message):
             report.write_report([tmp_path / "absent"], tmp_path / "report", **options)
+
+
+def test_the_first_column_of_wide_tables_stays_on_a_phone():
+    for package, name in ((report, "style.css"), (generation, "pictures.css")):
+        style = (
+            (pathlib.Path(package.__file__).parent / "templates" / name).read_text().partition("@media (max-width")[0]
+        )
+        (rule,) = re.findall(r"^\.scroll th:first-child, \.scroll td:first-child[^{]*\{(.*)\}$", style, re.MULTILINE)
+        assert all(word in rule for word in ("position: sticky", "left: 0", "background: var(--ground)"))

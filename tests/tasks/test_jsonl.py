@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import winobench
 from tests.expectations import raises
 from tests.tasks.published_layouts import write_image
+from winobench import metrics
 from winobench.tasks import tasks_from
 
 TEXTS = {"images": ["a.png"], "texts": ["one", "two", "three"], "answer": 2}
@@ -91,3 +93,73 @@ def test_bad_files_are_named(write, tmp_path):
         tasks_from([f"jsonl:{write(TEXTS, name='winoground')}"])
     with raises("unknown-name", "'json:x'", "jsonl"):
         tasks_from(["json:x"])
+
+
+_METRIC = """
+import dataclasses
+from winobench.metrics import ACCURACY
+
+LENIENT = dataclasses.replace(ACCURACY, name="lenient", chance=lambda shape: {"accuracy": 0.25})
+CLASH = dataclasses.replace(ACCURACY, name="recall")
+"""
+
+
+@pytest.fixture
+def metric(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(_METRIC)
+    yield path
+    metrics.METRICS.data.pop("lenient", None)
+
+
+def test_a_metric_from_a_file(write, metric):
+    path = write(TEXTS, IMAGES)
+    (task,) = tasks_from([f"jsonl:{path}:{metric}:LENIENT"])
+    assert (task.name, task.metric, task.chance) == ("my_set", "lenient", {"accuracy": 0.25})
+    assert metrics.METRICS["lenient"].headline == "accuracy"
+    usual = winobench.task_from_jsonl(path)
+    assert task.data_fingerprint(None, None) != usual.data_fingerprint(None, None)  # another run
+    metric.write_text(_METRIC + "\n# changed\n")
+    again = winobench.task_from_jsonl(path, metric=f"{metric}:LENIENT")
+    assert again.data_fingerprint(None, None) != task.data_fingerprint(None, None)
+    (task,) = tasks_from([f"jsonl:{path}:recall"])
+    assert (task.metric, list(task.chance)) == ("recall", ["recall@1", "recall@5"])
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("{metric}:LENIENTT", ("unknown-metric", "LENIENT")),
+        ("{metric}:CLASH", ("already-exists", "'recall'")),
+        ("nowhere.py:LENIENT", ("no-such-file", "nowhere.py")),
+        ("acuracy", ("unknown-metric", "'acuracy'", "accuracy")),
+    ],
+)
+def test_a_bad_metric_is_named(write, metric, word, expected):
+    with raises(*expected):
+        winobench.task_from_jsonl(write(TEXTS), metric=word.format(metric=metric))
+
+
+def test_a_file_that_fails_is_named(write, metric):
+    metric.write_text("1 / 0")
+    with raises("broken-plug-in", str(metric), "ZeroDivisionError"):
+        winobench.task_from_jsonl(write(TEXTS), metric=f"{metric}:LENIENT")
+
+
+def test_a_metric_from_a_file_counts(write, metric, tmp_path):
+    metric.write_text(
+        "import dataclasses\nfrom winobench.metrics import ACCURACY, Outcome\n"
+        "def judge(scores, targets):\n"
+        "    right = ACCURACY.judge(scores, targets)['accuracy']\n"
+        "    return {'failures': Outcome(~right.correct, right.tie)}\n"
+        "LENIENT = dataclasses.replace(ACCURACY, name='lenient', judge=judge, headline='failures',"
+        " shown=('failures',), chance=lambda shape: {'failures': 0.5})\n"
+    )
+    (task,) = tasks_from([f"jsonl:{write(TEXTS)}:{metric}:LENIENT"])
+    results = winobench.evaluate(Longest(), [task], tmp_path / "run", progress=False)
+    assert results["tasks"]["my_set"]["failures"]["value"] == 0.0
+
+
+class Longest:
+    def score(self, images, texts):
+        return np.array([[len(text) for text in texts]], float)

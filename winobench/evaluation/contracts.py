@@ -39,11 +39,10 @@ def check_task(task: Task) -> None:
     def refuse(what: str, code: str = "bad-chance-level") -> NoReturn:
         raise InputError(f"task {task.name!r} has the {what}", code=code)
 
-    known = (*metrics.METRICS, *metrics.RATING_METRICS)
-    if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
-        where = "winobench.metrics.METRICS and RATING_METRICS"
-        given = options.quote(task.metric)
-        refuse(f"metric {given}, which is not one of {', '.join(known)} ({where})", "unknown-metric")
+    if task.association is None:
+        if not isinstance(task.metric, str):
+            refuse(f"metric {options.quote(task.metric)}: give the name of one", "unknown-metric")
+        metrics.METRICS.check(task.metric, *metrics.RATING_METRICS, what=f"task {task.name!r}: ")
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
         refuse(f"chance levels {options.quote(task.chance)}: give name -> number")
     for name, value in task.chance.items():

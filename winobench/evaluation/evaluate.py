@@ -14,7 +14,6 @@ from typing import Any
 
 from winobench import metrics, parallel
 from winobench.base import options
-from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
@@ -152,7 +151,7 @@ def _score_and_summarise(
     folder = work.folder
     with lifecycle.recording(folder, description, folder.has_records):
         if work.progress:
-            progress_bars.say(f"records in {folder.path}")
+            lifecycle.say_where(work.scorer, folder.path)
         work.check_alike(description["identity"])
         _learn_timesteps(work, description)
         seconds_before = work.find_missing()

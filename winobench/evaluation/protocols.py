@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from winobench.base import near_names
 from winobench.base.errors import InputError
 from winobench.runs.requests import KINDS
 from winobench.tasks.questions import Protocol, TextTask
@@ -43,12 +43,8 @@ def names(
 def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Available = NOTHING) -> Protocol:
     """The protocol of a task that is meant."""
     if name is not None and name not in task.protocols:
-        near = difflib.get_close_matches(name, task.protocols, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(
-            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}.",
-            code="unknown-name",
-        )
+        hint = near_names.did_you_mean(name, task.protocols, f"it has {', '.join(task.protocols)}.")
+        raise InputError(f"task {task.name!r} has no protocol {name!r}: {hint}", code="unknown-name")
     does = " and ".join(kind for kind in KINDS if kind in kinds)
     meant = [one for one in task.protocols.values() if bool(one.needs) == has.pictures]
     able = [protocol for protocol in meant if protocol.kind in kinds]

@@ -14,7 +14,6 @@ import jax
 import pyarrow as pa
 
 from winobench import parallel
-from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
 from winobench.evaluation import contracts, protocols, question_images
@@ -149,7 +148,7 @@ def evaluate_questions(
         contextlib.closing(store),
     ):
         if recording.progress:
-            progress_bars.say(f"records in {folder.path}")
+            lifecycle.say_where(responder, folder.path)
         store.open()
         for one in everybody:
             if hasattr(one, "log_attempts"):

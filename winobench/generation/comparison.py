@@ -154,7 +154,7 @@ class Comparison:
         return sorted(rows, key=lambda row: row[0])
 
     @contextlib.contextmanager
-    def serve(self, rater: str, port: int = judging.PORT) -> Iterable[tuple[Server, judging.Labels]]:
+    def serve(self, rater: str, port: int | None = None) -> Iterable[tuple[Server, judging.Labels]]:
         """A running server for one person's page, and where the clicks go."""
         rows = self.rows_for(rater)
         items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]

@@ -24,6 +24,9 @@ from winobench.base.errors import InputError
 from winobench.judging.labels import Labels
 
 PORT = 8765
+"""The port of a page, or else the next one that is free."""
+
+_TRIED = 20  # ports after the usual one, before any free one is taken
 
 # What a browser on this computer sends. Nothing else, such as a user's name before the address, is a host.
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -84,15 +87,13 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serve(page: Page, port: int = PORT) -> Iterator[Server]:
-    """A server for a page, on this computer's own address alone. It is running within the block."""
-    try:
-        server = Server(page, port)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"port {port} cannot be used ({reason}): choose another --port", code="port-not-free"
-        ) from error
+def serve(page: Page, port: int | None = None) -> Iterator[Server]:
+    """A server for a page, on this computer's own address alone. It is running within the block.
+
+    Raises:
+      InputError: the port cannot be used. Without one, `PORT` or another free one is taken.
+    """
+    server = _server(page, port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -101,6 +102,20 @@ def serve(page: Page, port: int = PORT) -> Iterator[Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _server(page: Page, port: int | None) -> Server:
+    *first, last = [*range(PORT, PORT + _TRIED), 0] if port is None else [port]
+    for number in first:
+        with contextlib.suppress(OSError):  # another page may be served there
+            return Server(page, number)
+    try:
+        return Server(page, last)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"port {last} cannot be used ({reason}): choose another --port, or leave it out", code="port-not-free"
+        ) from error
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

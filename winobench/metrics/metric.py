@@ -6,11 +6,17 @@ import collections
 import dataclasses
 import functools
 import importlib.metadata
+import importlib.util
+import os
+import pathlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from winobench.base import files, near_names, registry
+from winobench.base.errors import InputError
 
 ENTRY_POINTS = "winobench.metrics"  # the group of entry points that plug in metrics: any name -> a `Metric`
 
@@ -113,6 +119,44 @@ class Metric:
 class Metrics(collections.UserDict[str, Metric]):
     """Name -> metric: winobench's, and those that other packages plug in, which are read when they are first needed."""
 
+    def __init__(self, own: Mapping[str, Metric]):
+        super().__init__(own)
+        self.broken: list[str] = []  # a sentence for each plug-in that has failed
+        self._places: dict[str, str] = {}  # name of a metric from a file -> that file
+
+    def named(self, word: str) -> Metric:
+        """The metric that a user names: by its name, or as ``FILE.py:NAME``, a `Metric` in a Python file.
+
+        A metric from a file is one of these metrics from then on, under its own name.
+
+        Raises:
+          InputError: the name is unknown, the file fails, or it has no such metric. Names what is near.
+        """
+        place, _, name = word.rpartition(":")
+        if not place.endswith(".py"):
+            self.check(word)
+            return self[word]
+        metric = _metric_in(pathlib.Path(files.user_path(place)), name)
+        if metric.name in self and self._places.get(metric.name) != os.path.abspath(place):
+            raise InputError(
+                f"{word} has the name {metric.name!r}, as another metric has: rename it", code="already-exists"
+            )
+        self._places[metric.name] = os.path.abspath(place)
+        self.data[metric.name] = metric
+        return metric
+
+    def check(self, name: str, *more: str, what: str = "") -> None:
+        """Refuses an unknown name with near ones, and with the plug-ins that may have had it. ``more`` are known."""
+        known = [*self, *more]
+        if name in known:
+            return
+        choices = f"choose one of {', '.join(known)}, or name a metric in a file, FILE.py:NAME."
+        hint = near_names.did_you_mean(name, known, choices)
+        if self.broken:
+            hint += f" It may be missing because {'; '.join(self.broken)}: correct that package, or uninstall it"
+        code = "broken-plug-in" if self.broken else "unknown-metric"
+        raise InputError(f"{what}metric {name!r:.80} is unknown: {hint}", code=code)
+
     def __contains__(self, name: object) -> bool:
         return name in self.data or name in self._plugged_in
 
@@ -128,8 +172,9 @@ class Metrics(collections.UserDict[str, Metric]):
     @functools.cached_property
     def _plugged_in(self) -> dict[str, Metric]:
         found: dict[str, Metric] = {}
+        self.broken.clear()
         for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-            where = f"the entry point {entry.name!r} ({entry.value})"
+            where = registry.entry_point(entry)
             # A broken plug-in must not take the others away.
             try:
                 metric = entry.load()
@@ -139,5 +184,21 @@ class Metrics(collections.UserDict[str, Metric]):
                     raise ValueError(f"there is a metric {metric.name!r} already")
                 found[metric.name] = metric
             except (Exception, SystemExit) as error:
-                warnings.warn(f"{where} adds no metric: {type(error).__name__}: {error}", stacklevel=2)
+                self.broken.append(f"{where} adds no metric: {type(error).__name__}: {error}")
+                warnings.warn(self.broken[-1], stacklevel=2)
         return found
+
+
+def _metric_in(path: pathlib.Path, name: str) -> Metric:
+    """A metric that a Python file has under a name."""
+    if not path.is_file():
+        raise InputError(f"the metric's file {path} does not exist: name another one", code="no-such-file")
+    spec = importlib.util.spec_from_file_location(f"winobench_metric_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    with registry.foreign_code(f"the metric's file {path}"):
+        spec.loader.exec_module(module)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Metric)}
+    if name not in found:
+        hint = near_names.did_you_mean(name, found, f"it has {', '.join(found) or 'none'}.")
+        raise InputError(f"{path} has no winobench.metrics.Metric called {name!r}: {hint}", code="unknown-metric")
+    return found[name]

@@ -3,6 +3,7 @@
 from winobench.parallel.devices import (
     Device,
     compute_capability,
+    in_words,
     on_each_device,
     runs_on_one_device,
     traced_device,
@@ -56,6 +57,7 @@ __all__ = [
     "default_mesh",
     "fetch",
     "held_by_all",
+    "in_words",
     "is_main_process",
     "is_multihost",
     "is_on",

@@ -5,6 +5,7 @@ That is right for programs compiled ahead for other devices, and for some of sev
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 from collections.abc import Callable
@@ -31,6 +32,12 @@ def traced_device() -> Device | None:
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return None if device is None else Device(device.platform, device.device_kind)
+
+
+def in_words(mesh: Mesh) -> str:
+    """The devices of a mesh for a person, such as ``2 x cpu`` or ``1 x NVIDIA H100 80GB HBM3``."""
+    counts = collections.Counter(device.device_kind for device in mesh.devices.flat)
+    return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
 
 
 def runs_on_one_device() -> bool:

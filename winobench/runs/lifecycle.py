@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from winobench import parallel
+from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.runs import provenance, records
 
@@ -41,6 +42,13 @@ def described(
         **more,
         "versions": versions,
     }
+
+
+def say_where(model: Any, folder: pathlib.Path) -> None:
+    """Says which devices compute, of a model that has some in this process, and where they record it."""
+    mesh = getattr(model, "mesh", None)
+    devices = "" if mesh is None else f"computes on {parallel.in_words(mesh)}; "
+    progress_bars.say(f"{devices}records in {folder}")
 
 
 def folder_for(

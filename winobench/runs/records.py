@@ -39,6 +39,9 @@ DAMAGED = ".damaged"
 ERRORS, RESPONSES = "errors", "responses"
 """What a run records while it continues, and the folder that it does so in. Another one is ``DRAWN``."""
 
+INSTANCE = "instance"
+"""In the identity of a scorer without ``fingerprint()``: a name that no other scorer has."""
+
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
 _REPORT = "report"  # what winobench report makes of the run, in the run's own folder
@@ -81,6 +84,14 @@ class RunFolder:
                 code="another-version",
             )
         differences = list(_differences(found["identity"], json_files.as_json(identity)))
+        if any(one.startswith(f"scorer.{INSTANCE} (") and "null" not in one for one in differences):
+            raise InputError(
+                f"{self.path} holds a run that cannot continue: its scorer, like this one, does not say what its scores"
+                f" depend on. Give {identity['scorer'].get('scorer', 'the scorer')} a method fingerprint() that"
+                " returns it, such as {'scorer': 'mine', 'version': 1}, and begin in another folder. A run with"
+                " fingerprint() resumes.",
+                code="no-fingerprint",
+            )
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(

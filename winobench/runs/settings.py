@@ -7,12 +7,11 @@ Configs, ``--help``, the checks of the command line and of calls, the recorded i
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NotRequired
 
-from winobench.base import options
+from winobench.base import near_names, options
 from winobench.base.errors import InputError
 from winobench.base.options import option
 from winobench.metrics import normalization, sample_mean, sequential, timestep_weights
@@ -193,8 +192,7 @@ def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:
     owner = {field.name: number for number, part in enumerate(parts) for field in dataclasses.fields(part)}
     for name in given:
         if name not in owner:
-            near = difflib.get_close_matches(name, owner, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(owner)}."
+            hint = near_names.did_you_mean(name, owner, f"choose of {', '.join(owner)}.")
             raise InputError(f"{options.quote(name)} is not an option of this call: {hint}", code="unknown-field")
     return [
         dataclasses.replace(part, **{name: value for name, value in given.items() if owner[name] == number})

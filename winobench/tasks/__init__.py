@@ -8,7 +8,6 @@ made of data that the user names, as in ``selfbench:FOLDER``. An entry point of 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -17,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from winobench.base import options, registry
+from winobench.base import near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.tasks import groups
 from winobench.tasks.base import Task
@@ -105,9 +104,10 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     if not isinstance(name, str):
         raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}", code="wrong-type")
     if name not in tasks:
-        near = difflib.get_close_matches(name, tasks, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}", code="unknown-name")
+        hint = near_names.did_you_mean(name, tasks, "winobench eval --list_tasks lists them.")
+        if broken := "; ".join(_broken()):
+            hint = f"{hint} It may be missing because {broken}: correct that package, or uninstall it"
+        raise InputError(f"{noun} {name!r} is unknown: {hint}", code="broken-plug-in" if broken else "unknown-name")
     return tasks[name]
 
 
@@ -121,20 +121,29 @@ def _sources() -> dict[str, Callable[[Sequence[str]], Sequence[Task]]]:
 @functools.cache
 def _all_tasks() -> dict[type, dict[str, Any]]:
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
+    _broken().clear()
     for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
         found = importlib.import_module(f"{__name__}.{module}")
         where = f"winobench/tasks/{module}.py"
         _add(tasks, [*getattr(found, "TASKS", ()), *getattr(found, "TEXT_TASKS", ())], where)
     for entry in sorted(importlib.metadata.entry_points(group="winobench.tasks"), key=lambda entry: entry.name):
-        where = f"the entry point {entry.name!r} ({entry.value})"
+        where = registry.entry_point(entry)
         # A broken plug-in must not take the others away.
         try:
             declared = entry.load()
             declared = [declared] if isinstance(declared, Task | TextTask) else list(declared)
             _add(tasks, [_guarded(task) if isinstance(task, Task | TextTask) else task for task in declared], where)
         except (Exception, SystemExit) as error:
-            warnings.warn(f"{where} adds no tasks: {type(error).__name__}: {error}", stacklevel=2)
+            broken = f"{where} adds no tasks: {type(error).__name__}: {error}"
+            _broken().append(broken)
+            warnings.warn(broken, stacklevel=2)
     return tasks
+
+
+@functools.cache
+def _broken() -> list[str]:
+    """A sentence for each plug-in that has failed so far."""
+    return []
 
 
 def _guarded(task: Task | TextTask) -> Task | TextTask:

@@ -5,10 +5,9 @@ A skill's group lacks the tasks that are asked only when they are named.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
-from winobench.base import options
+from winobench.base import near_names, options
 from winobench.base.errors import InputError
 from winobench.tasks.base import SKILLS, Task
 
@@ -49,23 +48,20 @@ SELF_BENCH = (
 )
 """The data sets of Self-Bench's figures next to its own images (Jeong et al. 2025), in the order of its scripts."""
 
-_OF_PAPERS = {"gdbench": GDBENCH, "selfbench": SELF_BENCH}
+OF_PAPERS = {"gdbench": GDBENCH, "selfbench": SELF_BENCH}
 
-GROUPS = (*SKILLS, *_OF_PAPERS)
+GROUPS = (*SKILLS, *OF_PAPERS)
 
 
 def members(word: str, known: Mapping[str, Task]) -> list[str]:
     """The names of a group's tasks, whether or not their data are there, in the order of ``known``."""
     group = word.removeprefix(MARK)
     if group not in GROUPS:
-        near = difflib.get_close_matches(group, GROUPS, n=1)
-        hint = f"did you mean {MARK}{near[0]}? " if near else ""
         choices = ", ".join(MARK + name for name in GROUPS)
-        raise InputError(
-            f"there is no group of tasks {options.quote(word)}: {hint}the groups are {choices}", code="unknown-name"
-        )
-    if group in _OF_PAPERS:
-        return [name for name in _OF_PAPERS[group] if name in known]
+        hint = near_names.did_you_mean(group, GROUPS, f"the groups are {choices}.", prefix=MARK)
+        raise InputError(f"the group of tasks {options.quote(word)} is unknown: {hint}", code="unknown-name")
+    if group in OF_PAPERS:
+        return [name for name in OF_PAPERS[group] if name in known]
     return [name for name, task in known.items() if group in task.skills and not task.when_named]
 
 

@@ -1,21 +1,26 @@
-"""Questions of the user's own: ``--config.tasks=jsonl:my_set.jsonl``.
+"""Questions of the user's own: ``--config.tasks=jsonl:my_set.jsonl``, and ``jsonl:my_set.jsonl:METRIC``.
 
 A line is a question: ``{"images": ["a.jpg"], "texts": ["a cat", "a dog"], "answer": 0}``. Images are files, relative to
 the folder of the .jsonl file. The answer is the number of the right text of one image, or of the right image of one
 text, from 0 on. Null where as many images as texts belong together in order. ``groups``, names of sub-tasks that the
 question also counts for, and ``id`` may be left out. A file has one kind of answer, numbers or nulls.
+
+A metric is a name in `winobench.metrics.METRICS`, or ``FILE.py:NAME``, a `winobench.metrics.Metric` in a Python file.
+By default it is ``accuracy`` for numbers, and ``winoground`` for nulls.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from winobench import metrics
-from winobench.base import files, json_files, options
+from winobench.base import files, json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.tasks.annotations import Entry
@@ -25,37 +30,43 @@ FIELDS = ("images", "texts", "answer", "groups", "id")
 _REMEDY = "correct the line"
 
 
-def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None) -> Task:
+def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metric: str | None = None) -> Task:
     """A task of the questions in a file.
 
     Args:
       path: the .jsonl file. The module's first lines say what is in it.
       name: of the task. The file's name without its ending by default.
+      metric: a name in `winobench.metrics.METRICS`, or ``FILE.py:NAME``, a metric in a Python file, which is executed.
 
     Raises:
       InputError: the file cannot be read, has no question, or a question cannot be asked. Names the line and the field.
+        The metric is unknown.
     """
     place = pathlib.Path(files.user_path(path))
     examples = _read(place)
     (has_target,) = {example.target is not None for example in examples}
-    metric = "accuracy" if has_target else "winoground"
+    judge = metrics.METRICS.named(metric or ("accuracy" if has_target else "winoground"))
     shape = (max(len(one.images) for one in examples), max(len(one.texts) for one in examples))
-    if has_target:
-        chance = {"accuracy": statistics.mean(1 / max(len(one.images), len(one.texts)) for one in examples)}
+    shapes = [(len(one.images), len(one.texts)) for one in examples]
+    if has_target or len(set(shapes)) == 1:
+        with registry.foreign_code(f"chance() of metric {judge.name!r}"):
+            levels = [judge.chance(shape) for shape in shapes]
+            chance = {key: statistics.mean(level[key] for level in levels) for key in levels[0]}
     else:
-        sizes = {len(one.images) for one in examples}
-        chance = dict(metrics.METRICS[metric].chance(shape)) if len(sizes) == 1 else {}
+        chance = {}
+    # Another metric makes another run, which takes over the recorded errors.
+    by = [] if metric is None else [metric.rpartition(":")[2], judge.name, *_digest_of(metric)]
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
         del data_dir
         some = [(one, list(map(image_files.image_hash, one.images))) for one in examples[:limit]]
-        return files.digest([[one.id, hashes, one.texts, one.target, one.groups] for one, hashes in some])
+        return files.digest([[one.id, hashes, one.texts, one.target, one.groups] for one, hashes in some] + by)
 
     return Task(
         name=place.stem if name is None else name,
         version=1,
         description=f"Questions of {place.name}.",
-        metric=metric,
+        metric=judge.name,
         shape=shape,
         chance=chance,
         load=lambda data_dir, limit: examples[:limit],
@@ -73,7 +84,8 @@ def make(places: Sequence[str]) -> list[Task]:
 
     tasks: list[Task] = []
     for place in places:
-        task = task_from_jsonl(place)
+        path, metric = _parted(place)
+        task = task_from_jsonl(path, metric=metric)
         if task.name in TASKS or task.name in {one.name for one in tasks}:
             raise InputError(
                 f"{place} would make a task {task.name!r}, which there is already: rename the file",
@@ -81,6 +93,20 @@ def make(places: Sequence[str]) -> list[Task]:
             )
         tasks.append(task)
     return tasks
+
+
+def _parted(place: str) -> tuple[str, str | None]:
+    """The file and the metric of ``FILE``, ``FILE:NAME`` or ``FILE:FILE.py:NAME``."""
+    parts = re.fullmatch(r"(.+?):((?:[^:]+\.py:)?\w+)", place)
+    if parts is None or os.path.exists(files.user_path(place)):
+        return place, None
+    return parts[1], parts[2]
+
+
+def _digest_of(metric: str) -> list[str]:
+    """A digest of the Python file of a metric, if it has one."""
+    place, _, _ = metric.rpartition(":")
+    return [hashlib.sha256(pathlib.Path(files.user_path(place)).read_bytes()).hexdigest()] if place else []
 
 
 def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:

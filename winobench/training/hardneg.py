@@ -21,7 +21,7 @@ import jax
 from flax import nnx
 
 from winobench import checkpoints, parallel
-from winobench.base import json_files, options, registry
+from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.clevr.negatives import ClevrNegatives
@@ -221,10 +221,10 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
             )
         return ClevrNegatives(settings.num_scenes, seed=config.seed)
     if settings.name not in TRAINING_SETS:
-        known = ", ".join(registry.near_first(settings.name, [CLEVR, *TRAINING_SETS]))
+        known = [CLEVR, *TRAINING_SETS]
+        hint = near_names.did_you_mean(settings.name, known, f"choose one of {', '.join(known)}.")
         raise InputError(
-            f"the training set {settings.name!r} (config.data.name) is unknown: choose one of {known}",
-            code="unknown-name",
+            f"the training set {settings.name!r} (config.data.name) is unknown: {hint}", code="unknown-name"
         )
     return TRAINING_SETS[settings.name].load(settings.data_dir)
 

@@ -43,7 +43,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def serve(
-    items: Sequence[Item], labels: judging.Labels, port: int = judging.PORT
+    items: Sequence[Item], labels: judging.Labels, port: int | None = None
 ) -> contextlib.AbstractContextManager[server.Server]:
     """A running server for the page of one person."""
     return judging.serve(judging.Page(page(labels.name), [_shown(item) for item in in_order(items)], labels), port)

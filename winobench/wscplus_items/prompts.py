@@ -8,7 +8,6 @@ printed.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import itertools
@@ -16,7 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files
+from winobench.base import json_files, near_names
 from winobench.base.errors import InputError
 from winobench.data.wscplus import ASSETS
 from winobench.runs.requests import Generation, Turn
@@ -160,9 +159,8 @@ def digest(prompts: Iterable[Prompt]) -> str:
 
 def _require(name: str, known: Mapping[str, Any], what: str) -> None:
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no {what} {name!r}: {hint}choose of {', '.join(known)}.", code="unknown-name")
+        hint = near_names.did_you_mean(name, known, f"choose of {', '.join(known)}.")
+        raise InputError(f"{what} {name!r} is unknown: {hint}", code="unknown-name")
 
 
 def _examples(shots: str) -> str:
