@@ -154,7 +154,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "fields", "message"),
     [
-        ("winoviz", {"protocol": "zeroshot"}, "has no protocol 'zeroshot': did you mean zero_shot?"),
+        ("winoviz", {"protocol": "zeroshot"}, "has no protocol 'zeroshot': did you mean zero_shot, zero_shot_swapped or zero_shot_options?"),
         ("winoviz", {"tasks": "winoviz_single"}, "task 'winoviz_single' has no data yet"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
