@@ -16,20 +16,8 @@ def test_runs(tiny_pipeline, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(race, "_LEARNING", 16)
     monkeypatch.setattr(race, "QUESTIONS", {name: race.QUESTIONS[name] for name in ("1 x 2", "3 x 3")})
     output, errors = tmp_path / "figures.json", tmp_path / "errors.npz"
-    words = [
-        "--model",
-        str(tiny_pipeline),
-        "--scenes",
-        "1",
-        "--budget",
-        "16",
-        "--races",
-        "3",
-        "--errors",
-        str(errors),
-        "--output",
-        str(output),
-    ]
+    words = ["--model", str(tiny_pipeline), "--scenes", "1", "--budget", "16", "--races", "3"]
+    words += ["--errors", str(errors), "--output", str(output)]
     race.main([*words, "--questions", "2"])
     figures = json.loads(output.read_text())
     decisions = figures["decisions"]["tasks"]
