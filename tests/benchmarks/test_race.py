@@ -11,7 +11,7 @@ from winobench import metrics
 
 
 @pytest.mark.slow
-def test_runs(tiny_pipeline, tmp_path, capsys, monkeypatch):
+def test_runs(tiny_pipeline, single_device, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(race, "_REPEATS", 2)
     monkeypatch.setattr(race, "_LEARNING", 16)
     monkeypatch.setattr(race, "QUESTIONS", {name: race.QUESTIONS[name] for name in ("1 x 2", "3 x 3")})
@@ -87,7 +87,7 @@ def test_a_schedule_by_hand():
 
 
 @pytest.mark.slow
-def test_classes_run(tiny_pipeline, tmp_path, capsys):
+def test_classes_run(tiny_pipeline, single_device, tmp_path, capsys):
     output = tmp_path / "figures.json"
     words = ["--model", str(tiny_pipeline), "--images", "2", "--classes", "6", "--budget", "24"]
     words += ["--workdir", str(tmp_path / "runs")]

@@ -65,7 +65,7 @@ def test_a_local_model_scores_options(tiny_language_model, tmp_path, capsys):
 
 
 @pytest.mark.slow  # every protocol is compiled
-def test_all_protocols_of_both_configs_in_one_command_each(tiny_chat_model, tmp_path):
+def test_all_protocols_of_both_configs_in_one_command_each(tiny_chat_model, single_device, tmp_path):
     data_dir = tmp_path / "data"
     wscplus_files.write(data_dir)
     for spec, task in (("winoviz:debug", "winoviz_mini_single"), ("wscplus:debug", "wscplus")):

@@ -16,12 +16,12 @@ launch = functools.partial(launching.launch, "launch.train")
 @pytest.mark.slow  # trains
 def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     """That a killed run ends with the same adapters is in tests/training: test_loop and test_hardneg."""
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}"]
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.loss.kind=hard_text"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     (workdir,) = (tmp_path / "runs").glob("hardneg-*")
     assert {path.name for path in workdir.parent.iterdir() if path.is_dir()} >= {"latents"}
-    assert re.fullmatch(r"hardneg-debug-tiny_pipeline.*-mixed-[0-9a-f]{8}", workdir.name)
+    assert re.fullmatch(r"hardneg-debug-tiny_pipeline.*-hard_text-[0-9a-f]{8}", workdir.name)
     assert {path.name for path in workdir.iterdir()} == {
         *("config.json", "metrics.jsonl", "tensorboard", "checkpoints", "lora")
     }
