@@ -60,7 +60,7 @@ def test_the_step_on_tpus():
     target = topologies.find("v5e:2x2")
     mesh = parallel.make_mesh(target.devices)
     config = config_of("small")
-    program, _ = training.step_program(small.description(16), config, mesh, 2)
+    program, _ = training.step_program(small.description(), config, mesh, 2)
     module = hlo.parse(program.lower().compile().as_text())
     kernels = hlo.kernels(module)
     fused = [kernel for kernel in kernels if kernel.kind == hlo.ATTENTION]
@@ -69,7 +69,7 @@ def test_the_step_on_tpus():
     assert set(sent) == {"all-reduce"}
     for lines in module.computations.values():
         for line in lines:
-            assert not any(array.dims[-2:] == (256, 256) for array in line.results if not array.on_chip)
+            assert not any(array.dims[-2:] == (1024, 1024) for array in line.results if not array.on_chip)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax_plugins") is None, reason="needs JAX's CUDA plugin")
