@@ -300,8 +300,10 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
-def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
-    exec(blocks("docs/howto/own_program.md", "python")[number], {})
+def test_the_python_of_scoring_in_a_loop_runs(tiny_pipeline, capsys, number):
+    block = blocks("docs/howto/own_program.md", "python")[number]
+    assert block.count('"clevr-tiny"') == 1
+    exec(block.replace('"clevr-tiny"', repr(str(tiny_pipeline))), {})
     steps, numbers, scores = zip(*(line.split(" ", 2) for line in capsys.readouterr().out.splitlines()), strict=True)
     assert steps == tuple(map(str, range(2 + number)))
     # Fingerprints in the first, losses in the second: all follow the weights.
