@@ -157,7 +157,7 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
         (
             "winoviz",
             {"protocol": "zeroshot"},
-            "has no protocol 'zeroshot': did you mean zero_shot, zero_shot_swapped or zero_shot_options?",
+            "has no protocol 'zeroshot': did you mean zero_shot",
         ),
         ("winoviz", {"tasks": "winoviz_single"}, "task 'winoviz_single' has no data yet"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
