@@ -18,7 +18,8 @@ def read_clients() -> list[str]:
 # Tests compare with it, and nothing imports it at run time.
 DIFFUSERS = "diffusers>=0.42,<0.43"
 # What makes the documentation site, and runs its tutorials.
-DOCS = ["furo>=2025.9,<2027", "myst-nb>=1.4,<2", "sphinx>=8.2,<10", "sphinx-copybutton>=0.5.2,<1"]
+DOCS = ["furo>=2025.9,<2027", "latex2mathml>=3.78,<4", "myst-nb>=1.4,<2", "sphinx>=8.2,<10"]
+DOCS += ["sphinx-copybutton>=0.5.2,<1"]
 
 
 def read_version() -> str:

@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-from docutils.utils.math import latex2mathml
+from latex2mathml import converter
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
@@ -46,13 +46,13 @@ linkcheck_ignore = [r"https?://.*"]
 
 
 def _inline(self, node):
-    self.body.append(latex2mathml.tex2mathml(node.astext()))
+    self.body.append(converter.convert(node.astext()))
     raise _skip()
 
 
 def _block(self, node):
     label = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
-    formula = latex2mathml.tex2mathml(node.astext(), as_block=True)
+    formula = converter.convert(node.astext(), display="block")
     self.body.append(f'<div class="math">{label}{formula}</div>')
     raise _skip()
 
