@@ -18,7 +18,7 @@ def read_clients() -> list[str]:
 # Tests compare with it, and nothing imports it at run time.
 DIFFUSERS = "diffusers>=0.42,<0.43"
 # What makes the documentation site, and runs its tutorials.
-DOCS = ["furo>=2025.9", "myst-nb>=1.4,<2", "sphinx>=8.2,<10", "sphinx-copybutton>=0.5.2,<1"]
+DOCS = ["furo>=2025.9,<2027", "myst-nb>=1.4,<2", "sphinx>=8.2,<10", "sphinx-copybutton>=0.5.2,<1"]
 
 
 def read_version() -> str:
@@ -30,15 +30,40 @@ def read_version() -> str:
     return match.group(1)
 
 
+def read_long_description() -> str:
+    """The README without links to other files of the repository, which lead nowhere on the page of an index."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[[^\]]*\]\((?!\w+:)[^)]*\)\n*", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!\w+:)[^)]*\)", r"\1", text)
+
+
 setuptools.setup(
     name="winobench",
     version=read_version(),
-    description="Measures how well text-to-image models understand what they draw, in JAX",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    description="Measures how well text-to-image models understand what they generate, in JAX",
+    long_description=read_long_description(),
     long_description_content_type="text/markdown",
     author="The winobench authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
+    keywords="benchmark, diffusion models, evaluation, flax, gdbench, jax, text-to-image, winoviz, wsc+",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
     # Installed inside winobench, so that no other package called launch or configs collides with them.
     package_dir={"winobench.launch": "launch", "winobench.configs": "configs"},
     packages=[
@@ -48,37 +73,41 @@ setuptools.setup(
     entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
     package_data={
         "winobench.launch": ["cloud/templates/*"],
-        "winobench": ["assets/**/*", "*/templates/*"],
+        "winobench": ["py.typed", "assets/**/*", "*/templates/*"],
     },
-    python_requires=">=3.11,<3.14",
+    python_requires=">=3.11,<3.15",
+    # The lowest versions that pass the tests on Python 3.11 and run the main job on 3.11 to 3.14 (.ci/matrix). All but
+    # promise, of tensorflow-datasets, have wheels for 3.11 to 3.13, and later versions for 3.14.
     install_requires=[
-        "absl-py>=2.5,<3",
-        "array_record>=0.8.6,<0.9",
-        "flax>=0.12.8,<0.13",
-        "grain>=0.2.18,<0.3",
-        "huggingface_hub>=2.4,<3",
+        "absl-py>=2.1,<3",
+        "array_record>=0.8.1,<0.9",
+        "flax>=0.12.6,<0.13",
+        "grain>=0.2.12,<0.3",
+        "huggingface_hub>=1.5,<3",
         # tensorflow-datasets imports it without asking for it.
-        "importlib_resources>=7.1,<8",
-        "jinja2>=3.1,<4",
-        "jax>=0.10,<0.12",
-        "matplotlib>=3.10,<4",
-        "ml_collections>=1.1,<2",
-        "ml_dtypes>=0.6,<0.7",
-        "numpy>=2.4,<3",
-        "optax>=0.2.8,<0.3",
-        "orbax-checkpoint>=0.12,<0.13",
-        "pillow>=13,<14",
-        "pyarrow>=26,<27",
-        "rapidfuzz>=3.14,<4",
+        "importlib_resources>=6,<8",
+        "jinja2>=3.1.4,<4",
+        # 0.10.0 does not tell the platform of a function that is traced.
+        "jax>=0.10.1,<0.12",
+        "matplotlib>=3.9.2,<4",
+        "ml_collections>=1,<2",
+        "ml_dtypes>=0.5,<0.7",
+        "numpy>=2.1,<3",
+        "optax>=0.2.6,<0.3",
+        "orbax-checkpoint>=0.11.32,<0.13",
+        "pillow>=11,<14",
+        "pyarrow>=18,<27",
+        "rapidfuzz>=3.10,<4",
         "regex>=2025.10.22,<2027",
-        "rich>=15,<16",
-        "safetensors>=0.8,<0.9",
-        "scipy>=1.17,<2",
+        "rich>=13.9,<16",
+        "safetensors>=0.5,<0.9",
+        # The first with bootstrap(rng=...).
+        "scipy>=1.15,<2",
         # Writes TensorBoard's event files without TensorFlow.
-        "tensorboardX>=2.6.5,<3",
-        "tensorflow-datasets>=4.9.10,<5",
-        # Brings the release of tokenizers that it fits.
-        "transformers>=5.23,<6",
+        "tensorboardX>=2.6.2.2,<3",
+        "tensorflow-datasets>=4.9.8,<5",
+        # The first with image processors that work without torch. Brings the release of tokenizers that it fits.
+        "transformers>=5.4,<6",
     ],
     extras_require={
         "api": read_clients(),
@@ -91,8 +120,10 @@ setuptools.setup(
             DIFFUSERS,
             *DOCS,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
-            "jax[tpu]>=0.10,<0.12",
+            "jax[tpu]>=0.10.1,<0.12",
             "hypothesis>=6,<7",
+            # Checks a program of a user against the package's types.
+            "mypy>=2.4,<3",
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
             # 5.24 takes no PEFT before 0.22, which is not out yet.
@@ -113,7 +144,7 @@ setuptools.setup(
         # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab
         "order_published": ["spacy>=3.8,<4", "nltk>=3.9.1,<4"],
         # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
-        "cuda": ["jax[cuda13]>=0.10,<0.12"],
-        "tpu": ["jax[tpu]>=0.10,<0.12"],
+        "cuda": ["jax[cuda13]>=0.10.1,<0.12"],
+        "tpu": ["jax[tpu]>=0.10.1,<0.12"],
     },
 )

@@ -75,7 +75,10 @@ flags.DEFINE_string("workdir", None, "The run's folder as the machines see it. O
 flags.DEFINE_string("data_dir", None, "Prepared data as the machines see them. The store's data/ by default.")
 flags.DEFINE_string("image", None, "Container image of the machines.")
 flags.DEFINE_string(
-    "package", None, "What pip installs on the machines, such as git+https://...; this checkout by default."
+    "package",
+    None,
+    "What pip installs on the machines, such as git+https://... or a wheel from here. By default this checkout or,"
+    " where winobench is installed, the same version from the package index.",
 )
 flags.DEFINE_string(
     "python", None, "A Python on the machines that has winobench. Under Slurm this one, else one that is set up there."

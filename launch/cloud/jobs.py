@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 import jinja2
 import ml_collections
 
+import winobench
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
@@ -52,6 +53,8 @@ _TIME = re.compile(
     r"\d{1,9}(:[0-5]?\d){0,2}|\d{1,6}-\d{1,2}(:[0-5]?\d){0,2}|infinite|unlimited", re.ASCII | re.IGNORECASE
 )
 _PYTHON_VERSION = "3.12"
+_UV_VERSION = "0.13.9"
+_SENT = "winobench_files"  # below the machines' home: files from here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +117,9 @@ def make(request: Request) -> Job:
     workdir = _workdir(request, name, several)
     installs = request.python is None and request.target == "skypilot"
     checkout = str(_ROOT) if (_ROOT / "setup.py").is_file() else None
+    takes_checkout = installs and request.package is None and checkout is not None
     if installs and request.package is None and checkout is None:
-        raise InputError("this winobench is not a checkout that could be copied: say what to install with --package.")
-    takes_checkout = installs and request.package is None
+        request = dataclasses.replace(request, package=f"winobench=={winobench.__version__}")
     processes = _processes(request, slice_) if several else None
     job = Job(
         "",
@@ -127,6 +130,7 @@ def make(request: Request) -> Job:
     values = dataclasses.asdict(request) | {
         "checkout": checkout if takes_checkout else None,
         "command": _command(request, launcher, takes_checkout, workdir, processes),
+        "sent": _sent(request, takes_checkout),
         "environment": "\n".join(_environment(request, checkout)),
         "gpus": gpus,
         "launcher": launcher,
@@ -180,7 +184,7 @@ def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str
     return " \\\n  ".join(
         [
             f"{_python(request)} -m winobench {launcher}",
-            shlex.quote(f"--config={_config_spec(request, takes_checkout)}"),
+            f"--config={_config_spec(request, takes_checkout)}",
             *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
             f"--workdir={workdir}",
             *([] if processes is None else [processes]),
@@ -229,6 +233,12 @@ def _faults(request: Request) -> Iterator[str]:
     if request.time is not None and not _TIME.fullmatch(request.time):
         forms = "minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00"
         yield f"--time={request.time} is not a time limit of Slurm: write {forms}."
+    if (
+        (package := request.package or "").endswith(".whl")
+        and not re.match(r"/|\w+://", package)
+        and not _wheel(package)
+    ):
+        yield f"--package={package} is not a file here: build it with python -m build, or name it from / on."
     for flag in ("workdir", "data_dir"):
         if given[flag] is not None and request.target != "slurm" and not given[flag].startswith("/"):
             yield f"--{flag}={given[flag]} is a folder on the machines: give its path from / on."
@@ -294,16 +304,41 @@ def _python(request: Request) -> str:
 
 
 def _config_spec(request: Request, takes_checkout: bool) -> str:
-    """The config as the machines know it."""
-    path, colon, argument = request.config.partition(":")
-    if not (path.endswith(".py") or "/" in path):
-        return request.config
-    absolute = os.path.abspath(path)
+    """The config as the machines know it, as a word of a shell command."""
+    file, name = _config_file(request), pathlib.PurePath(request.config.partition(":")[0]).name
+    argument = "".join(request.config.partition(":")[1:])
+    if file is None:
+        return shlex.quote(request.config)
     if request.target == "slurm":
-        return f"{absolute}{colon}{argument}"
-    if takes_checkout and pathlib.Path(absolute).is_relative_to(_ROOT):
-        return f"{pathlib.Path(absolute).relative_to(_ROOT)}{colon}{argument}"
-    raise InputError(f"--config={path} is not on the machines: put the file into configs/, and give its name.")
+        return shlex.quote(f"{file}{argument}")
+    if takes_checkout and file.is_relative_to(_ROOT):
+        return shlex.quote(f"{file.relative_to(_ROOT)}{argument}")
+    return f'"$HOME"/{_SENT}/{shlex.quote(name + argument)}'
+
+
+def _config_file(request: Request) -> pathlib.Path | None:
+    """The file that ``--config`` names; None for a config's name."""
+    path = request.config.partition(":")[0]
+    return pathlib.Path(os.path.abspath(path)) if path.endswith(".py") or "/" in path else None
+
+
+def _sent(request: Request, takes_checkout: bool) -> dict[str, str]:
+    """Files that go to the machines next to the checkout: place there -> place here."""
+    if request.target == "slurm":
+        return {}
+    config = _config_file(request)
+    if config is not None and takes_checkout and config.is_relative_to(_ROOT):
+        config = None
+    files = [file for file in (config, _wheel(request.package)) if file is not None]
+    return {f"~/{_SENT}/{file.name}": str(file) for file in files}
+
+
+def _wheel(package: str | None) -> pathlib.Path | None:
+    """The wheel here that ``--package`` names; None for anything else."""
+    if package is None or not package.endswith(".whl") or re.match(r"\w+://", package):
+        return None
+    path = pathlib.Path(os.path.abspath(user_path(package)))
+    return path if path.is_file() else None
 
 
 def _processes(request: Request, slice_: accelerators.Slice | None) -> str:
@@ -317,19 +352,36 @@ def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
     """Commands that install winobench on each machine. Empty if it is there."""
     if not takes_checkout and request.package is None:
         return ""
-    wanted = f"-e {shlex.quote('.' + extras)}"
-    if not takes_checkout:
-        wanted = shlex.quote(_with_extras(request.package, extras))
-    install = [f"{_python(request)} -m pip install --quiet {wanted}"]
-    if request.python is None:
-        # The machines' own Python is often too old for winobench. Uv brings one.
-        install = [
+    wanted = [_locked(extras)] if takes_checkout else [_requirement(request.package, extras)]
+    if request.python is not None:
+        install = [f"{_python(request)} -m pip install --quiet {each}" for each in wanted]
+        return "\n".join(["set -euo pipefail", *install])
+    if takes_checkout:
+        wanted.insert(0, "--require-hashes --requirement requirements.lock")
+    # The machines' own Python is often too old for winobench. Uv brings one.
+    environment = '"$HOME"/winobench_env'
+    return "\n".join(
+        [
+            "set -euo pipefail",
             'export PATH="$HOME/.local/bin:$PATH"',
-            "command -v uv > /dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh",
-            f'[[ -x "$HOME"/winobench_env/bin/python ]] || uv venv --python {_PYTHON_VERSION} "$HOME"/winobench_env',
-            f'uv pip install --quiet --python "$HOME"/winobench_env/bin/python {wanted}',
+            f"uv --version 2> /dev/null | grep -qF 'uv {_UV_VERSION}'"
+            f" || curl -LsSf https://astral.sh/uv/{_UV_VERSION}/install.sh | sh",
+            f"[[ -x {environment}/bin/python ]] || uv venv --python {_PYTHON_VERSION} {environment}",
+            *(f"uv pip install --quiet --python {environment}/bin/python {each}" for each in wanted),
         ]
-    return "\n".join(["set -euo pipefail", *install])
+    )
+
+
+def _locked(extras: str) -> str:
+    """Installs the checkout next to the versions of its lock file, which bound its extras as well."""
+    return f"--constraint requirements.lock -e {shlex.quote('.' + extras)}" if extras else "--no-deps -e ."
+
+
+def _requirement(package: str, extras: str) -> str:
+    """What pip installs of ``--package``, as a word of a shell command."""
+    if (wheel := _wheel(package)) is not None:
+        return f'"$HOME"/{_SENT}/{shlex.quote(wheel.name + extras)}'
+    return shlex.quote(_with_extras(package, extras))
 
 
 def _with_extras(package: str, extras: str) -> str:
@@ -358,6 +410,8 @@ def _notes(request: Request) -> list[str]:
         notes.append(f"{', '.join(request.secrets)} must be set in the environment of the command that submits")
     if request.target == "slurm":
         notes.append("all nodes must see the run's folder, this Python, and winobench, at the same paths")
+    if request.package == f"winobench=={winobench.__version__}":
+        notes.append(f"the machines install {request.package} from the package index: --package=FILE.whl sends a wheel")
     if request.workdir is not None and request.target != "slurm" and request.store is None:
         notes.append(f"--workdir={request.workdir} must be on a file system that all machines have mounted already")
     return notes

@@ -12,6 +12,7 @@ import sys
 import pytest
 import yaml
 
+import winobench
 from launch import configuration
 from launch.cloud import accelerators, jobs
 from tests import launching
@@ -343,8 +344,8 @@ def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
     text = jobs.make(request("slurm", workdir="runs/a b", config="mine.py:debug")).text
     assert f"--workdir='{tmp_path}/runs/a b'" in text
     assert f"--config={tmp_path}/mine.py:debug" in text
-    with pytest.raises(InputError, match=names("configs/")):
-        jobs.make(request("skypilot", config="mine.py"))
+    task = yaml.safe_load(jobs.make(request("skypilot", config="mine.py")).text)
+    assert task["file_mounts"]["~/winobench_files/mine.py"] == f"{tmp_path}/mine.py"
 
 
 def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_path, programs, echo):
@@ -392,11 +393,67 @@ def test_accelerators(text, expected):
     assert ((found, found.num_hosts) if isinstance(found, accelerators.Slice) else found) == expected
 
 
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """As from a wheel: no checkout around the package."""
+    monkeypatch.setattr(jobs, "_ROOT", tmp_path)
+
+
+def test_a_checkout_is_installed_by_its_lock_file():
+    setup = yaml.safe_load(jobs.make(request("skypilot")).text)["setup"]
+    assert "https://astral.sh/uv/install.sh" not in setup
+    assert f"https://astral.sh/uv/{jobs._UV_VERSION}/install.sh" in setup
+    locked, own = (line for line in setup.splitlines() if "uv pip install" in line)
+    assert locked.endswith("--require-hashes --requirement requirements.lock")
+    assert own.endswith("--constraint requirements.lock -e '.[cuda]'")
+    bare = yaml.safe_load(jobs.make(request("skypilot", accelerator="none")).text)["setup"]
+    assert bare.splitlines()[-1].endswith("--no-deps -e .")
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_installs_the_same_version():
+    job = jobs.make(request("skypilot"))
+    task = yaml.safe_load(job.text)
+    assert "workdir" not in task
+    assert task["setup"].splitlines()[-1].endswith(f"'winobench[cuda]=={winobench.__version__}'")
+    assert any("from the package index" in note for note in job.notes)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_wheel_and_a_config_from_here_are_sent(tmp_path, monkeypatch, programs, echo):
+    here = tmp_path / "it's here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    wheel = here / "winobench-9-py3-none-any.whl"
+    wheel.touch()
+    (here / "mine.py").write_text((ROOT / "configs" / "gdbench.py").read_text())
+    job = jobs.make(request("skypilot", package=wheel.name, config="mine.py:debug", workdir="/runs"))
+    task = yaml.safe_load(job.text)
+    assert task["file_mounts"] == {
+        "/mnt/winobench": {"source": "gs://my-bucket/runs", "mode": "MOUNT"},
+        f"~/winobench_files/{wheel.name}": str(wheel),
+        "~/winobench_files/mine.py": str(here / "mine.py"),
+    }
+    assert task["setup"].splitlines()[-1].endswith("\"$HOME\"/winobench_files/'winobench-9-py3-none-any.whl[cuda]'")
+    job = jobs.make(request("skypilot", python=str(echo), config="mine.py:debug", workdir="/runs"))
+    _run_rendered("skypilot", job, {"LOG": str(tmp_path / "log"), "HOME": "/a home"}, tmp_path, programs)
+    assert "--config=/a home/winobench_files/mine.py:debug" in logged(tmp_path)[0][0]
+    with pytest.raises(InputError, match=names("--package=other.whl")):
+        jobs.make(request("skypilot", package="other.whl"))
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-4o", "sd21-base,openai:gpt-4o", "clip-rn50x64, sd21-base, openai:gpt-4o"]
+)
+def test_a_hosted_model_brings_its_client_wherever_it_stands(model):
+    assert "'.[cuda,api]'" in jobs.make(request("skypilot", overrides=(("model", model),))).text
+
+
 @pytest.mark.parametrize(
     ("package", "expected"),
     [
         ("winobench", "winobench[cuda]"),
-        ("winobench==0.1.0", "winobench[cuda]==0.1.0"),
+        ("winobench==0.2.0", "winobench[cuda]==0.2.0"),
         ("winobench[tpu]", "winobench[tpu]"),
         ("git+https://host/w.git@main", "winobench[cuda] @ git+https://host/w.git@main"),
         ("/mnt/winobench/src", "/mnt/winobench/src[cuda]"),

@@ -20,7 +20,7 @@ LARGEST = 64 * 2**20
 """Bytes of a table or text that people have written, unless its reader says otherwise."""
 
 
-def user_path(path: str | os.PathLike) -> str:
+def user_path(path: str | os.PathLike[str]) -> str:
     """A path as its user means it, with ``~`` for home folders: shells keep ``--workdir=~/runs`` as it is."""
     try:
         text = os.fspath(path)

@@ -13,6 +13,7 @@ from winobench.models.any_pipeline import AnyPipeline
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
+    from winobench.diffusion.pipeline import Pipeline
 
 FAMILIES: dict[str, str] = {
     "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
@@ -29,8 +30,8 @@ _LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 
 def load_pipeline(
-    source: str | os.PathLike, dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
-) -> AnyPipeline:
+    source: str | os.PathLike[str], dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
+) -> Pipeline:
     """Loads a pipeline of any family. Arguments and errors as in `Pipeline.from_pretrained`."""
     from winobench.checkpoints import sources
 
@@ -39,7 +40,7 @@ def load_pipeline(
 
 
 def read_description(
-    source: str | os.PathLike | Source,
+    source: str | os.PathLike[str] | Source,
     *,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,

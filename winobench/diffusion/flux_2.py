@@ -109,7 +109,7 @@ class Flux2Klein(Pipeline):
     PUBLISHED_LEFT_OUT: ClassVar = 12
     EVEN_LEVELS: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         layers, encoder = self.text_encoder_out_layers, self.text_encoder.config
         if max(layers) > encoder.num_hidden_layers:

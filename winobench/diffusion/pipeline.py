@@ -175,7 +175,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     # Of all families ----------------------------------------------------------------------------------------------
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.timestep_range is not None:
             chosen = options.span(self.schedule.num_train_timesteps).check("timestep_range", self.timestep_range)
             object.__setattr__(self, "timestep_range", chosen)
@@ -245,7 +245,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     @classmethod
     def from_pretrained(
         cls,
-        source: str | os.PathLike,
+        source: str | os.PathLike[str],
         dtype: Any = "float32",
         *,
         encoder_dtype: Any = None,
@@ -285,7 +285,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
             settings=settings,
         )
 
-    def save_pretrained(self, folder: str | os.PathLike, dtype: Any = "float16") -> None:
+    def save_pretrained(self, folder: str | os.PathLike[str], dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.
 
         Every file is written whole or not at all. ``model_index.json``, without which a folder is not a pipeline, goes
@@ -308,7 +308,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     @classmethod
     def read_description(
         cls,
-        source: str | os.PathLike | Source,
+        source: str | os.PathLike[str] | Source,
         *,
         revision: str | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -237,7 +237,7 @@ class NoiseSchedule(Schedule):
         ("steps_offset", 1),
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         sampler_options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
         object.__setattr__(self, "sampler_options", sampler_options)
         for name, allowed in _TRAINING_FIELDS.items():

@@ -94,7 +94,7 @@ class StableDiffusion3(Pipeline):
     }
     SETTINGS: ClassVar = {"zero_t5": options.flag(), "text_tokens": options.whole(0, 512)}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.zero_t5 or self.text_encoder_3 is None:
             for name, value in {"zero_t5": True, **dict.fromkeys(self.OPTIONAL)}.items():
                 object.__setattr__(self, name, value)
@@ -150,7 +150,9 @@ class StableDiffusion3(Pipeline):
         )
 
     @staticmethod
-    def denoise(denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: TextConditions, **keywords: Any):
+    def denoise(
+        denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: TextConditions, **keywords: Any
+    ) -> jax.Array:
         """See `Pipeline`."""
         conditions = conditions._replace(states=_widened(conditions.states, denoiser.config.joint_attention_dim))
         return denoiser(noisy, times, conditions, **keywords)

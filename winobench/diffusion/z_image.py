@@ -64,7 +64,7 @@ class ZImage(Pipeline):
     SETTINGS: ClassVar = {"text_tokens": options.whole(1, 512)}
     EVEN_LEVELS: ClassVar = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         room = self.transformer.config.axes_lens[0] - 2  # places begin at 1, and the last one is the image's
         if -(-self.text_tokens // MULTIPLE) * MULTIPLE > room:

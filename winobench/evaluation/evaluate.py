@@ -34,7 +34,7 @@ READY = "ready"
 def evaluate(
     scorer: base.Scorer | base.SampledScorer,
     tasks: str | Sequence[str | Task] = READY,
-    workdir: str | os.PathLike | None = None,
+    workdir: str | os.PathLike[str] | None = None,
     sampling: Sampling = Sampling(),
     settings: Scoring = Scoring(),
     recording: Recording = Recording(),

@@ -58,7 +58,7 @@ class _Workload:
 def evaluate_questions(
     responder: Responder,
     tasks: str | Sequence[str | TextTask] = READY,
-    workdir: str | os.PathLike | None = None,
+    workdir: str | os.PathLike[str] | None = None,
     settings: Asking = Asking(),
     recording: Recording = Recording(),
     pictures: Mapping[str, Sequence[Picture]] | None = None,

@@ -66,7 +66,7 @@ class Generator:
 def draw_pictures(
     drawers: Sequence[Generator],
     prompts: Sequence[Prompt],
-    workdir: str | os.PathLike | None = None,
+    workdir: str | os.PathLike[str] | None = None,
     *,
     seeds: Sequence[int] = (0,),
     settings: Settings = Settings(),

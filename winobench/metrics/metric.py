@@ -83,7 +83,7 @@ class Metric:
     higher_is_better: bool = True
     pairs: Callable[[tuple[int, int]], np.ndarray] = lambda shape: np.eye(*shape, dtype=bool)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.shown:
             object.__setattr__(self, "shown", (self.headline,))
 

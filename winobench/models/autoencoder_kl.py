@@ -46,7 +46,7 @@ class AutoencoderKLConfig(NetworkConfig):
     _only: ClassVar = {"latents_mean": (None,), "latents_std": (None,)}
     _optional: ClassVar = frozenset({"shift_factor"})
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
         self._require(
             levels > 0 and all(map(is_count, self.block_out_channels)),

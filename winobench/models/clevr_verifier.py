@@ -51,7 +51,7 @@ class ClevrVerifierConfig(NetworkConfig):
 
     _class_value: ClassVar = "ClevrVerifier"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._require_positive("sample_size")
         self._require(self.sample_size % _DOWN == 0, "sample_size", f"a multiple of {_DOWN}")
         for key, length in (("widths", 2), ("num_blocks", 3), ("num_values", 4)):

@@ -118,7 +118,7 @@ class CLIPTextConfig(NetworkConfig):
     _only: ClassVar = FIXED_OPTIONS
     _no_effect: ClassVar = IDLE_OPTIONS
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._require_counts()
         self._require_divisor("num_attention_heads", "hidden_size")
         self._require_choice("hidden_act", ACTIVATIONS)
@@ -315,7 +315,7 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
 
     architecture: ClassVar = "CLIPTextModelWithProjection"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         self._require_positive("projection_dim")
 

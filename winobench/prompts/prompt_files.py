@@ -58,7 +58,7 @@ def digest(prompts: Sequence[Prompt]) -> str:
     return files.digest([prompt.to_json() for prompt in prompts])
 
 
-def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+def text_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers from 1 on, without their ends. Empty ones are left out."""
     try:
         files.check_regular(path)
@@ -82,7 +82,7 @@ def text_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
 
 def table_rows(
-    path: str | os.PathLike, columns: Iterable[Sequence[str]], *, delimiter: str
+    path: str | os.PathLike[str], columns: Iterable[Sequence[str]], *, delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a table: (number of the line that a row begins in, column in small letters -> cell).
 
@@ -134,7 +134,7 @@ def make_prompt(where: str, text: str, *, id: str, category: str = "", content: 
     return Prompt(id, text, category, content)
 
 
-def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | os.PathLike) -> list[str]:
+def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | os.PathLike[str]) -> list[str]:
     header = [cell.strip().casefold() for cell in cells]
     for names in columns:
         found = [name for name in header if name in names]
@@ -145,7 +145,7 @@ def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | 
     return header
 
 
-def read_json_prompts(path: str | os.PathLike, advice: str) -> list[Prompt]:
+def read_json_prompts(path: str | os.PathLike[str], advice: str) -> list[Prompt]:
     """The prompts of a file with one as JSON a line, as runs have them."""
     prompts = []
     for number, value in json_files.read_lines(path, advice):

@@ -65,7 +65,7 @@ class HostedVQAScore:
         *,
         question: str = QUESTION,
         score: str = "probability",
-        folder: str | os.PathLike | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ):
         """Makes a model a scorer.
 

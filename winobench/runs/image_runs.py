@@ -126,7 +126,7 @@ class Pictures:
             return np.asarray(image.convert("RGB"))
 
 
-def read_pictures(folder: str | os.PathLike, *, complete: bool = True) -> Pictures:
+def read_pictures(folder: str | os.PathLike[str], *, complete: bool = True) -> Pictures:
     """Reads a run of images. The images themselves are read when they are requested (`Pictures.image`).
 
     Args:

@@ -35,7 +35,7 @@ _ROWS_OF_OLD_RUNS = {
 }
 
 
-def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], None] | None = None) -> list[Run]:
+def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputError], None] | None = None) -> list[Run]:
     """Reads runs and gives each its own label.
 
     Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
@@ -68,7 +68,7 @@ def read_runs(paths: Sequence[str | os.PathLike], skip: Callable[[InputError], N
     return runs
 
 
-def read_run(path: str | os.PathLike) -> Run:
+def read_run(path: str | os.PathLike[str]) -> Run:
     """Reads a run's folder. Its errors are read when they are requested.
 
     Raises:
@@ -215,7 +215,7 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
     return found
 
 
-def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> None:
+def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike[str]) -> None:
     try:
         schemas.check(content, expected, str(path))
     except InputError as error:

@@ -70,7 +70,7 @@ class Sampling:
         " importance, those where candidates differ. None for uniform, and for importance in a race",
         read=options.read_timesteps,
     )
-    timestep_weights: str | os.PathLike | Mapping[str, Any] = option(
+    timestep_weights: str | os.PathLike[str] | Mapping[str, Any] = option(
         timestep_weights.UNIFORM,
         options.PATH,
         "how much timesteps count: uniform, sigma_sqrt, cosmap, logit_normal, or a file that"

@@ -246,7 +246,7 @@ class DiffusionITM(Holder):
         normalize: str = "unconditional",
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
-        timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
+        timestep_weights: str | os.PathLike[str] | Mapping[str, Any] = weighting.UNIFORM,
         noise: ArrayLike | None = None,
     ) -> np.ndarray:
         """Scores every text for every image.

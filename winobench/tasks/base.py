@@ -67,7 +67,7 @@ class Download:
     sha256: str | None = None
     note: str = ""  # size and licence
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
             raise ValueError("a Download has either a url, or a hub_id with a filename")
         to = pathlib.PurePosixPath(self.to)
@@ -155,7 +155,7 @@ class Task:
     prompt_of: Callable[[str], str] = str
     skills: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         unknown = set(self.skills) - SKILLS.keys()
         if unknown:
             raise ValueError(f"task {self.name!r} has the skill {min(unknown)!r}, none of {', '.join(SKILLS)}")

@@ -30,7 +30,7 @@ FIELDS = ("images", "texts", "answer", "groups", "id")
 _REMEDY = "correct the line"
 
 
-def task_from_jsonl(path: str, name: str | None = None, metric: str | None = None) -> Task:
+def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metric: str | None = None) -> Task:
     """A task of the questions in a file.
 
     Args:

@@ -1,0 +1,118 @@
+"""What a release says of itself agrees, and the wheel does what the checkout does."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+import yaml
+
+import winobench
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def test_the_changelog_and_the_citation_are_of_this_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    newest, date = re.findall(r"^## \[(\d[^\]]*)\] - (\d{4}-\d{2}-\d{2})$", changelog, re.MULTILINE)[0]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert newest == winobench.__version__ == citation["version"]
+    assert date == str(citation["date-released"])
+    assert set(re.findall(r"^### (\w+)$", changelog, re.MULTILINE)) <= {
+        "Added",
+        "Changed",
+        "Removed",
+        "Fixed",
+        "Security",
+    }
+    assert len(citation["references"]) == 3
+
+
+def test_hooks_and_templates_are_yaml_and_name_files_that_exist():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    for hook in hooks:
+        for word in hook["entry"].split():
+            assert not word.startswith("tests/") or (ROOT / word).is_file()
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir():
+        assert yaml.safe_load(path.read_text())
+
+
+def test_the_container_installs_what_is_there():
+    text = (ROOT / "Containerfile").read_text()
+    run = re.search(r"^RUN (set -eu;.*?)\nENV", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", "")
+    assert subprocess.run(["sh", "-n"], input=run, text=True).returncode == 0
+    assert "--require-hashes --requirement /tmp/requirements.lock" in run
+    assert text.index("\nUSER 1000\n") < text.index('\nENTRYPOINT ["winobench"]\n')
+    extras = re.search(r"cpu\) ;;\s*(.*?)\)", run)[1]
+    known = re.findall(r'^        "(\w+)": ', (ROOT / "setup.py").read_text(), re.MULTILINE)
+    assert {one for word in extras.split("|") for one in word.strip().split(",")} <= set(known)
+
+
+def test_the_matrix_is_a_script():
+    assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "matrix")]).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory):
+    """A source distribution of a copy of the tracked files, and its wheel."""
+    folder = tmp_path_factory.mktemp("release")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no repository, whose files could be listed")
+    for name in filter(None, listed.stdout.split("\0")):
+        there = folder / "source" / name
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, there)
+    make = "import sys, setuptools.build_meta as b; b.build_sdist('../out'); b.build_wheel('../out')"
+    (folder / "out").mkdir()
+    subprocess.run([sys.executable, "-c", make], cwd=folder / "source", check=True, capture_output=True)
+    (sdist,), (wheel,) = ((folder / "out").glob(pattern) for pattern in ("*.tar.gz", "*.whl"))
+    return sdist, wheel
+
+
+@pytest.mark.slow  # builds
+def test_the_source_distribution_has_the_docs_and_the_plug_in(distributions):
+    with tarfile.open(distributions[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= {"README.md", "CHANGELOG.md", "CITATION.cff", "requirements.lock"}
+    assert {name.partition("/")[0] for name in names if name.endswith(".md")} >= {"docs"}
+    assert "tests/plugins/package/pyproject.toml" in names
+    assert not [name for name in names if name.startswith("tests/test_")]
+
+
+@pytest.mark.slow  # builds, and runs the main job
+def test_the_wheel_alone_does_the_main_job(distributions, tmp_path):
+    place, empty, home = (tmp_path / name for name in ("place", "empty", "home"))
+    with zipfile.ZipFile(distributions[1]) as archive:
+        archive.extractall(place)
+    assert all(path.name.startswith("winobench") for path in place.iterdir())
+    for name in ("py.typed", "launch/eval.py", "launch/cloud/templates/slurm.sh.jinja", "configs/gdbench.py"):
+        assert (place / "winobench" / name).is_file()
+    (metadata,) = place.glob("winobench-*.dist-info/METADATA")
+    head, _, description = metadata.read_text().partition("\n\n")
+    assert "Classifier: Typing :: Typed" in head
+    assert not re.findall(r"\]\((?!\w+:)[^)]*\)", description)
+    empty.mkdir()
+    home.mkdir()
+    words = ["eval", "--config=gdbench:debug", "--config.tasks=clevr"]
+    environment = {**os.environ, "PYTHONPATH": str(place), "HOME": str(home), "HF_HUB_OFFLINE": "1"}
+
+    def python(*words):
+        words = [sys.executable, "-P", *words]
+        return subprocess.run(words, env=environment, cwd=empty, capture_output=True, text=True)
+
+    run = python("-m", "winobench", *words)
+    assert run.returncode == 0, run.stderr
+    (results,) = empty.glob("runs/*/results.json")
+    assert "clevr" in json.loads(results.read_text())["tasks"]
+    found = python(
+        "-c", "import winobench, winobench.launch as l; print(winobench.__file__, l.__file__)"
+    ).stdout.split()
+    assert len(found) == 2
+    assert all(path.startswith(str(place)) for path in found)

@@ -1,0 +1,33 @@
+"""Programs of users are checked by mypy --strict as they are, without an error: py.typed is no empty promise."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import winobench
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "tests" / "typed_program.py"
+
+
+def test_the_program_uses_every_public_name():
+    source = PROGRAM.read_text()
+    assert not [name for name in winobench.__all__ if name not in source]
+
+
+@pytest.mark.slow  # mypy reads the package and its libraries
+def test_a_users_program_passes_mypy(tmp_path):
+    pytest.importorskip("mypy")
+    # Errors within the package are not the user's: type checkers leave out installed packages, too.
+    words = ("--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}", "--no-error-summary")
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", *words, str(PROGRAM)],
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout) == (0, ""), run.stdout + run.stderr
