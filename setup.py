@@ -76,8 +76,8 @@ setuptools.setup(
         "winobench": ["py.typed", "assets/**/*", "*/templates/*"],
     },
     python_requires=">=3.11,<3.15",
-    # The lowest versions that pass the tests on Python 3.11 and run the main job on 3.11 to 3.14 (.ci/matrix). All but
-    # promise, of tensorflow-datasets, have wheels for 3.11 to 3.13, and later versions for 3.14.
+    # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,
+    # have wheels for 3.11 to 3.13, and later versions have them for 3.14.
     install_requires=[
         "absl-py>=2.1,<3",
         "array_record>=0.8.1,<0.9",
