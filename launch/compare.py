@@ -116,7 +116,8 @@ def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
         table.add_row("paper: SD, HardNeg", *map(str, paper.values()), f"{100 * share:.1f}", "")
     for name, judged in results["judges"].items():
         table.add_section()
-        _add(table, f"{name} (automatic)", judged["all"])
+        table.add_row("automatic:")
+        _add(table, name, judged["all"])
         for category, found in judged["categories"].items():
             _add(table, f"  {category}", found)
     console.print(table)

@@ -330,6 +330,16 @@ def compilations(_compile_events):
 
 
 @pytest.fixture
+def single_device(monkeypatch):
+    """As if the process had one device, for tests that are not about several: what it runs compiles sooner."""
+    import jax
+
+    devices = jax.devices()[:1]
+    for name in ("devices", "local_devices"):
+        monkeypatch.setattr(jax, name, lambda *_, **__: devices)
+
+
+@pytest.fixture
 def fake_devices():
     """The environment of a subprocess that sees this number of CPU devices, and imports from this checkout."""
 

@@ -63,7 +63,7 @@ def commands():
                 lines += line.split(" && ")
         for line in lines:
             words = shlex.split(line, comments=True)
-            if len(words) > 1 and words[0] == "winobench" and words[1] in command_line.COMMANDS:
+            if len(words) > 2 and words[0] == "winobench" and words[1] in command_line.COMMANDS:
                 found.append((document, [f"launch.{words[1]}", *words[2:]]))
             elif len(words) > 2 and pathlib.Path(words[0]).name == "python" and words[1] == "-m":
                 found.append((document, words[2:]))
@@ -82,7 +82,7 @@ def test_there_are_documents_with_commands():
     assert len(COMMANDS) > 50
     modules = {words[0] for _, words in COMMANDS}
     assert modules >= {"launch.eval", "launch.prepare", "launch.report", "launch.train", "launch.cloud"}
-    others = {"pip", "pytest", "venv", "spacy", "nltk.downloader"}
+    others = {"build", "pip", "pytest", "venv", "spacy", "nltk.downloader"}
     assert all(name.startswith(("launch.", "benchmarks.", "winobench.")) or name in others for name in modules)
 
 
@@ -300,8 +300,10 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
-def test_the_python_of_scoring_in_a_loop_runs(capsys, number):
-    exec(blocks("docs/howto/own_program.md", "python")[number], {})
+def test_the_python_of_scoring_in_a_loop_runs(tiny_pipeline, capsys, number):
+    block = blocks("docs/howto/own_program.md", "python")[number]
+    assert block.count('"clevr-tiny"') == 1
+    exec(block.replace('"clevr-tiny"', repr(str(tiny_pipeline))), {})
     steps, numbers, scores = zip(*(line.split(" ", 2) for line in capsys.readouterr().out.splitlines()), strict=True)
     assert steps == tuple(map(str, range(2 + number)))
     # Fingerprints in the first, losses in the second: all follow the weights.

@@ -61,7 +61,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "winobench COMMAND --help explains a command, and winobench --version prints the version.",
+            "winobench COMMAND --help explains a command.",
         ]
     )
 

@@ -11,12 +11,13 @@ from winobench import metrics
 
 
 @pytest.mark.slow
-def test_runs(tmp_path, capsys, monkeypatch):
+def test_runs(tiny_pipeline, single_device, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(race, "_REPEATS", 2)
     monkeypatch.setattr(race, "_LEARNING", 16)
     monkeypatch.setattr(race, "QUESTIONS", {name: race.QUESTIONS[name] for name in ("1 x 2", "3 x 3")})
     output, errors = tmp_path / "figures.json", tmp_path / "errors.npz"
-    words = ["--scenes", "1", "--budget", "16", "--races", "3", "--errors", str(errors), "--output", str(output)]
+    words = ["--model", str(tiny_pipeline), "--scenes", "1", "--budget", "16", "--races", "3"]
+    words += ["--errors", str(errors), "--output", str(output)]
     race.main([*words, "--questions", "2"])
     figures = json.loads(output.read_text())
     decisions = figures["decisions"]["tasks"]
@@ -86,9 +87,10 @@ def test_a_schedule_by_hand():
 
 
 @pytest.mark.slow
-def test_classes_run(tmp_path, capsys):
+def test_classes_run(tiny_pipeline, single_device, tmp_path, capsys):
     output = tmp_path / "figures.json"
-    words = ["--images", "2", "--classes", "6", "--budget", "24", "--workdir", str(tmp_path / "runs")]
+    words = ["--model", str(tiny_pipeline), "--images", "2", "--classes", "6", "--budget", "24"]
+    words += ["--workdir", str(tmp_path / "runs")]
     race_classes.main([*words, "--output", str(output)])
     figures = json.loads(output.read_text())
     assert figures["fixed"]["passes"] == 2 * 6 * 24

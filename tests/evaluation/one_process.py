@@ -1,7 +1,7 @@
 """One process of an evaluation: python -m tests.evaluation.one_process WORKDIR [PROCESSES] [OPTION ...]
 
-PROCESSES is host:port,count,number, or auto, or nothing. Of the options, ``fail``, ``seed`` and ``modes`` are what the
-last process does otherwise. Prints one line of JSON: the results, and digests of the plan and of the noise.
+PROCESSES is host:port,count,number, or auto, or nothing. Of the options, ``fail`` and ``modes`` are what the last
+process does otherwise. Prints one line of JSON: the results, and digests of the plan and of the noise.
 """
 
 import functools
@@ -60,10 +60,9 @@ def main(workdir, processes="", *options):
     mesh = parallel.make_mesh() if "spanning" in options else None
     scorer = Scorer(fake_models.Pipeline(), batch_size=BATCH_SIZE, mesh=mesh)
     asked = tasks()
-    changes = {"seed": jax.process_index()} if "seed" in options else {}
     if "modes" in options and jax.process_index() == jax.process_count() - 1:
         options += ("race",)
-    changes |= {"mode": "race", "num_samples": 32, "alpha": 0.3, "rare_share": 0.5} if "race" in options else {}
+    changes = {"mode": "race", "num_samples": 32, "alpha": 0.3, "rare_share": 0.5} if "race" in options else {}
     results = evaluate.evaluate(scorer, asked, workdir, progress=False, **{**ARGUMENTS, **changes})
     planned = plan.make_plan(asked, data_dir=None, limit=ARGUMENTS["limit"], normalize="auto")
     key, numbers = samples.noise_key(ARGUMENTS["seed"]), np.arange(ARGUMENTS["num_samples"])

@@ -517,11 +517,8 @@ exit $status
 
 
 @pytest.mark.slow  # two launches at once
-def test_an_evaluation_in_two_processes_under_slurm(tmp_path, tmp_path_factory, programs):
-    words = ["--config=gdbench:debug", "--config.tasks=clevr"]
-    alone = tmp_path_factory.mktemp("alone") / "run"  # a neighbour's errors would be taken over
-    status, _, err = launching.launch("launch.eval", *words, f"--workdir={alone}", "--noreuse")
-    assert status == 0, err
+def test_an_evaluation_in_two_processes_under_slurm(tiny_pipeline, tmp_path, programs):
+    words = ["--config=gdbench:debug", f"--config.model={tiny_pipeline}", "--config.tasks=clevr"]
     environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE) | {"devices": 2}
     environment["JOB"] = str(random.randrange(10**6))  # JAX's port depends on it
     words += ["--target=slurm", "--accelerator=none", "--nodes=2", "--workdir=the run's", "--cpus=1"]
@@ -532,6 +529,7 @@ def test_an_evaluation_in_two_processes_under_slurm(tmp_path, tmp_path_factory, 
     assert "for 2 processes" in err
     folder = tmp_path / "the run's"
     assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
-    results, expected = (json.loads((each / "results.json").read_text()) for each in (folder, alone))
-    assert results["tasks"] == expected["tasks"]
-    assert results["passes"] == expected["passes"]
+    # That numbers are those of one process is in tests/evaluation/test_processes.py.
+    results = json.loads((folder / "results.json").read_text())
+    assert results["versions"]["device"]["processes"] == 2
+    assert results["computed_passes"] == results["passes"] > 0

@@ -5,7 +5,6 @@ import functools
 import json
 import re
 
-import pyarrow.parquet as pq
 import pytest
 
 import winobench
@@ -16,14 +15,6 @@ from winobench.evaluation import evaluate
 from winobench.scorers import loading
 
 launch = functools.partial(launching.launch, "launch.eval")
-
-
-def _triples(workdir):
-    found = []
-    for path in sorted((workdir / "errors").glob("*.parquet")):
-        for row in pq.read_table(path).to_pylist():
-            found += [(row["image"], row["text"], row["first_sample"] + k, e) for k, e in enumerate(row["errors"])]
-    return found
 
 
 def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
@@ -64,32 +55,6 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
     assert lines[0] == "1 task is not evaluated, without data here: winobench eval --list_tasks"
     assert "fetch it" not in out
     assert [line.partition(":")[0] for line in lines[-2:]] == ["results", "for figures, comparisons and examples"]
-
-
-@pytest.mark.slow  # three launches; tests/evaluation has the same with one, and with a scorer that computes nothing
-def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_path):
-    words = [
-        *("--config=gdbench", f"--config.model={tiny_pipeline}", "--config.limit=6", "--config.batch_size=4"),
-        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=16"),
-    ]
-    status, out, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
-    assert status == 0, err
-
-    workdir = tmp_path / "elsewhere" / "killed"  # a neighbour's errors would be taken over
-    process = launching.start("launch.eval", *words, f"--workdir={workdir}", cwd=tmp_path, devices=8)  # as many as here
-    launching.kill(process, lambda: list(workdir.glob("errors/part-*.parquet")))
-    assert not (workdir / "results.json").exists()
-    before = _triples(workdir)
-    status, again, err = launch(*words, f"--workdir={workdir}")
-    assert status == 0, err
-    assert f"{len(before):,} are done" in err
-    assert again.splitlines()[:-2] == out.splitlines()[:-2]  # the last ones name the folder
-    whole, resumed = _triples(tmp_path / "whole"), _triples(workdir)
-    assert 0 < len(before) < len(whole)
-    assert len({triple[:3] for triple in resumed}) == len(resumed) == len(whole)
-    assert sorted(resumed) == sorted(whole)
-    results, expected = (json.loads((folder / "results.json").read_text()) for folder in (workdir, tmp_path / "whole"))
-    assert results["tasks"] == expected["tasks"]
 
 
 @pytest.mark.parametrize(

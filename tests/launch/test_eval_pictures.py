@@ -200,7 +200,9 @@ def test_a_picture_that_is_gone_is_named(cast, tmp_path):
         ("captions,captions_options", "t5"),
     ],
 )
-def test_small_random_models_from_end_to_end(protocol, model, tiny_pipeline, tiny_t5, tmp_path, monkeypatch):
+def test_small_random_models_from_end_to_end(
+    protocol, model, tiny_pipeline, tiny_t5, single_device, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     tiny_language_models.compile_quickly(monkeypatch)
     written = {

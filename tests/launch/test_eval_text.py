@@ -64,7 +64,7 @@ def test_a_local_model_scores_options(tiny_language_model, tmp_path, capsys):
 
 
 @pytest.mark.slow  # every protocol is compiled
-def test_all_protocols_of_both_configs_in_one_command_each(tiny_chat_model, tmp_path):
+def test_all_protocols_of_both_configs_in_one_command_each(tiny_chat_model, single_device, tmp_path):
     data_dir = tmp_path / "data"
     wscplus_files.write(data_dir)
     for spec, task in (("winoviz:debug", "winoviz_mini_single"), ("wscplus:debug", "wscplus")):
@@ -154,7 +154,11 @@ def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "fields", "message"),
     [
-        ("winoviz", {"protocol": "zeroshot"}, "has no protocol 'zeroshot': did you mean zero_shot?"),
+        (
+            "winoviz",
+            {"protocol": "zeroshot"},
+            "has no protocol 'zeroshot': did you mean zero_shot",
+        ),
         ("winoviz", {"tasks": "winoviz_single"}, "task 'winoviz_single' has no data yet"),
         ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
         ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),

@@ -39,7 +39,7 @@ def test_what_names_no_program_prints_all_of_them(words):
         ("draw", ["--judge=a"], "--judge"),
         ("caption", ["a.png", "--rater=a"], "--rater"),
         ("caption", ["a.png", "--max_tokens=0"], "--max_tokens=0"),
-        ("caption", ["a.png", "--dtype=float16"], "--dtype=float16"),
+        ("caption", ["a.png", "--dtype=float8"], "--dtype=float8"),
         ("compare", ["a", "b"], "--rater=NAME"),
         ("compare", ["a", "b", "--rater=anna", "--finish"], "--finish"),
         ("compare", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),

@@ -52,7 +52,7 @@ def test_help_fits_the_terminal(command, terminal, columns):
     lines = out.splitlines()
     assert max(map(len, lines)) <= columns
     assert max(map(len, lines)) > 72
-    assert sum(line.startswith(f"  winobench {launcher} ") for line in lines) >= 3  # an example a line
+    assert sum(line.split()[:2] == ["winobench", launcher] for line in lines) >= 3  # an example a line
 
 
 def test_the_list_of_commands_fits_the_terminal():

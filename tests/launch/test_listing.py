@@ -55,7 +55,7 @@ def test_models_are_a_line_each_in_groups():
         ("@spatial", ["clevr", "whatsup_a"], ["winoground"]),
         ("@gdbench", ["winoground", "mmbias"], ["colorswap"]),
         ("spec_", ["spec_count_text"], ["clevr"]),
-        ("PHOTOGRAPH OF COCO", ["coco_spatial_one"], ["clevr"]),
+        ("SUGARCREPE", ["sugarcrepe_add_att", "sugarcrepe_swap_obj"], ["clevr"]),
     ],
 )
 def test_a_word_filters_tasks(word, among, missing):

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import jax
 import pytest
 
 from launch import prepare
@@ -48,7 +49,11 @@ def runs(data_dir, tmp_path_factory, tiny_pipeline):
     runs = tmp_path_factory.mktemp("runs")
     words = ["--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", "--config.limit=2"]
     words += [f"--config.data_dir={data_dir}", f"--workdir={runs}"]
-    status, out, err = launching.launch("launch.eval", *words, COLUMNS="80")
+    devices = jax.devices()[:1]
+    with pytest.MonkeyPatch.context() as patch:  # as the fixture `single_device`
+        for name in ("devices", "local_devices"):
+            patch.setattr(jax, name, lambda *_, **__: devices)
+        status, out, err = launching.launch("launch.eval", *words, COLUMNS="80")
     assert status == 0, err
     return [runs / model.name for model in models], out
 

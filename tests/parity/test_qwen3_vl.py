@@ -308,9 +308,10 @@ def test_max_pixels_of_others(tmp_path):
 
 @pytest.mark.slow
 def test_bfloat16_int8_and_shared_parameters(folder, loaded):
-    whole = VQAScore(loaded, batch_size=4).score(pictures(), TEXTS)
+    scorer = VQAScore(loaded, batch_size=4)
+    whole = scorer.score(pictures(), TEXTS)
     for options in ({"dtype": "bfloat16"}, {"int8": True}):
-        scores = VQAScore.from_pretrained(folder, **options).score(pictures(), TEXTS)
+        scores = VQAScore.from_pretrained(folder, mesh=scorer.mesh, **options).score(pictures(), TEXTS)
         np.testing.assert_allclose(scores, whole, rtol=0.3)
         assert not np.array_equal(scores, whole)
     mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)

@@ -79,6 +79,7 @@ def test_the_empty_text_as_zeros(case, ours, theirs):
     [(True, None, None, 3.0), (True, False, "", 3.0), (False, True, None, 3.0), (True, None, None, 0.0)],
 )
 @pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
 def test_generation(ours, theirs, by_folder, setting, negative, scale):
     """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""
     texts, noise = ["a red cube", ""], np.random.default_rng(3).standard_normal((2, 8, 8, 4), np.float32)

@@ -72,6 +72,7 @@ def test_eight_devices_find_the_same(whole):
         ("schnell", 5, 3.5, None),
     ],
 )
+@pytest.mark.usefixtures("single_device")
 def test_generation(kind, steps, guidance, heeds, whole):
     case, texts, seed = whole(kind), ["a red cube", "a photo of the suitcase on the left"], 3
     shape = (8, 8, case.kind.channels)

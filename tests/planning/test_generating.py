@@ -83,7 +83,7 @@ def test_all_programs_of_a_device(text, package):
     """The loop counts by its steps, attention is fused, and no device waits for another."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     target = topologies.find(text)
-    of_two, of_four = (programs_of(small.description(), target.devices, num_steps=steps)[1] for steps in (2, 4))
+    of_two, of_four = (programs_of(small.description(16), target.devices, num_steps=steps)[1] for steps in (2, 4))
     two, *others = (compiling.compile_program(program, target) for program in of_two)
     four = compiling.compile_program(of_four[0], target)
     assert four.operations == pytest.approx(2 * two.operations, rel=1e-3)

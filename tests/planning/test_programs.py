@@ -119,8 +119,8 @@ def test_the_step_on_a_gpu():
 )
 def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
-    target, found = scorer_on(text, batch=4)
-    alone, one = scorer_on(text.partition(":")[0], batch=4)
+    target, found = scorer_on(text, small.description(8), batch=4)
+    alone, one = scorer_on(text.partition(":")[0], small.description(8), batch=4)
     assert len(target.devices) == 64 * (4 if package == "libtpu" else 1)
     for program, single in zip((found.step, *found.encoders), (one.step, *one.encoders), strict=True):
         many, few = compiling.compile_program(program, target), compiling.compile_program(single, alone)

@@ -247,7 +247,7 @@ def test_bfloat16_int8_and_shared_parameters(folders, scorer, llava, family, tol
     folder, scorer = folders(family), scorer if family == "instructblip" else llava
     whole = scorer.score(IMAGES, TEXTS)
     for options in ({"dtype": "bfloat16"}, {"int8": True}):
-        other = VQAScore.from_pretrained(folder, **options)
+        other = VQAScore.from_pretrained(folder, mesh=scorer.mesh, **options)
         scores = other.score(IMAGES, TEXTS)
         assert scores.dtype == np.float32
         np.testing.assert_allclose(scores, whole, rtol=tolerance)

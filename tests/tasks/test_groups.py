@@ -41,9 +41,9 @@ def test_only_tasks_with_data_are_asked(tmp_path):
         tasks_from(["@bias"], data_dir)
 
 
-@pytest.mark.parametrize("word", ["@spatail", "@"])
-def test_an_unknown_group_is_told_with_near_ones(word):
-    with raises("unknown-name", repr(word), "@gdbench", *(["@spatial"] if word == "@spatail" else [])):
+@pytest.mark.parametrize(("word", "near"), [("@spatail", "@spatial"), ("@", "@gdbench")])
+def test_an_unknown_group_is_told_with_near_ones(word, near):
+    with raises("unknown-name", repr(word), near):
         tasks_from([word])
 
 

@@ -27,9 +27,9 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(("length", "seconds"), [(10_000, 2), pytest.param(4_000_000, 15, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("length", "seconds"), [(10_000, 2), pytest.param(1_000_000, 4, marks=pytest.mark.slow)])
 def test_a_short_text_again_and_again(reader, length, seconds):
-    """Once some of 10,000 letters took a minute. The longest is the largest body of a hosted model."""
+    """Once some of 10,000 letters took a minute. A body of a hosted model has up to four million."""
     for unit in UNITS:
         text = unit * (length // len(unit))
         started = time.process_time()

@@ -125,7 +125,7 @@ def test_settings_that_cannot_be_are_refused(config):
 
 
 @pytest.mark.slow
-def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path, monkeypatch):
+def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, single_device, tmp_path, monkeypatch):
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
     monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
     monkeypatch.setattr(clevr_verifier, "_BATCH", 2)

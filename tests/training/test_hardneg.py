@@ -213,26 +213,37 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
     assert DiffusionITM.from_pretrained(config.model, lora=folder).fingerprint()["lora"]
 
 
+@pytest.fixture(scope="module")
+def flow_model(tmp_path_factory):
+    return tiny_sd3.write(tmp_path_factory.mktemp("sd3"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("with_t5", [True, False])
-def test_a_flow_model(with_t5, tmp_path_factory):
+def test_a_flow_model(flow_model, tmp_path_factory):
     """SD 3: adapters on the joint attention. Without T5, ids of no length go through batches and micro-batches."""
-    model = tiny_sd3.write(tmp_path_factory.mktemp("sd3"))
-    if not with_t5:
-        smaller = families.load_pipeline(model, zero_t5=True, text_tokens=0)
-        model = tmp_path_factory.mktemp("clip_alone")
-        smaller.save_pretrained(model, dtype="float32")
+    smaller = families.load_pipeline(flow_model, zero_t5=True, text_tokens=0)
+    model = tmp_path_factory.mktemp("clip_alone")
+    smaller.save_pretrained(model, dtype="float32")
     config, folder, parts = trained(model, tmp_path_factory)
-    # T5, as large as the rest together, stays as it is.
     assert set(parts) == {"transformer", "text_encoder", "text_encoder_2"}
     layers = parts["transformer"]
     # The query of the last block's text has no influence.
     still = {layer for layer in layers if not np.any(layers[layer].up)}
     assert still <= {"transformer_blocks.1.attn.add_q_proj"}
     assert len(layers) == 15
-    if not with_t5:
-        scorer = DiffusionITM.from_pretrained(config.model, lora=folder, mesh=parallel.make_mesh(jax.devices()[:1]))
-        assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+    scorer = DiffusionITM.from_pretrained(config.model, lora=folder, mesh=parallel.make_mesh(jax.devices()[:1]))
+    assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+
+
+@pytest.mark.slow
+def test_a_third_text_encoder_stays_as_it_is(flow_model, tmp_path_factory, tmp_path):
+    """T5, as large as the rest together. The step is traced only: without T5 it runs."""
+    config = make_config(flow_model, tmp_path_factory, num_steps=2, validate_every=None)
+    training = hardneg.Training(config, tmp_path / "run")
+    state, _ = jax.eval_shape(training._step, training._state, next(training._batches_from(0)), training._frozen)
+    assert jax.tree.structure(state) == jax.tree.structure(training._state)
+    training.export(training._state, tmp_path / "lora")
+    assert set(read_lora(tmp_path / "lora").parts) == {"transformer", "text_encoder", "text_encoder_2"}
 
 
 @pytest.mark.slow

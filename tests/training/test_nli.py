@@ -83,7 +83,7 @@ def test_torch_loads_the_export(finished):
 
 
 @pytest.mark.slow  # two hundred steps
-def test_it_learns(sources, tmp_path):
+def test_it_learns(sources, single_device, tmp_path):
     """That colors decide, on nouns that it has not seen."""
     config = make_config(sources)
     config.model = str(
