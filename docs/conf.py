@@ -33,7 +33,6 @@ myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]
 # Tutorials keep their outputs; a test runs them anew.
 nb_execution_mode = "off"
-nb_merge_streams = True
 
 html_theme = "furo"
 html_title = f"winobench {release}"

@@ -48,15 +48,18 @@ def run(path: pathlib.Path) -> nbformat.NotebookNode:
 
 
 def _joined(outputs: Sequence[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Pieces of one stream as one piece, without the codes of colours."""
+    """Pieces of one stream as one piece, without the codes of colours, which may lie across two pieces."""
     found: list[nbformat.NotebookNode] = []
     for output in outputs:
+        is_stream = output.output_type == "stream"
+        earlier = next((each for each in found if is_stream and each.get("name") == output.name), None)
+        if earlier is None:
+            found.append(output)
+        else:
+            earlier.text += output.text
+    for output in found:
         if output.output_type == "stream":
             output.text = _COLOURS.sub("", output.text)
-            if found and found[-1].output_type == "stream" and found[-1].name == output.name:
-                found[-1].text += output.text
-                continue
-        found.append(output)
     return found
 
 

@@ -35,9 +35,9 @@ the paper's number where it has one.
   winobench eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
   winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
   winobench eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
-  winobench eval --list_tasks                              what can be asked, and whether the data are there
-  winobench eval --list_tasks=@spatial                     some of them: a group, or a part of a name
-  winobench eval --list_models                             what can be judged by a short name
+  winobench eval --list_tasks                              the tasks, and whether their data are ready
+  winobench eval --list_tasks=@spatial                     the tasks of a group, or with a word in the name
+  winobench eval --list_models                             the models with a short name
 
 Asks language models questions without images, by a protocol (docs/howto/winoviz.md, docs/howto/wscplus.md):
 

@@ -281,7 +281,7 @@ def test_the_questions_of_ones_own_are_read(elsewhere):
     evaluate = mock.create_autospec(winobench.evaluate)
     with mock.patch.object(winobench, "evaluate", evaluate):
         (block,) = blocks("docs/howto/own_tasks.md", "python")
-        exec(block, {"my_scorer": None})
+        exec(block, {})
     task, _ = evaluate.call_args.kwargs["tasks"]
     assert [(example.id, example.target) for example in task.load(None, None)] == [("line-000001", 0), ("which dog", 1)]
 

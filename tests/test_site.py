@@ -43,3 +43,4 @@ def test_the_tutorials_are_listed_and_have_outputs():
         text = (DOCS / "tutorials" / f"{name}.ipynb").read_text()
         assert '"output_type"' in text, f"run python docs/run_notebooks.py {name}"
         assert "Traceback" not in text
+        assert r"\u001b" not in text  # a code of a colour

@@ -302,3 +302,11 @@ def test_composition_is_that_of_table_2(folder, capsys):
     printed = {row[1]: row[3:] for row in rows if len(row) == 5}
     assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
     assert all(ours == papers for ours, papers in printed.values())
+
+
+def test_a_missing_file_prints_no_empty_table(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["", "composition", str(tmp_path / "WSC+.csv")])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")

@@ -219,7 +219,7 @@ class _Run:
         shows = self.progress and parallel.is_main_process()
         with (
             progress_bars.counting(
-                len(places), label=f"drawing with {drawer.name}", unit="pictures", enabled=shows
+                len(places), label=f"generating with {drawer.name}", unit="images", enabled=shows
             ) as advance,
             image_records.PictureStore(self.folder.path, parallel.process_number()) as store,
             concurrent.futures.ThreadPoolExecutor(1) as writer,

@@ -22,13 +22,14 @@ def main(arguments: Sequence[str]) -> None:
         if len(arguments) != 3 or arguments[1] != "composition":
             raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout", code="bad-command")
         shares = {number.metric: number.printed for number in published_numbers.numbers(paper="wscplus", table="2")}
+        found = composition(read(arguments[2]))
         print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
-        for name, counts in composition(read(arguments[2])).items():
+        for name, counts in found.items():
             for kind, count in counts.items():
                 share = f"{100 * count / sum(counts.values()):.1f}"
                 print(f"{name + ' ' + kind:<24}{count:>8,}{share:>8}{shares.get(f'share/{kind}', ''):>18}")
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 
