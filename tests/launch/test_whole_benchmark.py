@@ -74,7 +74,7 @@ def test_every_task_has_numbers_from_every_model(runs):
         tables = 1 if task.association is None else 2
         assert len(re.findall(rf"^ {name} *$", out, re.MULTILINE)) == 4 * tables
     assert "paper" in out
-    assert re.search(r"python -m launch\.report .*blip", out)
+    assert re.search(r"winobench report .*blip", out)
 
 
 def test_one_page_of_the_four_runs(runs, tmp_path):
