@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from benchmarks import gpu
 from tests.expectations import raises
 
 
+@pytest.mark.slow
 def test_a_small_model(tmp_path, capsys):
     path = tmp_path / "figures.json"
     gpu.main(["--models=clevr-tiny", "--dtype=float32", "--batch_size=2", "--rounds=2", f"--output={path}"])

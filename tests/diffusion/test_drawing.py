@@ -56,6 +56,7 @@ def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
     np.testing.assert_allclose(still[0], still[1], atol=1e-4 * np.abs(still).max())
 
 
+@pytest.mark.slow
 def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_there(
     pipeline, whole, tiny_pipeline, monkeypatch
 ):

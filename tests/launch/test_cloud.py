@@ -103,8 +103,10 @@ def test_the_commands_of_the_help_print_jobs():
     assert (status, err) == (0, "")
     for word in (*(f"--target={target} --config=gdbench" for target in TARGETS), "--secrets", "--store", "--dry_run"):
         assert word in out
-    for line in re.findall(r"^  python -m launch\.cloud (.*?[^\\])$", out, re.MULTILINE | re.DOTALL):
-        words = shlex.split(line.replace("\\\n", "").split("   ")[0])
+    examples = re.findall(r"^  winobench cloud (.*?[^\\])$", out, re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 4
+    for line in examples:
+        words = shlex.split(re.sub(r" \\\n +", " ", line).split("  ")[0])
         status, text, err = launch(*words, "--dry_run")
         assert status == 0, (words, err)
         assert "note: nothing is submitted. With this in FILE: " in err

@@ -41,6 +41,7 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert [line.endswith(end) for line, end in zip(out.splitlines()[-2:], last, strict=True)] == [True, True]
 
 
+@pytest.mark.slow
 def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipeline, tmp_path, monkeypatch):
     missing = sum(task.ready(None) is not None for task in winobench.TASKS.values())
     chosen = winobench.get_task("clevr_image")
