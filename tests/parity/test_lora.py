@@ -245,6 +245,7 @@ def test_kohyas_files_with_convolutions(base, theirs, ours, tiny_pipeline, tmp_p
     assert torch_copy.relative_error(torch_outputs(again)[0], expected[0]) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_first_names(base, theirs, ours, tiny_pipeline, tmp_path):
     """Torch passes over them in silence, for want of a prefix."""
     make_torch_lora(theirs, text_encoder=False)

@@ -86,6 +86,7 @@ def asked(text):
     return f'Does this figure show "{text}"? Please answer Yes or No.'
 
 
+@pytest.mark.slow
 def test_states_logits_and_answers(network, loaded, folder):
     """Vision tower and language model, with questions of unlike lengths about pictures of unlike shapes."""
     graph, state = loaded.network

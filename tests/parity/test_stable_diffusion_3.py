@@ -42,6 +42,7 @@ def test_without_the_third_encoder(case, without_t5, text_tokens):
     np.testing.assert_allclose(case.errors(pipeline), expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_folders_without_the_third_encoder(without_t5, case, tmp_path):
     """Torch's, ours, and one whose third encoder is damaged, which nobody asks for."""
     left_out = {"text_encoder_3": None, "tokenizer_3": None}

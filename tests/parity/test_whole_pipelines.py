@@ -61,7 +61,7 @@ def test_eight_devices_find_the_same(whole):
 @pytest.mark.parametrize(
     ("kind", "steps", "guidance", "heeds"),
     [
-        ("z_image", 2, 4.0, None),
+        pytest.param("z_image", 2, 4.0, None, marks=pytest.mark.slow),
         ("klein", 3, 4.0, False),
         ("klein-base", 3, 4.0, True),
         ("z_image", 3, 4.0, True),

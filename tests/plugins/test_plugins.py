@@ -49,6 +49,7 @@ def installed(site):
     forget()
 
 
+@pytest.mark.slow
 def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site, tmp_path):
     broken = tmp_path / "site" / "broken-1.dist-info"
     broken.mkdir(parents=True)

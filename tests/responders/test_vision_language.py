@@ -136,6 +136,7 @@ def pictures(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_all_three_kinds_of_requests(model, family, pictures):
     if family not in ("instructblip", "llava"):
         pytest.skip("one family with an encoder and one without do")

@@ -33,6 +33,7 @@ def test_both_sides_ask_about_the_rows(sides):
         assert any(rows.images[7 * scene + variant].tobytes() in wrong for scene in range(4))
 
 
+@pytest.mark.slow
 def test_limits(sides):
     assert not {side.name for side in sides} & set(tasks.TASKS)
     assert [example.id for example in sides[0].load(None, 2)] == [e.id for e in sides[0].load(None, None)][:28]

@@ -64,6 +64,7 @@ def test_another_size_resizes(pipeline, source, tmp_path):
         latent_cache.encode(pipeline, source, tmp_path, image_size=18)
 
 
+@pytest.mark.slow
 def test_an_interrupted_encoding_goes_on_at_the_missing_shard(pipeline, source, tmp_path):
     # A batch is then less than a shard, as it is in practice.
     encode = functools.partial(latent_cache.encode, pipeline, source, batch_size=1)
