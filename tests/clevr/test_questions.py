@@ -126,6 +126,7 @@ def test_training_captions_are_true():
     assert len(kinds) > 15
 
 
+@pytest.mark.slow
 def test_training_scenes_are_drawn_by_number():
     pictures, captions = clevr_questions.training_scenes(4, seed=1, size=32)
     assert pictures.shape == (4, 32, 32, 3)

@@ -85,6 +85,7 @@ def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_the
     assert max(there) < of_autoencoder + of_encoders + of_denoiser
 
 
+@pytest.mark.slow
 def test_one_device_and_eight_draw_the_same(pipeline, whole):
     if len(jax.devices()) != 8:
         pytest.skip("needs 8 devices")

@@ -72,6 +72,7 @@ def test_devices_of_other_scorers_never_wait_for_each_other(programs, tmp_path):
     assert not any(programs.values()), programs
 
 
+@pytest.mark.slow
 def test_devices_of_a_language_model_never_wait_for_each_other(programs, tiny_language_model, monkeypatch):
     monkeypatch.setattr(shapes, "_SMALLEST_WIDTH", 64)
     model = LanguageModel.from_pretrained(tiny_language_model, mesh=unused_mesh(2), batch_size=1)

@@ -157,6 +157,7 @@ def test_greedy_texts(network, loaded, folder):
         captioner.write(pictures()[:1], "a <|image_pad|>")
 
 
+@pytest.mark.slow
 def test_layouts_of_the_weights(network, loaded, folder, tmp_path):
     """The published names, those of the installed transformers, and a head that is the embeddings."""
     tensors = weights.read_weights([str(path) for path in sorted(folder.glob("*.safetensors"))])

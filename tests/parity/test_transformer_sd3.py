@@ -25,6 +25,7 @@ def test_network(name):
     assert relative_error(call(ours, *arguments), SD3.predict(theirs, *arguments)) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_the_table_of_positions_is_read_and_made():
     """Files hold it, rounded to their dtype; where a network is new, it is computed: float32's last bits."""
     theirs, ours = SD3.pair(**OTHERS["3-medium"])

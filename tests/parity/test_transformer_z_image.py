@@ -19,6 +19,7 @@ def test_other_options():
     assert relative_error(call(ours, *arrays), expected) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_what_is_behind_a_text_does_not_matter():
     """Neither its values, nor how much there is of it; rows do not matter to each other."""
     _, ours = Z_IMAGE.small_pair()

@@ -12,7 +12,7 @@ from winobench.base.errors import InputError
 from winobench.diffusion import families
 
 # The same networks but for guidance and ties; the others' own files have errors with other options.
-_OF_OTHERS = ("schnell", "klein-base", "sdxl", "sd3", "flux")
+_OF_OTHERS = ("schnell", "klein", "klein-base", "sdxl", "sd3", "flux")
 EACH = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in _OF_OTHERS)) for kind in KINDS]
 )

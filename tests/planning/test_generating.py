@@ -126,6 +126,7 @@ def planned(monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_a_plan(planned):
     plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
     assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]

@@ -53,6 +53,7 @@ def drawn(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn):
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)

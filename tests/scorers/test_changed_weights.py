@@ -151,7 +151,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
     kind = KINDS[name]

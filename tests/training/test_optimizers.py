@@ -67,6 +67,7 @@ def test_adamw_is_torchs():
     np.testing.assert_allclose(params, parameter.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_a_clip_gradients_stay_as_they_are():
     ours, clipped = (optimizers.make_optimizer("adamw", 0.1, clip_norm=norm, eps=1.0) for norm in (None, 1.0))
     params, gradient = jnp.zeros(3), jnp.full(3, 100.0)
