@@ -82,6 +82,7 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.1,<3",
         "array_record>=0.8.1,<0.9",
+        # With JAX 0.11 from 0.12.9 on, which older releases of flax do not say, and which needs JAX 0.11.
         "flax>=0.12.6,<0.13",
         "grain>=0.2.12,<0.3",
         "huggingface_hub>=1.5,<3",
