@@ -29,9 +29,9 @@ napoleon_use_ivar = True
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
-# Mermaid is drawn by GitHub; here it is text.
+# GitHub renders Mermaid. Here it is text.
 suppress_warnings = ["misc.highlighting_failure"]
-# Tutorials keep their outputs; a test runs them anew.
+# Tutorials keep their outputs. A test runs them.
 nb_execution_mode = "off"
 
 html_theme = "furo"

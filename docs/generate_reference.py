@@ -155,7 +155,7 @@ def api() -> Iterator[str]:
                 kind = "class" if inspect.isclass(value) else "function"
                 lines = [f".. auto{kind}:: winobench.{name}"]
             else:
-                # The object's own docstring would be that of its type.
+                # The docstring of the object is about its type.
                 described = pycode.ModuleAnalyzer.for_module(winobench._HOME[name]).find_attr_docs()[("", name)]
                 lines = [f".. data:: winobench.{name}", "", *(f"   {line}" for line in described)]
             yield from ("```{eval-rst}", *lines, "```", "")

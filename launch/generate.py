@@ -1,4 +1,4 @@
-"""Names the launchers that took the place of ``winobench generate``. For one version."""
+"""Names the five launchers that replace ``launch.generate``. For one version."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 NARROWEST, WIDEST = 80, 100
 _DOTS = "..."
 _CLAUSE = re.compile(r".*?[.;:] (?=\S)")
-_LEAST = 12  # characters that say enough
+_LEAST = 12  # characters, so that the rest is not too short
 
 
 def width() -> int:
@@ -52,7 +52,7 @@ def usage(text: str, columns: int) -> list[str]:
 
 
 def _examples(block: str, columns: int) -> list[str]:
-    """Commands and, two spaces after them, what they do: beside all of them, or below each where one lacks the room."""
+    """Commands and, two spaces after them, their remarks: on the same line, or below each command if one is too long."""
     joined = re.sub(r" \\\n +", " ", block)
     parted = [re.fullmatch(r"(\s*\S.*?)(?:  +(\S.*))?", line).groups("") for line in joined.splitlines()]
     column = max((len(command) for command, remark in parted if remark), default=0) + 2
@@ -70,7 +70,7 @@ def _examples(block: str, columns: int) -> list[str]:
 
 
 def described(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """Rows of a name, perhaps a value, and what it means: beside all of them, or below each if one lacks the room."""
+    """Rows of a name, perhaps a value, and a meaning: on the same line, or below each name if one is too long."""
     widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
     heads = ["  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) for row in rows]
     room = max(map(len, heads)) + 2

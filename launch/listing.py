@@ -66,7 +66,7 @@ def tasks(word: str = "", data_dir: str | None = None) -> str:
     }
     marks = ", ".join(groups.MARK + name for name in groups.GROUPS)
     advice = [
-        "--list_tasks=WORD shows some: a part of a name or description, or a group. For few tasks it says how to get"
+        "--list_tasks=WORD shows some: a part of a name or description, or a group. For few tasks it explains how to get"
         " their data and under which licence.",
         f"Groups: {marks}.",
     ]
@@ -169,7 +169,7 @@ def _lines(entries: Sequence[_Entry]) -> list[str]:
 
 
 def _details_of(task: Any, data_dir: str | None, marks: Sequence[str]) -> Callable[[], list[str]]:
-    """A function that returns all about a task: what it asks, its numbers, and how to get its data."""
+    """A function that returns all about a task: its description, its numbers, and how to get its data."""
 
     def details() -> list[str]:
         lines = [task.description]

@@ -81,7 +81,7 @@ class Comparison:
         first) with the 95% interval ``low`` to ``high``, ``p_value`` and ``p_adjusted``. The latter is Benjamini and
         Hochberg's, over all rows of ``differences`` (Y. Benjamini and Y. Hochberg, JRSS B 57, 1995).
       flips: a `Flip` a question that one run has right and the other wrong.
-      notes: sentences on what was not compared, and on what intervals lack.
+      notes: sentences on tasks that were left out, and on gaps of the intervals.
       is_text: whether the runs asked questions without images.
     """
 
