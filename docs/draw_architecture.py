@@ -56,7 +56,7 @@ def edges() -> dict[tuple[str, str], set[str]]:
     for folder in ("winobench", "launch", "configs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = path.relative_to(ROOT).with_suffix("").as_posix()
-            if name in ("winobench/__init__", "winobench/__main__"):  # public names and launchers, imported late
+            if name in ("winobench/__init__", "winobench/__main__"):  # late imports
                 continue
             here = package_of(name.replace("/", "."))
             for module in imports(path):

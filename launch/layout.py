@@ -52,7 +52,7 @@ def usage(text: str, columns: int) -> list[str]:
 
 
 def _examples(block: str, columns: int) -> list[str]:
-    """Commands and, two spaces after them, their remarks: on the same line, or below each command if one is too long."""
+    """Commands and, two spaces after them, their remarks: on the same line, or below if one is too long."""
     joined = re.sub(r" \\\n +", " ", block)
     parted = [re.fullmatch(r"(\s*\S.*?)(?:  +(\S.*))?", line).groups("") for line in joined.splitlines()]
     column = max((len(command) for command, remark in parted if remark), default=0) + 2
@@ -70,7 +70,7 @@ def _examples(block: str, columns: int) -> list[str]:
 
 
 def described(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """Rows of a name, perhaps a value, and a meaning: on the same line, or below each name if one is too long."""
+    """Rows of a name, perhaps a value, and a meaning: on the same line, or below if one is too long."""
     widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
     heads = ["  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) for row in rows]
     room = max(map(len, heads)) + 2
