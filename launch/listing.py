@@ -66,8 +66,8 @@ def tasks(word: str = "", data_dir: str | None = None) -> str:
     }
     marks = ", ".join(groups.MARK + name for name in groups.GROUPS)
     advice = [
-        "--list_tasks=WORD shows some: a part of a name or description, or a group. For few tasks it explains how to get"
-        " their data and under which licence.",
+        "--list_tasks=WORD shows some: a part of a name or description, or a group. For few tasks it adds"
+        " the way to get their data, and the licence.",
         f"Groups: {marks}.",
     ]
     return _listing(found, word, titles, "tasks", [] if word else advice)
