@@ -111,7 +111,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
     is_bfloat16 = tensor.dtype == torch.bfloat16
     array = tensor.view(torch.int16).numpy().view(jnp.bfloat16) if is_bfloat16 else tensor.numpy()
     narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
-    array = array.view() if narrow is None else array.astype(narrow)
+    array = array if narrow is None else array.astype(narrow)
     array.flags.writeable = False
     return array
 
