@@ -24,6 +24,8 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
+      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
+        by ``generate``, stay on the host.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
@@ -39,6 +41,7 @@ class Family:
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
+    encodes_by_forward: bool = True
     limits: str = ""
 
 
