@@ -39,11 +39,9 @@ def stand_in(
       method: what the pipeline calls.
       pads: texts are padded to few lengths, where a mask leaves the rest out. Results have the length of the texts.
     """
-    from winobench.torch_pipelines.bridge import torch
-
     structure, module = holding.split(network)[0], network.program.module
 
-    def compute(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    def compute(*arguments: Any, **keywords: Any) -> Any:
         length = padded = None
         if pads:
             keywords, length, padded = _padded(network.config, arguments, keywords)
@@ -51,11 +49,20 @@ def stand_in(
         results, form = _run(call, params(), [parallel.put(array, _sharding(array, mesh, rows)) for array in arrays])
         return form.put_together(_shortened(results, length, padded))
 
-    kind = type(module)
-    values = {method: compute, "device": torch.device("cpu"), "__module__": kind.__module__}
-    found = object.__new__(type(kind.__name__, (kind,), values))
-    vars(found).update(vars(module))
+    found = object.__new__(_kind(type(module), method))
+    vars(found).update({**vars(module), "_compute": compute})
     return found
+
+
+@functools.cache
+def _kind(kind: type, method: str) -> type:
+    """A class like this one, with another method. Kept, since classes live until garbage is collected."""
+    from winobench.torch_pipelines.bridge import torch
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return self._compute(*arguments, **keywords)
+
+    return type(kind.__name__, (kind,), {method: call, "device": torch.device("cpu"), "__module__": kind.__module__})
 
 
 @jax.tree_util.register_static

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import identity, pure_functions
-from winobench.diffusion.drawing import Run
+from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import Decoded, Tree
@@ -238,6 +239,24 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines import drawing
 
         return drawing.draw(self, run, texts, noise, keys)
+
+    def decode_latents(self, latents: Any, *, batch_size: int = 8) -> np.ndarray:
+        """See `Pipeline`."""
+        from winobench.torch_pipelines import drawing
+
+        latents = np.asarray(latents)
+        channels = self.latent_shape(self.vae.config.downsampling * self.latents_a_side(self.network.config))[2]
+        if not jnp.issubdtype(latents.dtype, jnp.floating) or latents.ndim != 4 or latents.shape[-1] != channels:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]",
+                code="wrong-shape",
+            )
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        mesh = parallel.make_mesh(jax.local_devices()[:1])
+        decoded = drawing.decode(self, latents.astype(np.float32), batch_size, mesh)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        check_finite(decoded.finite, "the image of", names, [self.vae])
+        return decoded.images
 
     # Identity -------------------------------------------------------------------------------------------------------
 

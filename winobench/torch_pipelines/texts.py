@@ -73,6 +73,7 @@ class TextEncoding:
         with contextlib.ExitStack() as stack:
             for name, network in self._encoders.items():
                 placed = functools.cache(functools.partial(_placed, network, mesh))
+                stack.callback(placed.cache_clear)
                 module = compiled.stand_in(network, placed, mesh, self.batch_size, pads=True)
                 stack.enter_context(replaced(self.pipe, name, module))
             stack.enter_context(replaced(self, "_are_placed", True))
@@ -130,8 +131,18 @@ class TextEncoding:
         others = iter([one for place, one in enumerate(negative) if place not in empty])
         return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
 
+    def repeated(self, rows: int, *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
+        """What `encode_prompt` gives for so many empty texts, in any case."""
+
+        def of_rows(place: int, one: Any) -> Any:
+            if place in self.constants:
+                return one
+            return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
+
+        return tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+
     def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        filled = self._family.fill(results, self.tokens)
+        filled = results if self._family.fill is None else self._family.fill(results, self.tokens)
         return self._family.restore(filled) if self._family.restore else filled
 
     @functools.cached_property
