@@ -22,7 +22,7 @@ from winobench.checkpoints.sources import LocalFolder, Source
 from winobench.diffusion.flow_schedule import SCHEDULER_CLASS, FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
-from winobench.torch_pipelines.families import FAMILIES, REFUSED, Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
 _ROWS = (1, 3)
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
-
-
-def family_of(name: str) -> Family:
-    """The family of a pipeline class of diffusers."""
-    if name in FAMILIES:
-        return FAMILIES[name]
-    raise InputError(f"{name} cannot be used: {refusal(name)}", code="wrong-kind-of-model")
-
-
-def refusal(name: str) -> str:
-    """Why a class cannot be used."""
-    return REFUSED.get(name) or f"it is not among the checked pipelines of diffusers ({', '.join(sorted(FAMILIES))})"
 
 
 def versions() -> dict[str, str]:

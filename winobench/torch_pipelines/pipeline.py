@@ -22,7 +22,7 @@ from winobench.diffusion.pure_functions import Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
 from winobench.torch_pipelines import loading
-from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchNetwork
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.texts import TextEncoding
 
         pipe.set_progress_bar_config(disable=True)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
         schedule = loading.read_schedule(pipe.scheduler)
         configs = loading.configs_of(pipe, family)
@@ -124,7 +124,7 @@ class TorchPipeline(Pipeline):
     ) -> Description:
         """See `Pipeline`."""
         pipe = loading.skeleton(source, revision=revision)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
         return Description(cls, loading.read_schedule(pipe.scheduler), None, loading.configs_of(pipe, family))
 
