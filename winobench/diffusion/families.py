@@ -97,6 +97,12 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     if backend == TORCH or (backend == AUTO and kind in {*torch_families.FAMILIES, *torch_families.REFUSED}):
         torch_families.family_of(str(kind))
         return _imported(_TORCH)
+    if kind in torch_families.FAMILIES:
+        raise InputError(
+            f"{path} describes a {kind}, which runs by torch alone: this needs a family that is written in Flax, one of"
+            f" {', '.join(FAMILIES)}",
+            code="wrong-kind-of-model",
+        )
     fitting = [name for name in FAMILIES if mismatch(_family(name), index) is None]
     if kind is None and fitting:
         return _family(fitting[0])
@@ -106,7 +112,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
             f" {fitting[0]}: write that as its _class_name if it is one",
             code="wrong-kind-of-model",
         )
-    known = FAMILIES if backend == NATIVE else {**FAMILIES, **torch_families.FAMILIES}
+    known = sorted({*FAMILIES, *torch_families.FAMILIES})
     raise InputError(
         f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
         f" {', '.join(known)}",

@@ -454,6 +454,7 @@ class DiffusionITM(Holder):
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
+            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
         }
 
     @parallel.without_mesh

@@ -133,6 +133,12 @@ class TorchPipeline(Pipeline):
         """The class of diffusers' pipeline."""
         return type(self.network.pipeline.pipe).__name__
 
+    @property
+    def backend(self) -> str:
+        """See `Pipeline`."""
+        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        return f"torch (experimental): {self.diffusers_class}, {versions}"
+
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """See `Pipeline`. diffusers has put the parts together."""
