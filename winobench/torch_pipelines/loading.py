@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import logging
 import os
 import pathlib
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, hub, memory, options
+from winobench.base import caches, files, hub, json_files, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import LocalFolder, Source
@@ -90,7 +89,7 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
-    denoiser, vae = (json.loads(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
+    denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
     factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
     own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
@@ -185,7 +184,7 @@ def _count(path: pathlib.Path) -> int:
     """Numbers in a safetensors file, by its header."""
     files.refuse_pointer(path)
     with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header = json_files.parse(file.read(int.from_bytes(file.read(8), "little")).decode())
     return sum(int(np.prod(entry["shape"])) for name, entry in header.items() if name != "__metadata__")
 
 
