@@ -60,12 +60,15 @@ def _torchax() -> Any:
         with replaced(packet, "__getattr__", lenient):
             import torchax
 
-            torchax.default_env()  # reads the other tables
+            environment = torchax.default_env()  # reads the other tables
     except ImportError as error:
         raise InputError(
             'this model runs by torchax, which is not installed: pip install "winobench[torch]"',
             code="missing-package",
         ) from error
+    from winobench.torch_pipelines import operations
+
+    operations.install(environment)
     return torchax
 
 
