@@ -1,6 +1,7 @@
 """A tiny Kolors: the UNet of Stable Diffusion XL with a language model, padded before each text."""
 
 import diffusers
+import pytest
 from diffusers.pipelines.kolors import text_encoder as chatglm
 
 from tests import tiny_sd3
@@ -11,6 +12,7 @@ CALL = {"guidance_scale": 1.0}
 
 
 def make() -> diffusers.KolorsPipeline:
+    pytest.importorskip("sentencepiece")
     words = parts.chatglm_tokenizer()
     return parts.filled(
         diffusers.KolorsPipeline,
@@ -41,6 +43,7 @@ def make() -> diffusers.KolorsPipeline:
                     kv_channels=8,
                     num_attention_heads=2,
                     seq_length=256,
+                    original_rope=True,
                     add_qkv_bias=True,
                     multi_query_attention=True,
                     multi_query_group_num=1,
