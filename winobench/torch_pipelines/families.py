@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
+from winobench.torch_pipelines import adaptations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Family:
       denoiser: the part that predicts.
       call: keywords of ``__call__`` while one prediction is made.
       encode: keywords of ``encode_prompt``.
+      further: keywords of each further call of ``encode_prompt``, whose results follow those of the first.
       constants: places among the results of ``encode_prompt`` that are the same for all texts.
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
       restore: what ``fill`` gave -> what ``__call__`` takes.
@@ -26,12 +29,17 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
+      together: several texts are encoded at once. False where the conditions of a text depend on the others.
+      schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it.
+      times: times [n] -> what the loop takes for a time.
+      during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
     denoiser: str = "transformer"
     call: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     encode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    further: tuple[Mapping[str, Any], ...] = ()
     constants: tuple[int, ...] = ()
     fill: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     restore: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
@@ -41,6 +49,10 @@ class Family:
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
+    together: bool = True
+    schedule: Callable[[Any, Any], Any] | None = None
+    times: Callable[[Any], Any] | None = None
+    during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
     limits: str = ""
 
 
@@ -67,6 +79,30 @@ def padded_with_mask(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 _SQUARES: dict[str, Any] = {"pack": pack_squares, "unpack": unpack_squares, "side": 2}
 
 FAMILIES: dict[str, Family] = {
+    "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
+    "CogView3PlusPipeline": Family(side=2),
+    "CogView4Pipeline": Family(
+        fill=adaptations.cogview4_fill,
+        side=2,
+        together=False,
+        schedule=adaptations.cogview4_schedule,
+        during=adaptations.cogview4_mask,
+    ),
+    "HunyuanDiTPipeline": Family(
+        call={"use_resolution_binning": False},
+        further=({"text_encoder_index": 1},),
+        tokens=None,
+        side=2,
+        during=adaptations.times_in_lists,
+    ),
+    "KolorsPipeline": Family(denoiser="unet", tokens=None),
+    "LatentConsistencyModelPipeline": Family(
+        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
+    ),
+    "PRXPipeline": Family(
+        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
+    ),
+    "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "PixArtSigmaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
     "SanaPipeline": Family(call={"use_resolution_binning": False}),

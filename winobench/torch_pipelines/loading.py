@@ -32,6 +32,8 @@ _INDEX = "model_index.json"
 _FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 # Largest differences from torch, as a share of the root mean square of its numbers.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+# Their schedules are shifted after betas are made of the config.
+_SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Of the images of the comparison, in pixels: where a model takes them, a host is done with them soon.
 _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
@@ -97,6 +99,12 @@ def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 
 
+def schedule_of(pipe: Any, family: Family) -> Schedule:
+    """The noise schedule of a pipeline."""
+    schedule = read_schedule(pipe.scheduler)
+    return schedule if family.schedule is None else family.schedule(pipe, schedule)
+
+
 def read_schedule(scheduler: Any) -> Schedule:
     """The noise schedule of a scheduler of diffusers."""
     kind = type(scheduler).__name__
@@ -112,6 +120,13 @@ def read_schedule(scheduler: Any) -> Schedule:
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
+    if kind in _SHIFTED_CLASSES:
+        left = np.asarray(scheduler.alphas_cumprod, np.float64)
+        return NoiseSchedule(
+            num_train_timesteps=len(left),
+            trained_betas=tuple((1 - left / np.append(1.0, left[:-1])).tolist()),
+            prediction_type=config["prediction_type"],
+        )
     return NoiseSchedule.from_config({**config, "_class_name": kind})
 
 

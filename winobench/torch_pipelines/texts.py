@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import pathlib
 import tempfile
@@ -29,7 +30,8 @@ class TextEncoding:
     """
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
-        self._pipe, self._family, self.call, self.batch_size = pipe, family, dict(call), batch_size
+        self._pipe, self._family, self.call = pipe, family, dict(call)
+        self.batch_size = batch_size if family.together else 1
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
@@ -52,8 +54,11 @@ class TextEncoding:
         import torch
 
         with torch.no_grad():
-            results = self._pipe.encode_prompt(prompt=list(texts), **self._keywords)
-        results = results if isinstance(results, tuple) else (results,)
+            calls = [
+                self._pipe.encode_prompt(prompt=list(texts), **{**self._keywords, **further})
+                for further in ({}, *self._family.further)
+            ]
+        results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
     @functools.cached_property
