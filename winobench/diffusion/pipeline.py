@@ -394,6 +394,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
+    def host_texts(self, dtype: Any) -> tuple[Callable[[Sequence[str]], Tree], Tree, Any, int] | None:
+        """Of a pipeline that encodes texts on the host: (texts -> conditions, shapes of one text's, identity, texts at
+        once). Floats are rounded to ``dtype``. None for those that have a `text_function`.
+        """
+        return None
+
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""
         structure, params = holding.split(self.autoencoder)

@@ -142,3 +142,51 @@ def gemma(words: Any, kind: str) -> Any:
         eos_token_id=words.eos_token_id,
     )
     return getattr(transformers, f"{kind}Model")(config)
+
+
+def deep_autoencoder() -> Any:
+    """A random AutoencoderDC of 4 channels and 4 pixels a position."""
+    import diffusers
+
+    widths = {"encoder_block_out_channels": (8, 8, 8), "decoder_block_out_channels": (8, 8, 8)}
+    layers = {"encoder_layers_per_block": (1, 1, 1), "decoder_layers_per_block": (1, 1, 1)}
+    blocks = ("ResBlock", "ResBlock", "EfficientViTBlock")
+    scales = ((), (), (5,))
+    return diffusers.AutoencoderDC(
+        latent_channels=4,
+        attention_head_dim=2,
+        encoder_block_types=blocks,
+        decoder_block_types=blocks,
+        encoder_qkv_multiscales=scales,
+        decoder_qkv_multiscales=scales,
+        downsample_block_type="conv",
+        upsample_block_type="interpolate",
+        decoder_norm_types="rms_norm",
+        decoder_act_fns="silu",
+        scaling_factor=0.41407,
+        **widths,
+        **layers,
+    )
+
+
+def bert_tokenizer() -> Any:
+    """A tokenizer of class BertTokenizer for the words of the tests."""
+    import transformers
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "vocab.txt"
+        file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TINY_WORDS]))
+        return transformers.BertTokenizer.from_pretrained(folder)
+
+
+def chatglm_tokenizer() -> Any:
+    """Kolors' own tokenizer, with pieces of the words of the tests."""
+    import sentencepiece
+    from diffusers.pipelines.kolors.tokenizer import ChatGLMTokenizer
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "tokenizer"
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TINY_WORDS * 8), model_prefix=str(file), vocab_size=24, minloglevel=2
+        )
+        return ChatGLMTokenizer(f"{file}.model")
