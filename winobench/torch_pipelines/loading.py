@@ -103,9 +103,10 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
     denoiser, vae = (json.loads(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
-    factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
+    factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
-    own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
+    size = sample * factor if isinstance(sample, int) else None
+    own = {"latents_a_side": family.side, "image_size": family.size or size}
     of_images = {"downsampling": factor, "in_channels": 3, "force_upcast": bool(vae.get("force_upcast"))}
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 

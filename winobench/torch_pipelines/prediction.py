@@ -85,10 +85,12 @@ def predict(
         **family.call,
         **call,
     }
-    changes = family.during(pipe, results) if family.during else contextlib.nullcontext()
+    changes = family.during(pipe, latents, results) if family.during else contextlib.nullcontext()
     results = family.restore(results) if family.restore else results
     try:
-        with changes, _without_texts(pipe, latents.device, one_time(pipe.scheduler, times), results):
+        scheduler = one_time(pipe.scheduler, times)
+        scheduler.timesteps = [family.times(times) if family.times else times]
+        with changes, _without_texts(pipe, latents.device, scheduler, results):
             pipe(**keywords)
     except _Stopped as stopped:
         (prediction,) = stopped.args

@@ -58,8 +58,10 @@ class TextEncoding:
         import torch
 
         on_host = mock.patch.object(type(self._pipe), "device", torch.device("cpu"))  # the denoiser is elsewhere
+        keywords = {**self._keywords, "prompt": list(texts), "batch_size": len(texts)}
+        taken = inspect.signature(self._pipe.encode_prompt).parameters
         with torch.no_grad(), on_host:
-            results = self._pipe.encode_prompt(prompt=list(texts), **self._keywords)
+            results = self._pipe.encode_prompt(**{name: keywords[name] for name in keywords if name in taken})
         results = results if isinstance(results, tuple) else (results,)
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
