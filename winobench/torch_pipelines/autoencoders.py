@@ -17,7 +17,7 @@ from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 class TorchAutoencoder(TorchNetwork):
     """An autoencoder's encoder. The pipeline decodes by itself where images are generated."""
 
-    def __init__(self, module: Any, config: TorchConfig, family: Family = Family()):
+    def __init__(self, module: Any, config: TorchConfig, family: Family):
         super().__init__(module, config, key=family.scale)
         self.encoder = encoder_of(config._class_name, family)
 

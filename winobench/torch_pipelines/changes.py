@@ -11,7 +11,8 @@ import functools
 import types
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
+
+import jax
 
 from winobench.base.errors import InputError
 
@@ -87,14 +88,16 @@ def ernie(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
     """The time is a number in its loop, and the texts are padded to the longest."""
     import torch
 
+    from winobench.torch_pipelines.bridge import replaced
+
     full = torch.full
 
     def of_rows(size: Any, value: Any, **keywords: Any) -> Any:
         return value.to(keywords["dtype"]) if isinstance(value, torch.Tensor) else full(size, value, **keywords)
 
     with (
-        mock.patch.object(pipe, "_pad_text", return_value=results),
-        mock.patch.object(torch, "full", of_rows),
+        replaced(pipe, "_pad_text", lambda **_: results),
+        replaced(torch, "full", of_rows),
     ):
         yield
 
@@ -120,6 +123,8 @@ def hidream(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
     import torch
     from diffusers.models.transformers.transformer_hidream_image import MOEFeedForwardSwiGLU
 
+    from winobench.torch_pipelines.bridge import replaced
+
     def infer(self: Any, rows: Any, chosen: Any, weights: Any) -> Any:
         hot = torch.nn.functional.one_hot(chosen.view(len(rows), -1), len(self.experts))
         shares = (hot * weights.view(len(rows), -1, 1)).sum(1)
@@ -129,9 +134,9 @@ def hidream(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
     sides = [[side // patch for side in latents.shape[2:]]] * len(latents)  # a tensor, there
     whole = network.unpatchify
     with (
-        mock.patch.object(MOEFeedForwardSwiGLU, "moe_infer", infer),
-        mock.patch.object(network, "unpatchify", lambda rows, _, is_training: whole(rows, sides, is_training)),
-        mock.patch.object(pipe, "default_sample_size", latents.shape[-1]),
+        replaced(MOEFeedForwardSwiGLU, "moe_infer", infer),
+        replaced(network, "unpatchify", lambda rows, _, is_training: whole(rows, sides, is_training)),
+        replaced(pipe, "default_sample_size", latents.shape[-1]),
     ):
         yield
 
@@ -157,6 +162,8 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
     """
     import torch
 
+    from winobench.torch_pipelines.bridge import replaced
+
     _, mask, letters, letters_mask = results
     network = pipe.transformer
     of_words, of_letters = network.context_embedder, network.context_embedder_2
@@ -172,9 +179,9 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
         return forward(**{**keywords, "encoder_attention_mask": both})
 
     with (
-        mock.patch.dict(network._modules, context_embedder=Texts(), context_embedder_2=None),
-        mock.patch.object(network, "forward", with_both),
-        mock.patch.object(torch, "all", return_value=True),  # it asks which of two guiders to use, and there is none
+        replaced(network, "_modules", {**network._modules, "context_embedder": Texts(), "context_embedder_2": None}),
+        replaced(network, "forward", with_both),
+        replaced(torch, "all", lambda _: True),  # it asks which of two guiders to use, and there is none
     ):
         yield
 
@@ -205,7 +212,10 @@ def kandinsky5_times(times: Any) -> Any:
 @contextlib.contextmanager
 def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
     """Nothing attends to the padding. Images are of any size."""
+    import torch
     from diffusers.models.transformers import transformer_kandinsky
+
+    from winobench.torch_pipelines.bridge import JAX_DEVICE, as_jax, as_torch, replaced
 
     mask, attend = results[2].bool()[:, None, None], transformer_kandinsky.dispatch_attention_fn
 
@@ -213,17 +223,26 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
         return attend(*arrays, **{**keywords, "attn_mask": mask})
 
     def masked(processor: Any, *inputs: Any, **keywords: Any) -> Any:
-        with mock.patch.object(transformer_kandinsky, "dispatch_attention_fn", to_text):
+        with replaced(transformer_kandinsky, "dispatch_attention_fn", to_text):
             return processor(*inputs, **keywords)
 
     network = pipe.transformer
     parts = [block.self_attention for block in network.text_transformer_blocks]
     parts += [block.cross_attention for block in network.visual_transformer_blocks]
+    to = torch.Tensor.to
+
+    def rounding(self: Any, *where: Any, **keywords: Any) -> Any:
+        """XLA would leave out the rounding of rotated queries and keys, which are float32 again right after."""
+        if where == (torch.bfloat16,) and self.device.type == JAX_DEVICE.type:
+            self = as_torch(jax.lax.reduce_precision(as_jax(self), exponent_bits=8, mantissa_bits=7))
+        return to(self, *where, **keywords)
+
     with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(torch.Tensor, "to", rounding))
         for part in parts:
-            stack.enter_context(mock.patch.object(part, "processor", functools.partial(masked, part.processor)))
+            stack.enter_context(replaced(part, "processor", functools.partial(masked, part.processor)))
         sides = tuple(side * pipe.vae_scale_factor_spatial for side in latents.shape[:1:-1])
-        stack.enter_context(mock.patch.object(pipe, "resolutions", [sides]))
+        stack.enter_context(replaced(pipe, "resolutions", [sides]))
         yield
 
 
@@ -248,6 +267,8 @@ def lumina2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
     """The padding stays between the text and the image, and no position attends to it."""
     import torch
 
+    from winobench.torch_pipelines.bridge import replaced
+
     network, mask = pipe.transformer, results[1]
     rope, tokens = network.rope_embedder, mask.shape[1]
     n, _, height, width = latents.shape
@@ -271,9 +292,9 @@ def lumina2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
         return forward(hidden, joint, *others)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(rope, "forward", embed))
+        stack.enter_context(replaced(rope, "forward", embed))
         for layer in network.layers:
-            stack.enter_context(mock.patch.object(layer, "forward", functools.partial(masked, layer.forward)))
+            stack.enter_context(replaced(layer, "forward", functools.partial(masked, layer.forward)))
         yield
 
 
@@ -301,13 +322,15 @@ def nucleus(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
     import torch
     from diffusers.models.transformers.transformer_nucleusmoe_image import NucleusMoEEmbedRope, SwiGLUExperts
 
+    from winobench.torch_pipelines.bridge import replaced
+
     def run(self: Any, positions: Any, _: Any) -> Any:
         gate, up = (positions.unflatten(0, (self.num_experts, -1)) @ self.gate_up_proj).chunk(2, -1)
         return ((torch.nn.functional.silu(gate) * up) @ self.down_proj).flatten(0, 1)
 
     uncached = NucleusMoEEmbedRope._compute_video_freqs.__wrapped__  # a cache would keep tracers
     with (
-        mock.patch.object(SwiGLUExperts, "forward", run),
-        mock.patch.object(NucleusMoEEmbedRope, "_compute_video_freqs", uncached),
+        replaced(SwiGLUExperts, "forward", run),
+        replaced(NucleusMoEEmbedRope, "_compute_video_freqs", uncached),
     ):
         yield

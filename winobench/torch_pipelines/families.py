@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from winobench.base.errors import InputError
 from winobench.torch_pipelines import changes
 
 
@@ -176,3 +177,14 @@ FAMILIES: dict[str, Family] = {
 
 REFUSED: dict[str, str] = {}
 """Other text-to-image classes -> why they cannot be scored."""
+
+
+def family_of(name: str) -> Family:
+    """The family of a pipeline class of diffusers."""
+    if name in FAMILIES:
+        return FAMILIES[name]
+    reason = REFUSED.get(name, "it is not among the checked pipelines")
+    raise InputError(
+        f"diffusers' {name} cannot be used: {reason}. Name a model of another class: {', '.join(sorted(FAMILIES))}",
+        code="wrong-kind-of-model",
+    )

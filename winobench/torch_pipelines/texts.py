@@ -10,7 +10,6 @@ import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,12 +29,8 @@ class TextEncoding:
     """
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
-        self._pipe, self._family, self.call, self.batch_size = (
-            pipe,
-            family,
-            dict(call),
-            batch_size if family.together else 1,
-        )
+        self._pipe, self._family, self.call = pipe, family, dict(call)
+        self.batch_size = batch_size if family.together else 1
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
@@ -57,11 +52,14 @@ class TextEncoding:
         """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
         import torch
 
-        on_host = mock.patch.object(type(self._pipe), "device", torch.device("cpu"))  # the denoiser is elsewhere
-        keywords = {**self._keywords, "prompt": list(texts), "batch_size": len(texts)}
-        taken = inspect.signature(self._pipe.encode_prompt).parameters
-        with torch.no_grad(), on_host:
-            results = self._pipe.encode_prompt(**{name: keywords[name] for name in keywords if name in taken})
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, "prompt": list(texts)}
+        if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
+            results = self._pipe.encode_prompt(**keywords)
         results = results if isinstance(results, tuple) else (results,)
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
