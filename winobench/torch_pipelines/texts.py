@@ -53,11 +53,14 @@ class TextEncoding:
         """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
         import torch
 
-        with torch.no_grad():
-            calls = [
-                self._pipe.encode_prompt(prompt=list(texts), **{**self._keywords, **further})
-                for further in ({}, *self._family.further)
-            ]
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, "prompt": list(texts)}
+        if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
+            calls = [self._pipe.encode_prompt(**{**keywords, **more}) for more in ({}, *self._family.further)]
         results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
