@@ -215,7 +215,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
     import torch
     from diffusers.models.transformers import transformer_kandinsky
 
-    from winobench.torch_pipelines.bridge import JAX_DEVICE, as_jax, as_torch, replaced
+    from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch, replaced
 
     mask, attend = results[2].bool()[:, None, None], transformer_kandinsky.dispatch_attention_fn
 
@@ -233,7 +233,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
 
     def rounding(self: Any, *where: Any, **keywords: Any) -> Any:
         """XLA would leave out the rounding of rotated queries and keys, which are float32 again right after."""
-        if where == (torch.bfloat16,) and self.device.type == JAX_DEVICE.type:
+        if where == (torch.bfloat16,) and self.device.type == JAX:
             self = as_torch(jax.lax.reduce_precision(as_jax(self), exponent_bits=8, mantissa_bits=7))
         return to(self, *where, **keywords)
 
