@@ -89,8 +89,11 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
             stem = "scheduler_config.json" if name == "scheduler" else "config.json"
             path = source.require(f"{name}/{stem}", "so it is not a pipeline in the diffusers layout")
             kind = getattr(bridge.diffusers, index[name][1])
-            with bridge.torch.device("meta"):
-                parts[name] = kind.from_config({**sources.read_json(path), "_class_name": index[name][1]})
+            # Samplers' files hold Infinity, and their tables are numbers.
+            is_sampler = name == "scheduler"
+            config = json_files.read_object(path, "get it again", constants=is_sampler)
+            with bridge.torch.device("cpu" if is_sampler else "meta"):
+                parts[name] = kind.from_config({**config, "_class_name": index[name][1]})
         others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
         return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
 

@@ -154,7 +154,7 @@ def deep_autoencoder() -> Any:
     scales = ((), (), (5,))
     return diffusers.AutoencoderDC(
         latent_channels=4,
-        attention_head_dim=2,
+        attention_head_dim=8,
         encoder_block_types=blocks,
         decoder_block_types=blocks,
         encoder_qkv_multiscales=scales,
