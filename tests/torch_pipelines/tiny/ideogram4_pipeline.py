@@ -9,7 +9,6 @@ CALL = {"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length":
 def make():
     import diffusers
     import torch
-    import transformers
 
     from tests import tiny_flux2, tiny_sd3
 
