@@ -26,7 +26,7 @@ def make():
     vae = parts.wan_autoencoder(8)
     text_encoder = transformers.SmolLM3ForCausalLM(
         transformers.SmolLM3Config(
-            vocab_size=len(words),
+            vocab_size=128001,  # FIBO gives an empty text the token 128000
             hidden_size=24,
             intermediate_size=48,
             num_hidden_layers=3,
